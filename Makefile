@@ -1,0 +1,55 @@
+# The front door. Everything is built in build/; the only things changed elsewhere are Debian packages.
+.PHONY: run build test test-slow bench lint format asan tsan install clean
+.DEFAULT_GOAL := build
+
+SETUP   := tools/setup/setup.sh
+JOBS    ?= $(shell nproc)
+PREFIX  ?= /usr/local
+PYTHONS := -DPython_EXECUTABLE=$(CURDIR)/build/venv/bin/python
+export PYTHONDONTWRITEBYTECODE = 1
+
+run: build                     ## build and run the main job
+	build/discreet selfcheck
+
+build:                         ## build/discreet and build/python
+	@$(SETUP) build
+	cmake --preset release $(PYTHONS) -DDISCREET_TESTS=OFF
+	cmake --build --preset release -j $(JOBS)
+
+test:                          ## every test
+	@$(SETUP) build test
+	cmake --preset release $(PYTHONS) -DDISCREET_TESTS=ON
+	cmake --build --preset release -j $(JOBS)
+	ctest --preset release -j $(JOBS)
+
+test-slow:                     ## what needs longer: fuzzing, wheel, other processors
+	@$(SETUP) build test slow
+	cmake --preset release $(PYTHONS) -DDISCREET_TESTS=ON
+	cmake --build --preset release -j $(JOBS)
+	ctest --preset slow
+
+bench:                         ## against the peers, as ratios
+	@$(SETUP) build test bench
+	cmake --preset bench $(PYTHONS)
+	cmake --build --preset bench -j $(JOBS)
+	build/venv/bin/python benchmarks/run.py
+
+lint:                          ## format, clang-tidy, include direction, proofs, conformance
+	@$(SETUP) build test lint
+	tools/lint
+
+format:
+	@$(SETUP) lint
+	git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+
+asan tsan:                     ## the C++ tests under sanitizers
+	@$(SETUP) --no-python build test
+	cmake --preset $@
+	cmake --build --preset $@ -j $(JOBS)
+	ctest --preset $@ -j $(JOBS)
+
+install: build                 ## the CMake package and the command, to PREFIX
+	cmake --install build --prefix $(PREFIX)
+
+clean:
+	rm -rf build

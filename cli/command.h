@@ -1,0 +1,28 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace discreet::cli {
+
+// Exit statuses of every command.
+enum ExitStatus : int {
+  kDone = 0,           // the work is done, or the check says yes
+  kCheckSaysNo = 1,    // verification failed, gate denied, more asked than the budget allows
+  kBadInput = 2,       // usage, configuration or input
+  kMachineFailed = 3,  // disk, memory, permissions
+};
+
+// One row of the command table in main.cpp. `add` declares options on the subcommand and stores the
+// action as its callback; the action writes its result to stdout, sets `status` unless it is
+// kDone, and throws Error to fail.
+struct Command {
+  const char* name;
+  const char* summary;  // one line, shown by `discreet --help`
+  const char* example;  // complete command lines, shown by `discreet NAME --help`
+  void (*add)(CLI::App& command, int& status);
+};
+
+// One function per command, in the file of the same name.
+void add_selfcheck(CLI::App& command, int& status);
+
+}  // namespace discreet::cli

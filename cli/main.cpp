@@ -1,0 +1,80 @@
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <new>
+#include <string>
+
+#include "cli/command.h"
+#include "discreet/discreet.h"
+
+namespace discreet::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"selfcheck", "Verify this build against published values and say what it can do.",
+     "discreet selfcheck\n  discreet selfcheck --json", add_selfcheck},
+};
+
+int exit_status(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kPrivacyBudgetExceeded: return kCheckSaysNo;
+    case ErrorCode::kIoError: return kMachineFailed;
+    default: return kBadInput;
+  }
+}
+
+int fail(std::string_view code, std::string_view sentence, int status) {
+  fmt::print(stderr, "error: {}: {}\n", code, sentence);
+  return status;
+}
+
+// CLI11 joins several sentences with newlines; an error of ours is one line.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+int run(int argc, char** argv) {
+  int status = kDone;
+  CLI::App app("discreet: private training you can prove.", "discreet");
+  app.set_version_flag("--version", fmt::format("discreet {}", version()));
+  app.require_subcommand(1);
+  app.footer(
+      "Run 'discreet COMMAND --help' for options and an example.\n"
+      "Exit status: 0 done, 1 the check says no, 2 bad usage or input, 3 the machine failed.");
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.summary);
+    sub->footer(fmt::format("Example:\n  {}", command.example));
+    command.add(*sub, status);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help_or_version) {
+    return app.exit(asked_for_help_or_version);
+  } catch (const CLI::ParseError& bad_usage) {
+    return fail("INVALID_USAGE", one_line(bad_usage.what()) + "; see 'discreet --help'", kBadInput);
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return fail("IO_ERROR", "the output could not be written; is the disk full?", kMachineFailed);
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace discreet::cli
+
+int main(int argc, char** argv) {
+  using namespace discreet;
+  try {
+    return cli::run(argc, argv);
+  } catch (const Error& error) {
+    return cli::fail(to_string(error.code()), error.sentence(), cli::exit_status(error.code()));
+  } catch (const std::bad_alloc&) {
+    return cli::fail("IO_ERROR", "out of memory", cli::kMachineFailed);
+  } catch (const std::exception& error) {
+    return cli::fail("INTERNAL", error.what(), cli::kMachineFailed);
+  }
+}

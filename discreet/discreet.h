@@ -1,0 +1,6 @@
+#pragma once
+
+#include "discreet/base/bytes.h"
+#include "discreet/base/error.h"
+#include "discreet/base/hash.h"
+#include "discreet/base/version.h"

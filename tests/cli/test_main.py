@@ -1,0 +1,52 @@
+"""The promises every command keeps: help, version, error form, exit statuses."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+
+def discreet(*args, **kwargs):
+    return subprocess.run([os.environ["DISCREET"], *args], capture_output=True, text=True, **kwargs)
+
+
+def test_help_lists_the_commands_and_exit_statuses():
+    result = discreet("--help")
+    assert result.returncode == 0
+    assert "selfcheck" in result.stdout and "Exit status: 0 done" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["selfcheck"])
+def test_every_command_has_help_with_an_example(command):
+    result = discreet(command, "--help")
+    assert result.returncode == 0
+    assert f"Example:\n  discreet {command}" in result.stdout
+
+
+def test_version():
+    result = discreet("--version")
+    assert (result.returncode, result.stdout.split()[0]) == (0, "discreet")
+
+
+@pytest.mark.parametrize("args", [[], ["nonsense"], ["selfcheck", "--nonsense"]])
+def test_bad_usage_is_one_line_on_stderr_and_status_2(args):
+    result = discreet(*args)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: INVALID_USAGE: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_full_disk_is_status_3():
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([os.environ["DISCREET"], "selfcheck"], stdout=full,
+                                stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 3
+    assert result.stderr.startswith("error: IO_ERROR: ")
+
+
+def test_selfcheck_passes_and_speaks_json():
+    result = discreet("selfcheck", "--json")
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["ok"] is True
