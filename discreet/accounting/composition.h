@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace discreet::accounting {
+
+// What the certified accountants compose, after events have been reduced to their dominating pairs.
+// With P the output distribution with the record and Q without it, a step of rate q and noise
+// multiplier sigma is dominated by P = (1-q) N(0, sigma^2) + q N(1, sigma^2), Q = N(0, sigma^2).
+
+// `count` steps that each add Gaussian noise to a Poisson subsample.
+struct GaussianSteps {
+  double rate;          // q in (0, 1]; 1 is the full batch
+  double sigma;         // standard deviation / sensitivity, > 0
+  std::uint64_t count;  // >= 1
+  friend auto operator<=>(const GaussianSteps&, const GaussianSteps&) = default;
+};
+
+// `count` mechanisms that are each (epsilon, delta)-DP and of which nothing else is known.
+struct ExplicitSteps {
+  double epsilon;       // >= 0
+  double delta;         // in [0, 1)
+  std::uint64_t count;  // >= 1
+  friend auto operator<=>(const ExplicitSteps&, const ExplicitSteps&) = default;
+};
+
+// A multiset of steps in canonical form: sorted, each (rate, sigma) and (epsilon, delta) once.
+// Same multiset, same bytes, whatever the order in which the steps came.
+struct Composition {
+  std::vector<GaussianSteps> gaussians;
+  std::vector<ExplicitSteps> explicits;
+  friend bool operator==(const Composition&, const Composition&) = default;
+};
+
+// The two directions of add/remove adjacency; the guarantee is the worse of the two.
+enum class Direction {
+  kRemove,  // hockey-stick divergence of P from Q
+  kAdd,     // of Q from P
+};
+
+// A quantity known to lie in [lower, upper]; decisions use upper.
+struct Interval {
+  double lower;
+  double upper;
+};
+
+}  // namespace discreet::accounting
