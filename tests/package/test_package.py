@@ -37,7 +37,7 @@ def test_private_headers_are_not_installed(tmp_path):
 @pytest.mark.slow
 def test_wheel_carries_package_stubs_and_command(tmp_path):
     run(sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation",
-        "--no-cache-dir", "-w", tmp_path, "-C", f"build-dir={tmp_path / 'build'}")
+        "--no-cache-dir", "-w", tmp_path, f"--config-settings=build-dir={tmp_path / 'build'}")
     (wheel,) = tmp_path.glob("discreet-*.whl")
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     run(sys.executable, "-m", "pip", "--python", tmp_path / "venv/bin/python", "install",
