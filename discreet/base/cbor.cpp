@@ -125,6 +125,8 @@ Value::Value(Type type, std::uint64_t scalar, Content content, int depth) noexce
       scalar_(scalar),
       content_(std::move(content)) {}
 
+Value::Value() noexcept = default;
+Value::Value(std::nullptr_t) noexcept {}
 Value::Value(Bytes bytes) noexcept : Value(Type::kBytes, 0, std::move(bytes), 0) {}
 Value::Value(const Value& other) = default;
 Value::Value(Value&& other) noexcept

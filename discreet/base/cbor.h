@@ -59,8 +59,8 @@ struct Entry;
 // Values are equal when their encodings are, and ordered as their encodings are, byte by byte.
 class Value {
  public:
-  Value() noexcept = default;  // null, as is every value that was moved from
-  Value(std::nullptr_t) noexcept {}
+  Value() noexcept;  // null, as is every value that was moved from
+  Value(std::nullptr_t) noexcept;
   template <std::same_as<bool> T>  // a template, so that no pointer turns into `true`
   Value(T truth) noexcept : type_(Type::kBool), scalar_(truth) {}
   template <std::integral T>
