@@ -510,7 +510,7 @@ class Decoder {
 
   static Value shortest_float(double number, unsigned info, std::uint64_t argument,
                               std::size_t start) {
-    const Value value(number);
+    Value value(number);
     const Value::Head head = value.head();
     if (head.initial != (0xe0 | info) || head.argument != argument) {
       fail(start, number != number ? "NaN other than f97e00" : "the float is longer than needed");
