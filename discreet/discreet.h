@@ -4,4 +4,5 @@
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 #include "discreet/base/hash.h"
+#include "discreet/base/utf8.h"
 #include "discreet/base/version.h"
