@@ -29,7 +29,7 @@ class Builder {
       case 6: return piece();
       case 7: return nullptr;
       case 8: return text();
-      case 9: return cbor::tag(number(2), value(depth + 1));
+      case 9: return tag(depth);
       case 10: return array(depth);
       default: return map(depth);
     }
@@ -46,7 +46,8 @@ class Builder {
   }
 
   ByteView piece() {
-    const ByteView taken = input_.first(std::min<std::size_t>(number(1), input_.size()));
+    const std::size_t wanted = number(1);
+    const ByteView taken = input_.first(std::min(wanted, input_.size()));
     input_ = input_.subspan(taken.size());
     return taken;
   }
@@ -59,6 +60,11 @@ class Builder {
       fuzz::require(error.code() == discreet::ErrorCode::kInvalidInput, "text refused oddly");
       return discreet::to_hex(taken);
     }
+  }
+
+  cbor::Value tag(int depth) {
+    const std::uint64_t tag_number = number(2);
+    return cbor::tag(tag_number, value(depth + 1));
   }
 
   cbor::Value array(int depth) {
