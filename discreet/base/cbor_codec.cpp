@@ -70,8 +70,8 @@ struct Value::Head {
 
   // The shortest head of major type 0 to 6.
   static Head shortest(Type major, std::uint64_t argument) noexcept {
-    const auto with = [&](std::uint64_t info, std::uint8_t width) {
-      return Head{static_cast<std::uint8_t>(static_cast<unsigned>(major) << 5 | info), width,
+    const auto with = [&](std::uint64_t info, std::uint8_t bytes) {
+      return Head{static_cast<std::uint8_t>(static_cast<unsigned>(major) << 5 | info), bytes,
                   argument};
     };
     if (argument < 24) return with(argument, 0);
