@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "discreet/base/error.h"
-#include "discreet/numerics/elementary-inl.h"
+#include "discreet/numerics/elementary.h"
 
 namespace discreet::numerics {
 namespace {
@@ -14,13 +14,10 @@ using Complex = std::complex<double>;
 // e^(-2 pi i k / n). The quarter turn is taken off in integers, so that the rounding of the
 // remaining fraction is all that is lost.
 Complex unit_root(std::size_t k, std::size_t n) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::CappedTag<double, 1> d;
   const std::size_t quarter = (4 * k + n / 2) / n;
   const double rest = static_cast<double>(static_cast<std::ptrdiff_t>(4 * k - quarter * n));
-  hn::Vec<decltype(d)> s, c;
-  HWY_NAMESPACE::SinCosTwoPi(d, hn::Set(d, rest / static_cast<double>(n) * 0.25), s, c);
-  const double cosine = hn::GetLane(c), sine = hn::GetLane(s);
+  double sine, cosine;
+  sin_cos_two_pi(rest / static_cast<double>(n) * 0.25, sine, cosine);
   switch (quarter & 3) {
     case 0: return {cosine, -sine};
     case 1: return {-sine, -cosine};
