@@ -4,144 +4,27 @@
 #include <cmath>
 #include <limits>
 
-#include "discreet/accounting/numerics_shim.h"
+#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
 namespace {
 
-constexpr double kU = 0x1p-53;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Tilted mass times squared width (in grid steps) below which a cell may be wide.
 constexpr double kIdle = 2e-4;
-
-// The smaller tail of N(0, 1/2) at z with its absolute error; transform.md, section 2.
-struct Tail {
-  double z, mass, error;
-};
-
-Tail tail_at(double z) {
-  const double size = std::abs(z);
-  const double mass = 0.5 * numerics::erfc(size);
-  return {z, mass, mass == 0 && std::isinf(z) ? 0 : mass * kU * (8 * z * z + 8) + 0x1p-1070};
-}
-
-struct Mass {
-  double value, error;
-};
-
-Mass between(const Tail& left, const Tail& right) {
-  double value, error = left.error + right.error;
-  if (left.z >= 0) {
-    value = left.mass - right.mass;
-  } else if (right.z <= 0) {
-    value = right.mass - left.mass;
-  } else {
-    value = 1 - left.mass - right.mass;
-    error += 2 * kU;
-  }
-  value = std::max(value, 0.0);
-  return {value, (error + kU * value) * (1 + 8 * kU)};
-}
-
-// An outcome interval: its mass under N(0, sigma^2) and N(1, sigma^2).
-struct Cell {
-  Mass without, with;
-};
-
-struct Edge {
-  double x = 0;
-  double loss_error = 0;  // how far the loss of x may be from the grid value it stands for
-  Tail without{}, with{};
-};
-
-class Pair {
- public:
-  Pair(double q, double sigma, Direction direction)
-      : q_(q), sigma_(sigma), scale_(1 / (sigma * 1.4142135623730951)), direction_(direction) {}
-
-  Edge edge_at_loss(double loss) const {
-    Edge edge;
-    const double growth = numerics::expm1(loss);
-    const double y = growth / q_;
-    double v, relative;
-    if (q_ < 0.5 || y > -0.5) {
-      v = y > -1 ? numerics::log1p(y) : -kInfinity;
-      relative = 3 * std::abs(growth) * numerics::exp(-loss);
-    } else {
-      const double rest = numerics::exp(loss) - (1 - q_);
-      v = rest > 0 ? numerics::log(rest / q_) : -kInfinity;
-      relative = 6;
-    }
-    edge.x = v * (sigma_ * sigma_) + 0.5;
-    if (std::isinf(v)) {
-      edge.loss_error = 1.1 * kU * relative;
-    } else {
-      const double p = std::min(1.0, q_ * numerics::exp(v - loss));
-      edge.loss_error =
-          1.1 * kU *
-          (relative + p * (6 * std::abs(v) + 3 * (std::abs(edge.x) + 1) / (sigma_ * sigma_)));
-    }
-    edge.without = tail_at(edge.x * scale_);
-    edge.with = tail_at((edge.x - 1) * scale_);
-    return edge;
-  }
-
-  Cell cell(const Edge& left, const Edge& right) const {
-    return {between(left.without, right.without), between(left.with, right.with)};
-  }
-
-  // A-mass of a cell.
-  Mass a_mass(const Cell& cell) const {
-    if (direction_ == Direction::kAdd) return cell.without;
-    const double value = (1 - q_) * cell.without.value + q_ * cell.with.value;
-    return {value, (1 - q_) * cell.without.error + q_ * cell.with.error + 4 * kU * value};
-  }
-
-  // q m1 - (q + expm1(loss)) m0: e^{-loss} times this is B(cell) minus e^{-loss} A(cell) up to sign,
-  // without the cancellation of that difference when q is small.
-  Mass excess(const Cell& cell, double growth) const {
-    const double slope = q_ + growth;
-    const double with = q_ * cell.with.value;
-    const double without = slope * cell.without.value;
-    const double error = q_ * cell.with.error + std::abs(slope) * cell.without.error +
-                         kU * (4 * (with + std::abs(without)) +
-                               (3 * std::abs(growth) + q_) * cell.without.value);
-    return {with - without, error * (1 + 16 * kU)};
-  }
-
- private:
-  double q_, sigma_, scale_;
-  Direction direction_;
-};
 
 double up(double x) { return x * (1 + 8 * kU); }
 double down(double x) { return x * (1 - 8 * kU); }
 
 }  // namespace
 
-double loss_at(double x, double q, double sigma) {
-  const double v = (x - 0.5) / (sigma * sigma);
-  if (v > 36) return v + numerics::log(q);
-  return numerics::log1p(q * numerics::expm1(v));
-}
-
-Interval outcome_range(double q, double sigma, Direction direction, double tail) {
-  const double z = -numerics::normal_quantile(std::min(tail / 2, 0.25));
-  double right = sigma * z;
-  if (direction == Direction::kRemove) {
-    const double z1 = -numerics::normal_quantile(std::min(tail / (2 * q), 0.5));
-    right = std::max(right, 1 + sigma * z1);
-  }
-  return {-sigma * z, right};
-}
-
 LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, double tail,
                        Interval orders) {
-  const Pair pair(q, sigma, direction);
+  const SubsampledGaussian pair(q, sigma, direction);
   const Interval range = outcome_range(q, sigma, direction, tail);
   const bool remove = direction == Direction::kRemove;
-  const Edge nowhere{-kInfinity, 0, tail_at(-kInfinity), tail_at(-kInfinity)};
-  const Edge everywhere{kInfinity, 0, tail_at(kInfinity), tail_at(kInfinity)};
+  const Edge nowhere = pair.edge_at(-kInfinity), everywhere = pair.edge_at(kInfinity);
 
   // A grid point where the bulk of a small step would sit if it were one outcome: then neither law
   // has to trade bulk against tail when h exceeds the bulk's spread.
@@ -252,14 +135,15 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     };
     const auto take = [&](std::size_t j, double step, double fraction) {
       const Mass a = pair.a_mass(halves[j]);
-      mass = (mass + down(std::max(a.value - a.error, 0.0)) * remaining[j] * fraction) * (1 - 2 * kU);
+      mass =
+          (mass + down(std::max(a.value - a.error, 0.0)) * remaining[j] * fraction) * (1 - 2 * kU);
       defect += step * fraction + 4 * kU * (scale + std::abs(step));
       scale += std::abs(step);
       remaining[j] *= (1 - fraction) * (1 - 4 * kU);
     };
-    // What lies before the grid point goes in whole; then as much of what lies behind it as brings the
-    // defect to zero, from the nearest half-cell alone, then from the next two alike (which keeps the
-    // groups one cell wide), then in order.
+    // What lies before the grid point goes in whole; then as much of what lies behind it as brings
+    // the defect to zero, from the nearest half-cell alone, then from the next two alike (which
+    // keeps the groups one cell wide), then in order.
     for (; start < 2 * t; ++start) {
       if (remaining[start] > 0) take(start, step_of(start), 1);
     }

@@ -14,15 +14,15 @@ constexpr std::int64_t kOffsetUnits = 4096;
 // The privacy loss of one step, bracketed by two laws that live on the grid {i h + offset}.
 //
 // Let (A, B) be the step's pair in the given direction: (P, Q) for remove, (Q, P) for add; and
-// L = log dA/dB under A. Each atom carries A-mass; its B-mass is that times e^{-loss}. Then for every
-// number of steps, every mixture of such steps and every epsilon,
+// L = log dA/dB under A. Each atom carries A-mass; its B-mass is that times e^{-loss}. Then for
+// every number of steps, every mixture of such steps and every epsilon,
 //     delta(lower laws) <= delta(true laws) <= delta(upper laws).
-// Both are of second order in h: `upper` spreads each cell to its two ends with the A- and B-mass kept
-// (connect the dots), `lower` merges neighbours into groups whose loss is a grid point (data
+// Both are of second order in h: `upper` spreads each cell to its two ends with the A- and B-mass
+// kept (connect the dots), `lower` merges neighbours into groups whose loss is a grid point (data
 // processing). Every rounding error is charged: masses of `upper` are never too small, those of
 // `lower` never too large.
 struct LossGrid {
-  std::int64_t first = 0;     // atom k sits at loss (first + k) h + offset h / kOffsetUnits
+  std::int64_t first = 0;  // atom k sits at loss (first + k) h + offset h / kOffsetUnits
   std::int64_t offset = 0;
   std::vector<double> upper;  // A-mass, rounded upward
   std::vector<double> lower;  // A-mass, rounded downward; same length
@@ -40,14 +40,8 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
                        Interval orders);
 
 // One mechanism of which only (epsilon, delta) is known. The worst one has losses -epsilon and
-// +epsilon and an infinite one of mass delta (Kairouz, Oh and Viswanath 2015); off the grid, `lower`
-// is the same mechanism at epsilon rounded down to the grid.
+// +epsilon and an infinite one of mass delta (Kairouz, Oh and Viswanath 2015); off the grid,
+// `lower` is the same mechanism at epsilon rounded down to the grid.
 LossGrid explicit_grid(double epsilon, double delta, double h);
-
-// The range of x that carries all but `tail` of the A-mass at either end, roughly.
-Interval outcome_range(double q, double sigma, Direction direction, double tail);
-
-// log(1 - q + q e^{(2x-1)/2sigma^2}), the loss of outcome x in the remove direction.
-double loss_at(double x, double q, double sigma);
 
 }  // namespace discreet::accounting

@@ -8,11 +8,12 @@
 
 #include "discreet/accounting/loss_grid.h"
 #include "discreet/accounting/numerics_shim.h"
+#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
 namespace {
 
-constexpr double kU = 0x1p-53;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMaxLength = 0x1p20;
 constexpr double kMaxLoss = 600;  // e^{loss} must stay far from overflow
@@ -47,7 +48,8 @@ double largest_loss(const Composition& steps, Direction direction) {
   return total * (1 + 4 * kU * (terms + 2));
 }
 
-// ---------------------------------------------------------------- planning: widths only, no soundness
+// ---------------------------------------------------------------- planning: widths only, no
+// soundness
 
 struct Table {
   std::vector<double> order;     // ascending, zero among them
@@ -161,9 +163,9 @@ double chernoff_log_delta(const Table& table, double epsilon) {
 }
 
 struct Plan {
-  double tilt = 0;         // order of the tilt
-  double left = 0;         // order that bounds the tilted tail below the window
-  double right = 0;        // and above it
+  double tilt = 0;           // order of the tilt
+  double left = 0;           // order that bounds the tilted tail below the window
+  double right = 0;          // and above it
   double low = 0, high = 0;  // window of the composed loss
 };
 
@@ -273,8 +275,9 @@ class Composed {
     std::vector<LossGrid> laws;
     std::vector<std::uint64_t> counts;
     for (const GaussianSteps& event : steps.gaussians) {
-      laws.push_back(gaussian_grid(event.rate, event.sigma, direction, h, tail,
-                                   {std::min(plan.tilt, sharpness), std::max(plan.tilt, sharpness)}));
+      laws.push_back(
+          gaussian_grid(event.rate, event.sigma, direction, h, tail,
+                        {std::min(plan.tilt, sharpness), std::max(plan.tilt, sharpness)}));
       counts.push_back(event.count);
     }
     for (const ExplicitSteps& event : steps.explicits) {
@@ -284,7 +287,8 @@ class Composed {
     double log_finite_upper = 0, log_finite_lower = 0;
     for (std::size_t e = 0; e < laws.size(); ++e) {
       const double n = static_cast<double>(counts[e]);
-      const double last = static_cast<double>(laws[e].first) + static_cast<double>(laws[e].upper.size());
+      const double last =
+          static_cast<double>(laws[e].first) + static_cast<double>(laws[e].upper.size());
       support_low += n * static_cast<double>(laws[e].first);
       support_high += n * last;
       offset_ += n * static_cast<double>(laws[e].offset);
@@ -324,10 +328,10 @@ class Composed {
     const std::int64_t at = k - first_;
     double up = 0, low = 0;
     const double exponent = log_mass_ - th_ * static_cast<double>(k);
-    const double noise =
-        8 * kU * (log_mass_size_ + std::abs(th_ * static_cast<double>(k)) +
-                  th_ / h_ * (std::abs(place) + std::abs(offset_)) + 4) +
-        value_error_;
+    const double noise = 8 * kU *
+                             (log_mass_size_ + std::abs(th_ * static_cast<double>(k)) +
+                              th_ / h_ * (std::abs(place) + std::abs(offset_)) + 4) +
+                         value_error_;
     if (at < static_cast<std::int64_t>(length_)) {
       const double scale = numerics::exp(exponent);
       const double missing = -numerics::expm1(-d);
@@ -374,8 +378,8 @@ class Composed {
                                   law.lower[i] * weight * (1 - error)};
         const double left = no_left ? 0 : numerics::exp(exponent + step_left * at);
         const double right = no_right ? 0 : numerics::exp(exponent + step_right * at);
-        largest = std::max({largest, std::abs(th_ * at), std::abs(step_left * at),
-                            std::abs(step_right * at)});
+        largest = std::max(
+            {largest, std::abs(th_ * at), std::abs(step_left * at), std::abs(step_right * at)});
         total += masses[0];
         for (int s = 0; s < 2; ++s) {
           const double mass = s == 0 ? law.upper[i] : law.lower[i];
@@ -436,8 +440,8 @@ class Composed {
     norm = std::sqrt(norm) * (1 + kU * (static_cast<double>(n) + 8));
     const double cap = numerics::exp(log_cap) * (1 + 1e-9);
     const double noise = forward * cap + 2.3 * kU * multiplications * cap * norm * 1.1 +
-                         2 * eta * norm + static_cast<double>(laws.size()) *
-                             numerics::exp(-kNegligible + 1) * cap;
+                         2 * eta * norm +
+                         static_cast<double>(laws.size()) * numerics::exp(-kNegligible + 1) * cap;
 
     // |S - delta| <= charge_ e^{log_mass - tilt epsilon}; transform.md, sections 4 and 5.
     const double last = static_cast<double>(first_ + static_cast<std::int64_t>(n));
@@ -451,8 +455,9 @@ class Composed {
       tails = tail <= kInfinity ? std::max(tails, tail) : kInfinity;
     }
     const double a = numerics::exp(-th_), gap = -numerics::expm1(-2 * th_);
-    const double weight_norm = std::min({1 / std::sqrt(gap), h_ * std::sqrt((1 + a * a) / gap) / gap,
-                                         std::sqrt(static_cast<double>(n))});
+    const double weight_norm =
+        std::min({1 / std::sqrt(gap), h_ * std::sqrt((1 + a * a) / gap) / gap,
+                  std::sqrt(static_cast<double>(n))});
     charge_ = (tails * numerics::exp(log_kernel(th_ / h_)) + noise * weight_norm) * (1 + 1e-9);
     value_error_ = 16 * kU * (static_cast<double>(n) + 4);
 
@@ -465,8 +470,7 @@ class Composed {
     std::vector<double> exponents(law.upper.size());
     for (std::size_t i = 0; i < law.upper.size(); ++i) {
       exponents[i] = th_ * static_cast<double>(law.first + static_cast<std::int64_t>(i));
-      if (law.upper[i] > 0)
-        top = std::max(top, exponents[i] + numerics::log(law.upper[i]));
+      if (law.upper[i] > 0) top = std::max(top, exponents[i] + numerics::log(law.upper[i]));
     }
     for (std::size_t i = 0; i < law.upper.size(); ++i)
       sum += law.upper[i] * numerics::exp(exponents[i] - top);
@@ -513,8 +517,8 @@ class Composed {
   std::vector<double> upper_gain_, upper_mass_, lower_gain_, lower_mass_;
 };
 
-// The least epsilon found with an upper delta at most `delta`, and the greatest with a lower delta at
-// least that. Bisection may assume monotone bounds to find them; what it returns was tested.
+// The least epsilon found with an upper delta at most `delta`, and the greatest with a lower delta
+// at least that. Bisection may assume monotone bounds to find them; what it returns was tested.
 Interval invert(const Composed& composed, double delta) {
   Interval epsilon{0, kInfinity};
   const double top = std::max(composed.last_loss(), 0.0);
@@ -544,10 +548,11 @@ Interval invert(const Composed& composed, double delta) {
   return epsilon;
 }
 
-// The grid whose laws differ by about `width` in epsilon: they differ by h^2/4 in variance per step.
+// The grid whose laws differ by about `width` in epsilon: they differ by h^2/4 in variance per
+// step.
 double grid_for(const Composition& steps, const Table& table, double sharpness, double width,
                 double coarsest) {
-  double h = std::sqrt(7.2 * width / (std::max(table.steps, 1.0) * (sharpness + 1)));
+  double h = std::sqrt(6.2 * width / (std::max(table.steps, 1.0) * (sharpness + 1)));
   h = std::min(h, coarsest);
   const ExplicitSteps* main = nullptr;
   for (const ExplicitSteps& event : steps.explicits)
@@ -608,8 +613,9 @@ TransformResult transform_delta(const Composition& steps, Direction direction, d
                                 double relative_width) {
   const double scale = 1e-4 * relative_width / total_steps(steps);
   TransformResult best{{0, 1}, 0, 0, false};
+  if (epsilon >= largest_loss(steps, direction)) return {{0, 0}, 0, 0, true};
   Table table = make_table(steps, direction, scale * 1e-30);
-  double log_delta = std::max(chernoff_log_delta(table, epsilon) - 3, -600.0);
+  double log_delta = std::max(chernoff_log_delta(table, epsilon) - 3, -160.0);
   double share = 1e-3 * relative_width, coarsest = kInfinity;
   for (int round = 0; round < kMaxRounds; ++round) {
     const double tail = std::max(scale * numerics::exp(log_delta), 1e-290);

@@ -10,13 +10,13 @@ namespace discreet::accounting {
 
 // delta(epsilon) and epsilon(delta) of a composition in one direction, certified from both sides:
 // every step's loss is bracketed by two laws on a grid (loss_grid.h), the laws are tilted and
-// convolved by the discrete Fourier transform, and what the grid window, wrap-around and rounding can
-// do to delta is bounded and charged. Works for any composition; the contour is faster and narrower
-// where it applies.
+// convolved by the discrete Fourier transform, and what the grid window, wrap-around and rounding
+// can do to delta is bounded and charged. Works for any composition; the contour is faster and
+// narrower where it applies.
 
 struct TransformResult {
-  Interval value;      // contains the true epsilon (or delta); upper may be infinite
-  double grid = 0;     // the loss grid h in the end
+  Interval value;          // contains the true epsilon (or delta); upper may be infinite
+  double grid = 0;         // the loss grid h in the end
   std::size_t length = 0;  // points of the transform
   bool reached = false;    // the requested width was reached within the cost limit
 };
