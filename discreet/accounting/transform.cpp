@@ -169,6 +169,13 @@ struct Plan {
   double low = 0, high = 0;  // window of the composed loss
 };
 
+// Euclidean norm of m -> e^{-c h m} min(1, h (m + 1)), m >= 0: a bound of the weights that delta gives
+// to the tilted masses, relative to e^{-c epsilon}.
+double weight_norm(double c, double h) {
+  const double a = numerics::exp(-c * h), gap = -numerics::expm1(-2 * c * h);
+  return std::min(1 / std::sqrt(gap), h * std::sqrt((1 + a * a) / gap) / gap) * (1 + 1e-9);
+}
+
 // The order of the saddle: - d log delta / d epsilon, roughly.
 double sharpness_at(const Table& table, double epsilon) {
   double best = kInfinity, sharpness = 0;
@@ -184,9 +191,11 @@ double sharpness_at(const Table& table, double epsilon) {
   return sharpness;
 }
 
-// The tilt whose window is narrowest when both tilted tails may cost `share` of delta. The saddle
+// The tilt whose window is narrowest when both tilted tails may cost `share` of delta and round-off
+// should cost less than `noise_share`. The saddle
 // itself can be a poor tilt: far-off outcomes make the cumulant explode just above it.
-Plan make_plan(const Table& table, double epsilon, double log_delta, double share, double h) {
+Plan make_plan(const Table& table, double epsilon, double log_delta, double share,
+               double noise_share, double h) {
   const double least = chernoff_log_delta(table, epsilon);
   std::vector<double> cumulant = table.cumulant;
   for (std::size_t i = 0; i < cumulant.size(); ++i) {
@@ -216,7 +225,10 @@ Plan make_plan(const Table& table, double epsilon, double log_delta, double shar
         plan.left = table.order[j];
       }
     }
-    const double cost = (plan.high - plan.low) * (1 + 0.02 * std::max(0.0, amplification));
+    const double noise = 2e-14 * (table.steps + 1) * weight_norm(c, h) *
+                         numerics::exp(amplification - log_kernel(c));
+    const double cost = (plan.high - plan.low) * (1 + 0.02 * std::max(0.0, amplification)) *
+                        (1 + noise / noise_share);
     if (cost < best_cost) {
       best_cost = cost;
       best = plan;
@@ -454,11 +466,9 @@ class Composed {
       if (!no_right) tail += numerics::exp(log_right[s] - step_right * last);
       tails = tail <= kInfinity ? std::max(tails, tail) : kInfinity;
     }
-    const double a = numerics::exp(-th_), gap = -numerics::expm1(-2 * th_);
-    const double weight_norm =
-        std::min({1 / std::sqrt(gap), h_ * std::sqrt((1 + a * a) / gap) / gap,
-                  std::sqrt(static_cast<double>(n))});
-    charge_ = (tails * numerics::exp(log_kernel(th_ / h_)) + noise * weight_norm) * (1 + 1e-9);
+    const double weights =
+        std::min(weight_norm(th_ / h_, h_), std::sqrt(static_cast<double>(n)));
+    charge_ = (tails * numerics::exp(log_kernel(th_ / h_)) + noise * weights) * (1 + 1e-9);
     value_error_ = 16 * kU * (static_cast<double>(n) + 4);
 
     accumulate(packed);
@@ -582,11 +592,12 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
   for (int round = 0; round < kMaxRounds; ++round) {
     const double sharpness = sharpness_at(table, epsilon);
     const double share = thrift * std::clamp(0.003 * width * sharpness, 1e-12, 1e-2);
+    const double noise_share = 0.02 * width * sharpness;
     double h = grid_for(steps, table, sharpness, width, coarsest);
-    Plan plan = make_plan(table, epsilon, log_delta, share, h);
+    Plan plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     if ((plan.high - plan.low) / h > kMaxLength) {
       h = with_20_bits((plan.high - plan.low) / (0.95 * kMaxLength));
-      plan = make_plan(table, epsilon, log_delta, share, h);
+      plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
     const Composed composed(steps, direction, plan, sharpness, h, tail);
     const Interval found = invert(composed, delta);
@@ -617,16 +628,17 @@ TransformResult transform_delta(const Composition& steps, Direction direction, d
   Table table = make_table(steps, direction, scale * 1e-30);
   double log_delta = std::max(chernoff_log_delta(table, epsilon) - 3, -160.0);
   double share = 1e-3 * relative_width, coarsest = kInfinity;
+  const double noise_share = 0.02 * relative_width;
   for (int round = 0; round < kMaxRounds; ++round) {
     const double tail = std::max(scale * numerics::exp(log_delta), 1e-290);
     table = make_table(steps, direction, tail);
     if (!(table.max_loss < kMaxLoss)) return best;
     const double sharpness = sharpness_at(table, epsilon);
     double h = grid_for(steps, table, sharpness, relative_width / sharpness, coarsest);
-    Plan plan = make_plan(table, epsilon, log_delta, share, h);
+    Plan plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     if ((plan.high - plan.low) / h > kMaxLength) {
       h = with_20_bits((plan.high - plan.low) / (0.95 * kMaxLength));
-      plan = make_plan(table, epsilon, log_delta, share, h);
+      plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
     const Composed composed(steps, direction, plan, sharpness, h, tail);
     const Interval found = composed.delta_bounds(epsilon);
