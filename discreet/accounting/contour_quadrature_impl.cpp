@@ -52,6 +52,16 @@ QuadratureBound::QuadratureBound(const Step& step, double c, double left, double
   m_right_ = slope(p_right_);
 }
 
+QuadratureBound best_bound_at_zero(const Step& step, double c, double left, double right, double h,
+                                   double half_height) noexcept {
+  QuadratureBound best(step, c, left, right, h, half_height);
+  for (int k = 0; k < 8; ++k) {
+    const QuadratureBound next(step, c, left, right, h, half_height *= 0.75);
+    if (next.strip(0) < best.strip(0)) best = next;
+  }
+  return best;
+}
+
 double QuadratureBound::strip(double t) const noexcept {
   const double grow = log_kappa_ + 0.5 * variance_ * theta_ * theta_ + t * alpha_;
   const double decay = 2 * kPi * theta_ * variance_ / h_;
@@ -75,20 +85,28 @@ double QuadratureBound::ends(double t, double left_density, double right_density
 Strip choose_strip(const Step& step, double c, const Window& window, double cut,
                    double density) noexcept {
   const double variance = step.sigma * step.sigma;
+  const bool add = step.direction == Direction::kAdd;
+  const double bits = 0.6931471805599453 * (density + 2);
   const double p_right = step.p(window.right);
+  const double bar = p_right <= 0.5 ? p_right : 1.0;
   Strip best{0, 0};
   double theta = std::min(3.0, 11 / step.sigma);
-  for (int k = 0; k < 16; ++k, theta *= 0.86) {
-    double grow = 0.5 * variance * theta * theta;
-    if (step.direction == Direction::kAdd) grow += log_growth(std::min(p_right, 0.5), c, theta);
+  for (int k = 0; k < 20; ++k, theta *= 0.86) {
+    const double decay = 2 * kPi * theta * variance;
+    const double grow = 0.5 * variance * theta * theta +
+                        (add ? log_growth(std::min(p_right, 0.5), c, theta) : 0.0);
+    const double m = add ? -c * numerics::log(numerics::cos(theta / 2)) / theta : 0.0;
     const double alpha = angle(p_right, theta);
-    // |M(z)| falls like a Gaussian down to the cut, and the error may grow as it falls.
-    double worst = 0;
-    for (double part : {0.0, 0.33, 0.67, 1.0}) {
-      worst = std::max(worst, part * cut * alpha - part * part * 22);
+    // |M(z)| falls about like a Gaussian down to the cut, and the error may grow as it falls.
+    double exponent = 0;
+    for (const double part : {0.0, 0.33, 0.67, 1.0}) {
+      const double t = part * cut;
+      const double allowed = 22 * part * part;
+      const double strip = grow + t * alpha + bits - allowed;
+      const double ends = theta * variance * (theta / 2 + (t * bar + m) / variance) - allowed;
+      exponent = std::max({exponent, strip, ends});
     }
-    const double h = 2 * 3.14159265358979 * theta * variance /
-                     (grow + worst + 0.6931471805599453 * (density + 2));
+    const double h = decay / exponent;
     if (h > best.h) best = {h, theta};
   }
   best.h = round_to_24_bits(best.h);

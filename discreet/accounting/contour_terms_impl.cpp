@@ -132,7 +132,8 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
   out[kTail] = std::ldexp(outside.probability, contour.tolerance.tail);
 
   const double image_c = contour.image_c();
-  const QuadratureBound image(step, image_c, left, right, strip.h, strip.half_height);
+  const QuadratureBound image =
+      best_bound_at_zero(step, image_c, left, right, strip.h, strip.half_height);
   const double image_sum = nodes.log_sum_upper(image_c);
   const double image_strip = image.strip(0);
   const double image_ends =
