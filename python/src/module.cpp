@@ -6,7 +6,29 @@
 
 namespace nb = nanobind;
 
+namespace {
+
+// discreet.Error(sentence) with the attributes code, op and sentence.
+void raise_as_python(const std::exception_ptr& thrown, void* error_type) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const discreet::Error& error) {
+    const nb::handle type(static_cast<PyObject*>(error_type));
+    nb::object instance = type(error.what());
+    instance.attr("code") = std::string(discreet::to_string(error.code()));
+    instance.attr("op") = error.op();
+    instance.attr("sentence") = error.sentence();
+    PyErr_SetObject(type.ptr(), instance.ptr());
+  }
+}
+
+}  // namespace
+
 NB_MODULE(_core, m) {
   m.doc() = "The C++ core of discreet.";
   m.def("version", [] { return std::string(discreet::version()); }, "The version of the library.");
+
+  // The type lives in discreet.errors, so that its attributes are declared and documented there.
+  const nb::object error_type = nb::module_::import_("discreet.errors").attr("Error");
+  nb::register_exception_translator(raise_as_python, error_type.ptr());
 }

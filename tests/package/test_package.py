@@ -1,0 +1,68 @@
+"""What others install: the CMake package, the wheel, the core on a machine without Python."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ["DISCREET_BUILD"])
+
+
+def run(*command, **kwargs):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, **kwargs)
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+def test_find_package_works_after_install(tmp_path):
+    run("cmake", "--install", BUILD, "--prefix", tmp_path / "prefix")
+    run("cmake", "-G", "Ninja", "-S", ROOT / "tests/package/consumer", "-B", tmp_path / "consumer",
+        f"-DCMAKE_PREFIX_PATH={tmp_path / 'prefix'}", "-DCMAKE_BUILD_TYPE=Release")
+    run("cmake", "--build", tmp_path / "consumer")
+    version, digest = run(tmp_path / "consumer/consumer").split()
+    assert run(tmp_path / "prefix/bin/discreet", "--version").split()[1] == version
+    assert digest == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_private_headers_are_not_installed(tmp_path):
+    run("cmake", "--install", BUILD, "--prefix", tmp_path)
+    headers = [path.name for path in (tmp_path / "include").rglob("*.h")]
+    assert "error.h" in headers
+    assert not [name for name in headers if name.endswith(("_impl.h", "_testing.h"))]
+
+
+@pytest.mark.slow
+def test_wheel_carries_package_stubs_and_command(tmp_path):
+    run(sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation",
+        "--no-cache-dir", "-w", tmp_path, f"--config-settings=build-dir={tmp_path / 'build'}")
+    (wheel,) = tmp_path.glob("discreet-*.whl")
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
+    run(sys.executable, "-m", "pip", "--python", tmp_path / "venv/bin/python", "install",
+        "--no-deps", wheel)
+    bin_dir = tmp_path / "venv/bin"
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    program = "import discreet, pathlib; print(discreet.__version__, *sorted(" \
+              "p.name for p in pathlib.Path(discreet.__file__).parent.iterdir()))"
+    version, *files = run(bin_dir / "python", "-c", program, env=clean).split()
+    assert {"__init__.py", "py.typed", "_core.pyi"} <= set(files)
+    assert run(bin_dir / "discreet", "--version").split() == ["discreet", version]
+
+
+@pytest.mark.slow
+def test_core_builds_without_python(tmp_path):
+    called = tmp_path / "python-was-called"
+    for name in ["python", "python3", "python3.11"]:
+        trap = tmp_path / "bin" / name
+        trap.parent.mkdir(exist_ok=True)
+        trap.write_text(f"#!/bin/sh\necho $0 $@ >> {called}\nexit 127\n")
+        trap.chmod(0o755)
+    env = os.environ | {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    env.pop("PYTHONPATH", None)
+    run("cmake", "--preset", "core", "-S", ROOT, "-B", tmp_path / "build", cwd=ROOT, env=env)
+    run("cmake", "--build", tmp_path / "build", env=env)
+    run(tmp_path / "build/discreet", "selfcheck", env=env)
+    run("ctest", "--test-dir", tmp_path / "build", "-L", "cpp", "-LE", "slow", env=env)
+    assert not called.exists(), called.read_text()
