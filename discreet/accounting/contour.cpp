@@ -12,6 +12,7 @@
 #include "discreet/accounting/contour_query_impl.h"
 #include "discreet/accounting/contour_rounding_impl.h"
 #include "discreet/base/error.h"
+#include "discreet/numerics/strict_arithmetic.h"
 
 namespace discreet::accounting {
 namespace contour {
@@ -27,6 +28,7 @@ constexpr double kWidest = 1e-2;
 }
 
 void check(const Composition& composition, double relative_width) {
+  numerics::require_round_to_nearest();
   if (!(relative_width > 0 && relative_width < 1)) {
     refuse("relative_width", relative_width, "give a number between 0 and 1");
   }

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "discreet/accounting/contour_elementary_impl.h"
+#include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting::contour {
 
