@@ -117,6 +117,11 @@ bool good_enough(const Value& value, double relative_width) {
          width <= kWidest * value.estimate;
 }
 
+ContourResult zero(ContourResult result) {
+  result.value = {0, 0};
+  return result;
+}
+
 }  // namespace
 
 std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& composition,
@@ -139,7 +144,6 @@ std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& co
 
   auto point = estimate_from_delta(totals, log_delta, relative_width);
   if (!point) return std::nullopt;
-  const bool spoilt = spoil.node_distance != 1 || spoil.spacing || spoil.cut || spoil.window != 1;
   for (int round = 0; round < kRounds; ++round) {
     auto contour = choose_contour(totals, *point, relative_width, round / 2);
     if (!contour) return std::nullopt;
@@ -150,23 +154,25 @@ std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& co
     const Certificate certificate(*contour, *sums, totals.distinct(), log_delta);
     const double epsilon = solve(certificate, std::max(point->epsilon, 0.0));
     ContourResult result{{0, 0}, 0, contour->c(), contour->terms(), totals.nodes()};
-    if (epsilon < 0 || !std::isfinite(epsilon)) {
-      const Value zero = certificate.at(0);
-      result.delta_error = 0.5 * (zero.upper - zero.lower) * conditional;
-      if (zero.upper <= 1 - slack) return result;
-    }
     if (!std::isfinite(epsilon)) return std::nullopt;
+    if (epsilon < 0) {
+      // The answer is 0 if delta(0) <= delta; a contour made for epsilon = 0 tells.
+      const auto at_zero = query_delta(totals, composition, 0, 1e-3, spoil);
+      if (!at_zero || at_zero->value.upper <= delta) return at_zero ? zero(*at_zero) : at_zero;
+    }
     point->epsilon = epsilon;
     const Value value = certificate.at(epsilon);
-    if (!good_enough(value, relative_width) && !(spoilt && value.upper > value.lower)) continue;
+    if (!good_enough(value, relative_width) && !spoil.any()) continue;
     const auto upper =
         step_out(certificate, epsilon, (value.upper - 1 + slack) / -value.slope, 1,
                  [&](const Value& v) { return v.upper <= 1 - slack; });
-    const auto lower =
-        step_out(certificate, epsilon, (1 - value.lower + slack) / -value.slope, -1,
-                 [&](const Value& v) { return v.lower >= 1 + slack; });
-    if (!upper || !lower) continue;
-    result.value = {std::max(0.0, *lower), std::max(0.0, *upper)};
+    const double down = (1 - value.lower + slack) / -value.slope;
+    const auto lower = step_out(certificate, epsilon, down, -1,
+                                [&](const Value& v) { return v.lower >= 1 + slack; });
+    if (!upper || !(lower || epsilon < 2 * down)) continue;
+    result.value = {std::max(0.0, lower.value_or(0)), std::max(0.0, *upper)};
+    const double width = result.value.upper - result.value.lower;
+    if (!spoil.any() && !(width * -value.slope < 4 * kWidest)) continue;
     result.delta_error = 0.5 * (value.upper - value.lower) * conditional;
     return result;
   }

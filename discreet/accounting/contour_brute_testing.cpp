@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <vector>
 
 namespace discreet::accounting {
 namespace {
@@ -35,10 +34,9 @@ struct Lattice {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < exponent.size(); ++i) {
       if (exponent[i] < peak - 58) continue;
-      loss[kept] = loss[i];
+      loss[kept++] = loss[i];
       weight.push_back(expl(exponent[i] - peak));
       sum += weight.back();
-      ++kept;
     }
     loss.resize(kept);
     for (Real& value : weight) value /= sum;
@@ -46,16 +44,13 @@ struct Lattice {
   }
 };
 
-Real coarse(const GaussianSteps& step) {
-  return std::min<Real>(step.sigma / 6, step.sigma * step.sigma / 4);
-}
-
 Real log_mass(const Composition& composition, Direction direction, Real c) {
   Real total = 0;
   for (const auto& step : composition.gaussians) {
     const Real n = static_cast<Real>(step.count), s = step.sigma;
+    const Real h = std::min<Real>(s / 5, s * s / 3);
     total += step.rate == 1 ? n * c * (c + 1) / (2 * s * s)
-                            : n * Lattice(step, direction, c, coarse(step)).log_mass;
+                            : n * Lattice(step, direction, c, h).log_mass;
   }
   for (const auto& step : composition.explicits) {
     const Real e = step.epsilon, n = static_cast<Real>(step.count);
@@ -66,132 +61,146 @@ Real log_mass(const Composition& composition, Direction direction, Real c) {
 
 Real log_b(Real c) { return c * logl(c) - (1 + c) * logl(1 + c); }
 
-struct Plan {
-  Real c, period, cut;
-};
-
-Real evaluate(const Composition& composition, Direction direction, Real epsilon, const Plan& plan,
-              Real finer, double work, bool& complete) {
-  const Real dt = 2 * kPi / plan.period;
-  const auto terms = static_cast<std::size_t>(plan.cut / dt) + 2;
-  std::vector<Complex> exponent(terms, Complex(0));
-  double done = 0;
+std::optional<BruteCurve::Line> evaluate(const Composition& composition, Direction direction,
+                                         Real c, Real period, Real cut, Real finer, double work) {
+  const Real dt = 2 * kPi / period;
+  const auto terms = static_cast<std::size_t>(cut / dt) + 2;
+  BruteCurve::Line line{c, dt, std::vector<Real>(terms), std::vector<Real>(terms)};
+  const auto add = [&](std::size_t j, Complex value) {
+    line.re[j] += value.real();
+    line.im[j] += value.imag();
+  };
   for (const auto& step : composition.gaussians) {
     const Real n = static_cast<Real>(step.count), s = step.sigma;
     if (step.rate == 1) {
       for (std::size_t j = 0; j < terms; ++j) {
-        const Complex z(plan.c, dt * static_cast<Real>(j));
-        exponent[j] += n * z * (z + Real{1}) / (2 * s * s);
+        const Complex z(c, dt * static_cast<Real>(j));
+        add(j, n * z * (z + Real{1}) / (2 * s * s));
       }
       continue;
     }
     const Real theta = std::min<Real>(2.4L, 10 / s);
-    const Real need = 48 + s * s * theta * theta / 2 + plan.cut * theta +
-                      (direction == Direction::kAdd ? plan.c * 1.2L : 0);
-    const Lattice lattice(step, direction, plan.c, 2 * kPi * theta * s * s / need / finer);
+    const Real need = 48 + s * s * theta * theta / 2 + cut * theta +
+                      (direction == Direction::kAdd ? c * 1.2L : 0);
+    const Real h = 2 * kPi * theta * s * s / need / finer;
+    if ((40 * s + c) / h > 4e5L) return std::nullopt;
+    const Lattice lattice(step, direction, c, h);
     const std::size_t size = lattice.loss.size();
-    done += static_cast<double>(size) * static_cast<double>(terms);
-    if (done > work) {
-      complete = false;
-      return 0;
-    }
-    std::vector<Complex> wave(size), turn(size);
+    work -= static_cast<double>(size) * static_cast<double>(terms);
+    if (work < 0) return std::nullopt;
+    std::vector<Real> re(lattice.weight), im(size), turn_re(size), turn_im(size);
     for (std::size_t i = 0; i < size; ++i) {
-      wave[i] = lattice.weight[i];
-      turn[i] = Complex(cosl(dt * lattice.loss[i]), sinl(dt * lattice.loss[i]));
+      turn_re[i] = cosl(dt * lattice.loss[i]);
+      turn_im[i] = sinl(dt * lattice.loss[i]);
     }
-    Real turned = 0;  // arguments add up; keep log phi continuous enough for integer powers
-    (void)turned;
     for (std::size_t j = 0; j < terms; ++j) {
-      Real re = 0, im = 0;
+      Real sum_re = 0, sum_im = 0;
       for (std::size_t i = 0; i < size; ++i) {
-        re += wave[i].real();
-        im += wave[i].imag();
-        const Real a = wave[i].real() * turn[i].real() - wave[i].imag() * turn[i].imag();
-        const Real b = wave[i].real() * turn[i].imag() + wave[i].imag() * turn[i].real();
-        wave[i] = Complex(a, b);
+        sum_re += re[i];
+        sum_im += im[i];
+        const Real a = re[i] * turn_re[i] - im[i] * turn_im[i];
+        im[i] = re[i] * turn_im[i] + im[i] * turn_re[i];
+        re[i] = a;
       }
-      exponent[j] += n * (std::log(Complex(re, im)) + lattice.log_mass);
+      add(j, n * (std::log(Complex(sum_re, sum_im)) + lattice.log_mass));
     }
   }
   for (const auto& step : composition.explicits) {
     const Real e = step.epsilon, n = static_cast<Real>(step.count);
     for (std::size_t j = 0; j < terms; ++j) {
-      const Complex z(plan.c, dt * static_cast<Real>(j));
-      exponent[j] += n * (e * z + std::log((Real{1} + std::exp(-e * (Real{1} + Real{2} * z))) /
-                                           (1 + expl(-e))));
+      const Complex z(c, dt * static_cast<Real>(j));
+      add(j, n * (e * z + std::log((Real{1} + std::exp(-e * (Real{1} + Real{2} * z))) /
+                                   (1 + expl(-e)))));
     }
   }
+  return line;
+}
+
+Real integral(const BruteCurve::Line& line, Real epsilon, Real& magnitude) {
   Real sum = 0;
-  for (std::size_t j = terms; j-- > 0;) {
-    const Complex z(plan.c, dt * static_cast<Real>(j));
-    sum += (j == 0 ? 1 : 2) * (std::exp(exponent[j] - z * epsilon) / (z * (z + Real{1}))).real();
+  magnitude = 0;
+  for (std::size_t j = line.re.size(); j-- > 0;) {
+    const Complex z(line.c, line.dt * static_cast<Real>(j));
+    const Complex term = std::exp(Complex(line.re[j], line.im[j]) - z * epsilon);
+    sum += (j == 0 ? 1 : 2) * (term / (z * (z + Real{1}))).real();
+    magnitude += 2 * std::abs(term) / (std::norm(z));
   }
-  return sum * dt / (2 * kPi);
+  return sum * line.dt / (2 * kPi);
 }
 
 }  // namespace
 
-std::optional<Brute> brute_delta(const Composition& composition, Direction direction,
-                                 double epsilon, double delta_hint, double work) {
+std::optional<BruteCurve> BruteCurve::near(const Composition& composition, Direction direction,
+                                           double epsilon, double delta, double work) {
   Real survival = 0;
   for (const auto& step : composition.explicits) {
     survival += static_cast<Real>(step.count) * log1pl(-static_cast<Real>(step.delta));
   }
-  const Real failure = -expm1l(survival);
-  const Real hint = logl((static_cast<Real>(delta_hint) - failure) / (1 - failure));
+  BruteCurve curve;
+  curve.failure_ = -expm1l(survival);
+  const Real hint = logl((static_cast<Real>(delta) - curve.failure_) / (1 - curve.failure_));
   if (!std::isfinite(hint)) return std::nullopt;
 
-  // The order of the best Chernoff bound, a little to the left; then a period for both images.
-  Real best = HUGE_VALL, c = 1;
-  for (Real order = 0.02L; order < 4000; order *= 1.25L) {
+  // The order of the best Chernoff bound; then, a little to the left, a period for both images.
+  Real best = HUGE_VALL, saddle = 1;
+  for (Real order = 0.02L; order < 20000; order *= 1.4L) {
     const Real value = log_mass(composition, direction, order) + log_b(order) - order * epsilon;
     if (value < best) {
       best = value;
-      c = order;
+      saddle = order;
     } else if (value > best + 30) {
       break;
     }
   }
-  std::optional<Plan> plan;
-  for (const Real share : {0.93L, 0.8L, 0.65L, 0.5L, 0.35L}) {
-    const Real order = share * c;
-    const Real left = (logl(1e19L) - hint) / order;
+  const Real wanted = logl(1e19L) - hint;
+  Real c = 0, period = HUGE_VALL;
+  for (const Real share : {0.9L, 0.7L, 0.5L, 0.35L}) {
+    const Real order = share * saddle;
     Real right = HUGE_VALL;
-    for (const Real factor : {1.15L, 1.3L, 1.6L, 2.0L, 2.6L}) {
+    for (const Real factor : {1.2L, 1.5L, 2.0L, 2.6L}) {
       const Real far = factor * order;
       const Real excess =
-          log_mass(composition, direction, far) + log_b(far) - far * epsilon - hint + logl(1e19L);
+          log_mass(composition, direction, far) + log_b(far) - far * epsilon + wanted;
       right = std::min(right, std::max<Real>(excess, 1) / (far - order));
     }
-    const Real period = std::max(left, right);
-    if (!plan || period < plan->period) plan = Plan{order, period, 0};
+    const Real both = std::max(wanted / order, right);
+    if (both < period) {
+      period = both;
+      c = order;
+    }
   }
 
-  // The cut: double it until the last quarter of the terms no longer matters.
-  const Real at = log_mass(composition, direction, plan->c);
-  const Real up = log_mass(composition, direction, plan->c * 1.02L);
-  const Real down = log_mass(composition, direction, plan->c * 0.98L);
-  const Real second = (up - 2 * at + down) / (plan->c * 0.02L * plan->c * 0.02L);
-  plan->cut = sqrtl(2 * 46 / std::max<Real>(second, 1e-6L));
-  Real previous = 0;
-  for (int doubling = 0; doubling < 12; ++doubling) {
-    bool complete = true;
-    const Real value = evaluate(composition, direction, epsilon, *plan, 1, work, complete);
-    if (!complete) return std::nullopt;
-    if (doubling > 0 && std::abs(value - previous) < 1e-17L * std::abs(value)) break;
-    previous = value;
-    plan->cut *= 1.5L;
+  // Cut where the last eighth of the terms is nothing beside the sum.
+  const Real d = c * 0.05L;
+  const Real second =
+      (log_mass(composition, direction, c + d) - 2 * log_mass(composition, direction, c) +
+       log_mass(composition, direction, c - d)) / (d * d);
+  Real cut = sqrtl(2 * 46 / std::max<Real>(second, 1e-9L));
+  for (int attempt = 0;; ++attempt) {
+    auto line = evaluate(composition, direction, c, period, cut, 1, work);
+    if (!line || attempt == 16) return std::nullopt;
+    Real largest = -HUGE_VALL;
+    for (std::size_t j = line->re.size() * 7 / 8; j < line->re.size(); ++j) {
+      largest = std::max(largest, line->re[j]);
+    }
+    curve.first_ = std::move(*line);
+    if (largest - c * epsilon + logl(period / c) < hint - 44) break;
+    cut *= 1.5L;
   }
-  bool complete = true;
-  const Real first = evaluate(composition, direction, epsilon, *plan, 1, work, complete);
-  Plan other = *plan;
-  other.c *= 0.97L;
-  other.period *= 1.11L;
-  other.cut *= 1.2L;
-  const Real second_value = evaluate(composition, direction, epsilon, other, 1.13L, 4 * work, complete);
-  if (!complete) return std::nullopt;
-  return Brute{failure + (1 - failure) * first, std::abs(first / second_value - 1)};
+  auto other = evaluate(composition, direction, c * 0.96L, period * 1.12L, cut * 1.15L, 1.13L,
+                        2 * work);
+  if (!other) return std::nullopt;
+  curve.second_ = std::move(*other);
+  for (const auto& step : composition.gaussians) curve.count_ += static_cast<Real>(step.count);
+  return curve;
+}
+
+BruteCurve::Value BruteCurve::at(double epsilon) const {
+  Real magnitude, unused;
+  const Real second = integral(second_, epsilon, unused);
+  const Real first = integral(first_, epsilon, magnitude);
+  const Real lost = magnitude * first_.dt / (2 * kPi) / first * (1 + count_) * 1e-17L;
+  return {failure_ + (1 - failure_) * first, std::abs(first / second - 1) + lost};
 }
 
 }  // namespace discreet::accounting

@@ -29,6 +29,9 @@ struct Spoil {
   int spacing = 0;           // added to Contour::spacing: +4 halves R
   int cut = 0;               // added to Contour::cut: -2 drops J by 0.7
   double window = 1;         // window ends are multiplied by this
+  bool any() const noexcept {
+    return node_distance != 1 || spacing != 0 || cut != 0 || window != 1;
+  }
 };
 
 // What one step contributes to a composition on a given contour. Everything is additive: the
