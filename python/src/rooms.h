@@ -1,0 +1,10 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace discreet::python {
+
+// One function per room: its bindings, added to discreet._core.
+void add_accounting(nanobind::module_& m);
+
+}  // namespace discreet::python
