@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <bit>
+#include <cmath>
 
 #include "discreet/base/error.h"
 #include "discreet/random/draw_each_impl.h"
@@ -73,32 +73,24 @@ std::int64_t sample_gaussian(WordReader& words, Rational variance, std::uint64_t
 
 }  // namespace
 
-Rational Rational::exactly(double x) {
-  const std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
-  const int biased = static_cast<int>((bits >> 52) & 0x7FF);
-  if (biased == 0x7FF) {
-    throw Error(ErrorCode::kNanInSigma, "Rational::exactly",
-                "the value is not finite; give a positive finite one");
+Rational Rational::at_least(double x) {
+  if (!std::isfinite(x)) {
+    throw Error(ErrorCode::kNanInSigma, "Rational::at_least",
+                fmt::format("the value is {}; give a finite one", x));
   }
-  const auto refuse = [x] {
-    throw Error(ErrorCode::kInvalidDpConfig, "Rational::exactly",
-                fmt::format("{} is not a ratio of integers from 1 to 2^53; round it", x));
-  };
-  if (!(x > 0) || biased == 0) refuse();
-  std::uint64_t numerator = (bits & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{1} << 52);
-  int exponent = biased - 1075;  // x = numerator · 2^exponent
-  const int zeros = std::countr_zero(numerator);
-  numerator >>= zeros;
-  exponent += zeros;
-  if (exponent > 53 || exponent < -53) refuse();
-  Rational r{numerator, 1};
-  if (exponent < 0) r.denominator <<= -exponent;
-  if (exponent > 0) {
-    if (std::bit_width(numerator) + exponent > 54) refuse();
-    r.numerator <<= exponent;
+  if (!(x > 0 && x <= 0x1p53)) {
+    throw Error(ErrorCode::kInvalidDpConfig, "Rational::at_least",
+                fmt::format("{} is out of range; give a value above 0 and at most 2^53", x));
   }
-  if (r.numerator > kPartLimit) refuse();
-  return r;
+  // Powers of two scale exactly, and ceil is exact.
+  if (x >= 0x1p52) return {static_cast<std::uint64_t>(x), 1};
+  std::uint64_t denominator = 1;
+  double scaled = x;
+  while (denominator < kPartLimit && scaled != std::floor(scaled) && scaled < 0x1p52) {
+    scaled *= 2;
+    denominator *= 2;
+  }
+  return {static_cast<std::uint64_t>(std::ceil(scaled)), denominator};
 }
 
 void discrete_laplace(const Generator& generator, const Position& position, Rational scale,

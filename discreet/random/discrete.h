@@ -12,9 +12,11 @@ struct Rational {
   std::uint64_t numerator = 1;
   std::uint64_t denominator = 1;
 
-  // Exactly the binary64 value x. Throws kNanInSigma for a non-finite x, kInvalidDpConfig unless
-  // 2^-53 ≤ x ≤ 2^53 and the fraction fits the range above.
-  static Rational exactly(double x);
+  // The least such number that is not below the binary64 value x: x itself when its binary
+  // fraction fits, which it does from 1/2 up, else the next multiple of 2^-53. A noise scale is
+  // never rounded down. Throws kNanInSigma for a non-finite x, kInvalidDpConfig unless
+  // 0 < x ≤ 2^53.
+  static Rational at_least(double x);
 };
 
 // Discrete families on the integers, sampled exactly by rejection in integer arithmetic.

@@ -46,10 +46,9 @@ void draw(const char* op, const Generator& generator, const Position& position, 
   require_scale(op, "stddev", stddev);
   position.require_indices(position.coordinate / 2, gaussian_indices(count) + 1);
   in_parallel(count, threads, [&](std::size_t begin, std::size_t end) {
-    for_each_tile(generator, position, position.coordinate + begin, end - begin,
-                  [&](std::size_t offset, const double* z, std::size_t n) {
-                    consume(begin + offset, z, n);
-                  });
+    for_each_tile(
+        generator, position, position.coordinate + begin, end - begin,
+        [&](std::size_t offset, const double* z, std::size_t n) { consume(begin + offset, z, n); });
   });
 }
 

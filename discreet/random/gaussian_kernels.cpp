@@ -1,5 +1,4 @@
 #include "discreet/random/gaussian_kernels_impl.h"
-
 #include "discreet/random/uint128.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -91,9 +90,10 @@ void BoxMullerOne(double u, std::uint64_t angle, double* z) {
 template <class D, class V32>
 HWY_INLINE hn::Vec<D> UnitInterval32(D d, V32 word) {
   const hn::RebindToUnsigned<D> du;
-  const auto high =
-      hn::BitCast(d, hn::Or(hn::ShiftRight<16>(word), hn::Set(du, 0x53000000)));  // 2^39 + high·2^16
-  const auto low = hn::BitCast(d, hn::Or(hn::And(word, hn::Set(du, 0xFFFF)), hn::Set(du, 0x4B000000)));
+  const auto high = hn::BitCast(
+      d, hn::Or(hn::ShiftRight<16>(word), hn::Set(du, 0x53000000)));  // 2^39 + high·2^16
+  const auto low =
+      hn::BitCast(d, hn::Or(hn::And(word, hn::Set(du, 0xFFFF)), hn::Set(du, 0x4B000000)));
   return hn::Mul(hn::Add(hn::Sub(high, hn::Set(d, 0x1p39f)), hn::Sub(low, hn::Set(d, 8388607.5f))),
                  hn::Set(d, 0x1p-32f));
 }
@@ -115,14 +115,14 @@ HWY_INLINE V Log32(D d, V x) {
   const hn::RebindToSigned<D> di;
   constexpr std::uint32_t kSqrtHalf = 0x3F3504F3;
   const auto shifted = hn::Add(hn::BitCast(du, x), hn::Set(du, 0x3F800000 - kSqrtHalf));
-  const V k = hn::ConvertTo(
-      d, hn::BitCast(di, hn::Sub(hn::ShiftRight<23>(shifted), hn::Set(du, 127))));
+  const V k =
+      hn::ConvertTo(d, hn::BitCast(di, hn::Sub(hn::ShiftRight<23>(shifted), hn::Set(du, 127))));
   const V f = hn::Sub(
       hn::BitCast(d, hn::Add(hn::And(shifted, hn::Set(du, 0x007FFFFF)), hn::Set(du, kSqrtHalf))),
       hn::Set(d, 1.0f));
-  const V p = Horner(d, f, hn::Set(d, -0x1.43b246p-4f), 0x1.02814ep-3f, -0x1.0a33eap-3f,
-                     0x1.231ce6p-3f, -0x1.54d03ep-3f, 0x1.999f14p-3f, -0x1.0000cep-2f,
-                     0x1.555554p-2f);
+  const V p =
+      Horner(d, f, hn::Set(d, -0x1.43b246p-4f), 0x1.02814ep-3f, -0x1.0a33eap-3f, 0x1.231ce6p-3f,
+             -0x1.54d03ep-3f, 0x1.999f14p-3f, -0x1.0000cep-2f, 0x1.555554p-2f);
   const V square = hn::Mul(f, f);
   const V tail = hn::Sub(hn::Mul(hn::Mul(square, f), p), hn::Mul(square, hn::Set(d, 0.5f)));
   // ln 2 in two parts; the product with the first is exact.
@@ -143,8 +143,7 @@ HWY_INLINE void SinCosTurn32(D d, V32 angle, V& s, V& c) {
   const V cosine = Horner(d, t, hn::Set(d, 0x1.d9c2e8p-11f), -0x1.55c57ap-6f, 0x1.03c1dcp-2f,
                           -0x1.3bd3ccp+0f, 1.0f);
   const auto one = hn::Set(du, 1), two = hn::Set(du, 2);
-  const auto swap =
-      hn::MaskFromVec(hn::BitCast(d, hn::Sub(hn::Zero(du), hn::And(quadrant, one))));
+  const auto swap = hn::MaskFromVec(hn::BitCast(d, hn::Sub(hn::Zero(du), hn::And(quadrant, one))));
   s = hn::Xor(hn::IfThenElse(swap, cosine, sine),
               hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, two))));
   c = hn::Xor(hn::IfThenElse(swap, sine, cosine),

@@ -81,8 +81,9 @@ struct BlockSource::Cipher {
     while (size > 0) {
       const std::size_t piece = size < kZeroBytes ? size : kZeroBytes;
       int written = 0;
-      require(EVP_EncryptUpdate(context, out, &written, kZeros.data(), static_cast<int>(piece)) == 1,
-              "EVP_EncryptUpdate");
+      require(
+          EVP_EncryptUpdate(context, out, &written, kZeros.data(), static_cast<int>(piece)) == 1,
+          "EVP_EncryptUpdate");
       out += piece;
       size -= piece;
     }

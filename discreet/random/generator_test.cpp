@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "discreet/random/word_reader.h"
 #include "discreet/base/error.h"
+#include "discreet/random/word_reader.h"
 
 namespace discreet::random {
 namespace {
@@ -73,10 +73,10 @@ TEST(Philox, VectorFormHasTheBitsOfTheScalarFormOnEveryTarget) {
       philox_fill(key, high, first, words);
       for (std::size_t i = 0; i < size; ++i) {
         const std::uint64_t low = first + i / 2;
-        const PhiloxBlock x = philox4x32_10(
-            {static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32), 0x13198a2e,
-             0x03707344},
-            key);
+        const PhiloxBlock x =
+            philox4x32_10({static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
+                           0x13198a2e, 0x03707344},
+                          key);
         const std::size_t half = 2 * (i % 2);
         ASSERT_EQ(words[i], x[half] | std::uint64_t{x[half + 1]} << 32)
             << hwy::TargetName(target) << " word " << i << " of " << size;
@@ -89,7 +89,8 @@ TEST(Philox, VectorFormHasTheBitsOfTheScalarFormOnEveryTarget) {
 
 TEST(Aes, MatchesTheCounterModeExampleOfNist) {
   // SP 800-38A F.5.1 (CTR-AES128): ciphertext xor plaintext is the key stream from the counter
-  // f0f1…feff on. Here that counter is step 0xf0f1f2, tensor 0xf3f4f5f6f7, block 0xf8f9fafbfcfdfeff.
+  // f0f1…feff on. Here that counter is step 0xf0f1f2, tensor 0xf3f4f5f6f7, block
+  // 0xf8f9fafbfcfdfeff.
   const Bytes plain = from_hex(
       "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
       "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710");

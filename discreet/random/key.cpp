@@ -27,15 +27,16 @@ Key Key::from_seed(std::uint64_t seed) {
   std::array<std::uint8_t, 8> little_endian;
   for (int i = 0; i < 8; ++i) little_endian[i] = static_cast<std::uint8_t>(seed >> (8 * i));
   Key key;
-  key.bytes_ = Sha256().update(bytes_of("discreet/insecure-seed/1/")).update(little_endian).finish();
+  key.bytes_ =
+      Sha256().update(bytes_of("discreet/insecure-seed/1/")).update(little_endian).finish();
   return key;
 }
 
 Key Key::from_bytes(ByteView bytes) {
   if (bytes.size() != kSize) {
-    throw Error(ErrorCode::kMalformed, "Key::from_bytes",
-                fmt::format("a key has {} bytes, not {}; restore the key file", kSize,
-                            bytes.size()));
+    throw Error(
+        ErrorCode::kMalformed, "Key::from_bytes",
+        fmt::format("a key has {} bytes, not {}; restore the key file", kSize, bytes.size()));
   }
   Key key;
   std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());
@@ -74,9 +75,9 @@ std::uint64_t parse_seed(std::string_view text) {
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw Error(ErrorCode::kInvalidDpConfig, "parse_seed",
-                fmt::format("'{}' is no seed; give an integer from 0 to 18446744073709551615",
-                            text));
+    throw Error(
+        ErrorCode::kInvalidDpConfig, "parse_seed",
+        fmt::format("'{}' is no seed; give an integer from 0 to 18446744073709551615", text));
   }
   return seed;
 }

@@ -27,13 +27,16 @@ TEST(Key, DerivesEachStreamByHkdfExpand) {
   // Python: hmac.new(bytes(range(32)), b"discreet/stream/1/noise\x01", "sha256").hexdigest()
   Bytes master;
   for (int i = 0; i < 32; ++i) master.push_back(static_cast<std::uint8_t>(i));
-  EXPECT_EQ(hex(Key::from_bytes(master).derive("noise")), "b8ac1cf274a69c7c1df322426acdf9452d2cc8ce360902bbd4697537c3a0dfd7");
-  EXPECT_EQ(hex(Key::from_bytes(master).derive("sampling")), "da0e2e2fcc50c67f427cf4626840adb9d78c21d37819c57e5ddbe9c297ab16ab");
+  EXPECT_EQ(hex(Key::from_bytes(master).derive("noise")),
+            "b8ac1cf274a69c7c1df322426acdf9452d2cc8ce360902bbd4697537c3a0dfd7");
+  EXPECT_EQ(hex(Key::from_bytes(master).derive("sampling")),
+            "da0e2e2fcc50c67f427cf4626840adb9d78c21d37819c57e5ddbe9c297ab16ab");
 }
 
 TEST(Key, OfASeedIsAFixedFunctionOfIt) {
   // Python: hashlib.sha256(b"discreet/insecure-seed/1/" + (42).to_bytes(8, "little")).hexdigest()
-  EXPECT_EQ(hex(Key::from_seed(42)), "e76ad8117a57aa65634c7b556e970ab5714eea2e753408f22607271a927bc3a4");
+  EXPECT_EQ(hex(Key::from_seed(42)),
+            "e76ad8117a57aa65634c7b556e970ab5714eea2e753408f22607271a927bc3a4");
   EXPECT_NE(hex(Key::from_seed(0)), hex(Key::from_seed(1)));
   EXPECT_NE(hex(Key::from_seed(0)), hex(Key::from_seed(~std::uint64_t{0})));
 }

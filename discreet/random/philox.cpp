@@ -122,10 +122,10 @@ void philox_fill(PhiloxKey key, std::uint64_t high, std::uint64_t first,
   std::size_t i = HWY_DYNAMIC_DISPATCH(Fill)(key, high, first, whole, words.data());
   for (; 2 * i < words.size(); ++i) {
     const std::uint64_t low = first + i;
-    const PhiloxBlock x = philox4x32_10(
-        {static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
-         static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32)},
-        key);
+    const PhiloxBlock x =
+        philox4x32_10({static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
+                       static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32)},
+                      key);
     words[2 * i] = x[0] | std::uint64_t{x[1]} << 32;
     if (2 * i + 1 < words.size()) words[2 * i + 1] = x[2] | std::uint64_t{x[3]} << 32;
   }

@@ -1,6 +1,6 @@
-#include "discreet/random/rounded_gaussian_impl.h"
-
 #include <utility>
+
+#include "discreet/random/rounded_gaussian_impl.h"
 
 namespace discreet::random {
 namespace {

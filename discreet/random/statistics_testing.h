@@ -9,8 +9,8 @@
 #include <vector>
 
 // Test statistics for the laws of this room. Seeds are fixed, so a test either always passes or
-// always fails; the thresholds are those at which a correct sampler under a fresh seed would raise a
-// false alarm with probability at most 1e-6.
+// always fails; the thresholds are those at which a correct sampler under a fresh seed would raise
+// a false alarm with probability at most 1e-6.
 namespace discreet::random::testing {
 
 // √n · sup |F_n − F|. Kolmogorov's law gives P(> 2.69) = 2·exp(−2·2.69²) < 1.1e-6.
@@ -22,8 +22,8 @@ inline double kolmogorov(std::vector<double> sample, const std::function<double(
   double distance = 0;
   for (std::size_t i = 0; i < sample.size(); ++i) {
     const double f = cdf(sample[i]);
-    distance = std::max({distance, f - static_cast<double>(i) / n,
-                         static_cast<double>(i + 1) / n - f});
+    distance =
+        std::max({distance, f - static_cast<double>(i) / n, static_cast<double>(i + 1) / n - f});
   }
   return distance * std::sqrt(n);
 }

@@ -18,7 +18,7 @@
 namespace discreet::random {
 namespace {
 
-constexpr std::size_t kPlanes = 16;        // words drawn in bulk for a group of 64 records
+constexpr std::size_t kPlanes = 16;         // words drawn in bulk for a group of 64 records
 constexpr std::size_t kGroupsPerTile = 64;  // 8 KiB of words at a time
 
 // The binary digits of a rate in (0, 1) after the point.
@@ -127,9 +127,9 @@ std::vector<std::uint64_t> poisson_subset(const Generator& generator, const Posi
                 fmt::format("sampling rate {} is no probability; give one from 0 to 1", rate));
   }
   if (records.end > kIndexLimit) {
-    throw Error(ErrorCode::kInvalidInput, "poisson_subset",
-                fmt::format("record {} is beyond the {} that can be numbered", records.end,
-                            kIndexLimit));
+    throw Error(
+        ErrorCode::kInvalidInput, "poisson_subset",
+        fmt::format("record {} is beyond the {} that can be numbered", records.end, kIndexLimit));
   }
   position.require_indices(0, poisson_indices(records.end));
   std::vector<std::uint64_t> out;
