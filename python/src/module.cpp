@@ -3,6 +3,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/version.h"
+#include "rooms.h"
 
 namespace nb = nanobind;
 
@@ -26,9 +27,12 @@ void raise_as_python(const std::exception_ptr& thrown, void* error_type) {
 
 NB_MODULE(_core, m) {
   m.doc() = "The C++ core of discreet.";
-  m.def("version", [] { return std::string(discreet::version()); }, "The version of the library.");
+  m.def(
+      "version", [] { return std::string(discreet::version()); }, "The version of the library.");
 
   // The type lives in discreet.errors, so that its attributes are declared and documented there.
   const nb::object error_type = nb::module_::import_("discreet.errors").attr("Error");
   nb::register_exception_translator(raise_as_python, error_type.ptr());
+
+  init_random(m);
 }
