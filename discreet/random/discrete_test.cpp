@@ -162,7 +162,7 @@ TEST(Discrete, HasTheSameBitsForAnyThreadsAndAnySplitOnEveryGenerator) {
     const Generator g = generator_of(algorithm);
     for (const Family family : kFamilies) {
       const Position p = Position::at(2, 3, 77);
-      const std::size_t n = 3001;
+      const std::size_t n = 4001;  // enough for seven threads
       std::vector<std::int64_t> whole(n), other(n);
       family(g, p, {9, 2}, whole, 1);
       for (const int threads : {2, 7}) {

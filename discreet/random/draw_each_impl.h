@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
-#include <mutex>
 #include <span>
 
 #include "discreet/numerics/parallel.h"
@@ -11,21 +9,12 @@
 
 namespace discreet::random {
 
-// Calls f(begin, end) on contiguous ranges of {0 … count − 1} from `threads` threads, and throws
-// in the caller's thread what the first of them threw.
+// numerics::parallel_for for elements that cost about `cost` times what a sum spends on one, so
+// that a share worth a thread holds fewer of them. cost: a power of two up to 256.
 template <class F>
-void in_parallel(std::size_t count, int threads, F&& f) {
-  std::exception_ptr thrown;
-  std::mutex mutex;
-  numerics::parallel_for(count, threads, [&](std::size_t begin, std::size_t end) noexcept {
-    try {
-      f(begin, end);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!thrown) thrown = std::current_exception();
-    }
-  });
-  if (thrown) std::rethrow_exception(thrown);
+void parallel_for_costly(std::size_t count, std::size_t cost, int threads, F&& f) {
+  numerics::parallel_for(count * cost, threads,
+                         [&](std::size_t begin, std::size_t end) { f(begin / cost, end / cost); });
 }
 
 // out[i] = sample(words of the reserve of index coordinate + i): one index per coordinate.
@@ -33,7 +22,7 @@ template <class T, class Sample>
 void draw_each(const Generator& generator, const Position& position, std::span<T> out, int threads,
                const Sample& sample) {
   position.require_indices(position.coordinate, out.size());
-  in_parallel(out.size(), threads, [&](std::size_t begin, std::size_t end) {
+  parallel_for_costly(out.size(), 32, threads, [&](std::size_t begin, std::size_t end) {
     BlockSource source(generator);
     for (std::size_t i = begin; i < end; ++i) {
       WordReader words(source, position, position.coordinate + i);

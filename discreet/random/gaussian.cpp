@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "discreet/random/draw_each_impl.h"
+#include "discreet/numerics/parallel.h"
 #include "discreet/random/gaussian_kernels_impl.h"
 #include "discreet/random/scale_impl.h"
 
@@ -45,7 +45,7 @@ void draw(const char* op, const Generator& generator, const Position& position, 
           std::size_t count, int threads, const Consume& consume) {
   require_scale(op, "stddev", stddev);
   position.require_indices(position.coordinate / 2, gaussian_indices(count) + 1);
-  in_parallel(count, threads, [&](std::size_t begin, std::size_t end) {
+  numerics::parallel_for(count, threads, [&](std::size_t begin, std::size_t end) {
     for_each_tile(
         generator, position, position.coordinate + begin, end - begin,
         [&](std::size_t offset, const double* z, std::size_t n) { consume(begin + offset, z, n); });
@@ -94,7 +94,7 @@ void fill_gaussian_native32(const Generator& generator, const Position& position
   using namespace kernels;
   require_scale("fill_gaussian_native32", "stddev", stddev);
   position.require_indices(position.coordinate / 4, gaussian_native32_indices(out.size()) + 1);
-  in_parallel(out.size(), threads, [&](std::size_t begin, std::size_t end) {
+  numerics::parallel_for(out.size(), threads, [&](std::size_t begin, std::size_t end) {
     alignas(64) std::array<std::uint64_t, kTileWords> words{};
     alignas(64) std::array<float, 2 * kTileWords> z;
     BlockSource source(generator);

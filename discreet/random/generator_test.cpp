@@ -1,7 +1,6 @@
 #include "discreet/random/generator.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <array>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "discreet/base/error.h"
+#include "discreet/numerics/targets_testing.h"
 #include "discreet/random/word_reader.h"
 
 namespace discreet::random {
@@ -64,10 +64,7 @@ TEST(Philox, VectorFormHasTheBitsOfTheScalarFormOnEveryTarget) {
   const PhiloxKey key = {0xa4093822, 0x299f31d0};
   // Starts just below a carry out of the low 32 bits of the counter.
   const std::uint64_t high = 0x0370734413198a2e, first = 0x85a308d3fffffff5;
-  const std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
-  for (const std::int64_t target : targets) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  numerics::for_each_target([&] {
     for (const std::size_t size : {1u, 2u, 63u, 64u, 65u, 257u}) {
       std::vector<std::uint64_t> words(size);
       philox_fill(key, high, first, words);
@@ -79,12 +76,10 @@ TEST(Philox, VectorFormHasTheBitsOfTheScalarFormOnEveryTarget) {
                           key);
         const std::size_t half = 2 * (i % 2);
         ASSERT_EQ(words[i], x[half] | std::uint64_t{x[half + 1]} << 32)
-            << hwy::TargetName(target) << " word " << i << " of " << size;
+            << "word " << i << " of " << size;
       }
     }
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
+  });
 }
 
 TEST(Aes, MatchesTheCounterModeExampleOfNist) {

@@ -8,7 +8,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
-#include "discreet/random/draw_each_impl.h"
+#include "discreet/numerics/parallel.h"
 #include "discreet/random/gaussian_kernels_impl.h"
 #include "discreet/random/scale_impl.h"
 
@@ -33,7 +33,7 @@ void draw(const char* op, const Generator& generator, const Position& position, 
   constexpr std::size_t kTile = 256;
   require_scale(op, "scale", scale);
   position.require_indices(position.coordinate, count);
-  in_parallel(count, threads, [&](std::size_t begin, std::size_t end) {
+  numerics::parallel_for(count, threads, [&](std::size_t begin, std::size_t end) {
     BlockSource source(generator), reserve(generator);
     std::array<std::uint64_t, 2 * kTile> words;
     for (std::size_t at = begin; at < end; at += kTile) {

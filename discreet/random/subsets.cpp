@@ -144,7 +144,7 @@ std::vector<std::uint64_t> poisson_subset(const Generator& generator, const Posi
   const std::uint64_t groups = (records.end + 63) / 64 - first;
   std::map<std::size_t, std::vector<std::uint64_t>> parts;  // by the first group of each
   std::mutex mutex;
-  in_parallel(groups, threads, [&](std::size_t begin, std::size_t end) {
+  parallel_for_costly(groups, 64, threads, [&](std::size_t begin, std::size_t end) {
     auto part = draw_groups(generator, position, records, fraction, first + begin, first + end);
     const std::lock_guard lock(mutex);
     parts.emplace(begin, std::move(part));
@@ -188,7 +188,7 @@ void assign_bins(const Generator& generator, const Position& position, std::uint
     throw Error(ErrorCode::kInvalidDpConfig, "assign_bins", "0 bins hold no record; give some");
   }
   position.require_indices(position.coordinate, out.size());
-  in_parallel(out.size(), threads, [&](std::size_t begin, std::size_t end) {
+  parallel_for_costly(out.size(), 8, threads, [&](std::size_t begin, std::size_t end) {
     BoundedDraw draw(generator, position);
     for (std::size_t i = begin; i < end; ++i) {
       out[i] = static_cast<std::uint32_t>(draw(position.coordinate + i, bins));

@@ -120,11 +120,11 @@ TEST(PoissonSubset, DoesNotDependOnThreadsRanksOrCuts) {
   for (const Algorithm algorithm : kAlgorithms) {
     const Generator g = coins(algorithm);
     const Position p = Position::at(3, 0);
-    const Subset whole = poisson_subset(g, p, {0, 100'000}, 0.05);
-    EXPECT_EQ(poisson_subset(g, p, {0, 100'000}, 0.05, 2), whole);
-    EXPECT_EQ(poisson_subset(g, p, {0, 100'000}, 0.05, 7), whole);
+    const Subset whole = poisson_subset(g, p, {0, 120'000}, 0.05);
+    EXPECT_EQ(poisson_subset(g, p, {0, 120'000}, 0.05, 2), whole);
+    EXPECT_EQ(poisson_subset(g, p, {0, 120'000}, 0.05, 7), whole);
     Subset joined;
-    const std::uint64_t cuts[] = {0, 1, 63, 64, 65, 1000, 33'333, 70'000, 100'000};
+    const std::uint64_t cuts[] = {0, 1, 63, 64, 65, 1000, 33'333, 70'000, 120'000};
     for (std::size_t i = 0; i + 1 < std::size(cuts); ++i) {
       const Subset part = poisson_subset(g, p, {cuts[i], cuts[i + 1]}, 0.05);
       joined.insert(joined.end(), part.begin(), part.end());
@@ -219,13 +219,13 @@ TEST(AssignBins, FillsBinsEvenlyAndAfreshEachEpoch) {
 TEST(AssignBins, DoesNotDependOnThreadsOrCuts) {
   for (const Algorithm algorithm : kAlgorithms) {
     const Generator g = coins(algorithm);
-    std::vector<std::uint32_t> whole(10'001), other(10'001);
+    std::vector<std::uint32_t> whole(20'001), other(20'001);
     assign_bins(g, Position::at(4, 3, 17), 100, whole);
     for (const int threads : {2, 7}) {
       assign_bins(g, Position::at(4, 3, 17), 100, other, threads);
       EXPECT_EQ(other, whole);
     }
-    std::vector<std::uint32_t> cut(10'001);
+    std::vector<std::uint32_t> cut(20'001);
     for (std::size_t at = 0, size = 1; at < cut.size(); at += size, size = size * 3 % 900 + 1) {
       assign_bins(g, Position::at(4, 3, 17 + at), 100,
                   std::span(cut).subspan(at, std::min(size, cut.size() - at)));
