@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "discreet/base/error.h"
+#include "discreet/random/aes_wide_impl.h"
 
 namespace discreet::random {
 namespace {
@@ -90,10 +91,17 @@ struct BlockSource::Cipher {
   }
 };
 
+struct BlockSource::WideAes {
+  AesSchedule schedule;
+};
+
 BlockSource::BlockSource(const Generator& generator) : algorithm_(generator.algorithm_) {
   const ByteView key = generator.key_.secret_bytes();
   if (algorithm_ == Algorithm::kPhilox4x32) {
     philox_key_ = {load_word(key, 0), load_word(key, 1)};
+  } else if (algorithm_ == Algorithm::kAes128Ctr && has_wide_aes()) {
+    wide_aes_ = std::make_unique<WideAes>();
+    expand_aes_key(key.first<16>(), wide_aes_->schedule);
   } else {
     cipher_ = std::make_unique<Cipher>(algorithm_, key);
   }
@@ -120,6 +128,10 @@ void BlockSource::seek(std::uint64_t high, std::uint64_t block) {
 void BlockSource::read(std::uint64_t high, std::uint64_t block, std::span<std::uint64_t> words) {
   if (algorithm_ == Algorithm::kPhilox4x32) {
     philox_fill(philox_key_, high, block, words);
+    return;
+  }
+  if (wide_aes_ != nullptr) {
+    fill_wide_aes(wide_aes_->schedule, high, block, words);
     return;
   }
   if (!cipher_->valid || cipher_->high != high || cipher_->next_block != block) {

@@ -13,7 +13,7 @@ namespace discreet::random {
 // What turns (key, counter) into bits.
 enum class Algorithm {
   kPhilox4x32,  // the specification's; not cryptographic: a run that uses it is not private
-  kAes128Ctr,   // AES-128 in counter mode (NIST SP 800-38A), by OpenSSL
+  kAes128Ctr,   // AES-128 in counter mode (NIST SP 800-38A), by OpenSSL or VAES instructions
   kChaCha20,    // ChaCha20 (RFC 8439), by OpenSSL
 };
 
@@ -62,11 +62,13 @@ class BlockSource {
 
  private:
   struct Cipher;
+  struct WideAes;
   void seek(std::uint64_t high, std::uint64_t block);
 
   Algorithm algorithm_;
   PhiloxKey philox_key_{};
-  std::unique_ptr<Cipher> cipher_;
+  std::unique_ptr<Cipher> cipher_;     // OpenSSL; null for Philox and where wide_aes_ is set
+  std::unique_ptr<WideAes> wide_aes_;  // AES on processors with VAES
 };
 
 }  // namespace discreet::random

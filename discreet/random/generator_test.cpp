@@ -1,14 +1,17 @@
 #include "discreet/random/generator.h"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "discreet/base/error.h"
 #include "discreet/numerics/targets_testing.h"
+#include "discreet/random/aes_wide_impl.h"
 #include "discreet/random/word_reader.h"
 
 namespace discreet::random {
@@ -82,6 +85,17 @@ TEST(Philox, VectorFormHasTheBitsOfTheScalarFormOnEveryTarget) {
   });
 }
 
+// Runs f as this processor would, and as one without VAES, where AES is OpenSSL's.
+void with_and_without_wide_aes(const std::function<void()>& f) {
+  f();
+  hwy::SetSupportedTargetsForTest(HWY_SSE4 | HWY_AVX2);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  EXPECT_FALSE(has_wide_aes());
+  f();
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
 TEST(Aes, MatchesTheCounterModeExampleOfNist) {
   // SP 800-38A F.5.1 (CTR-AES128): ciphertext xor plaintext is the key stream from the counter
   // f0f1…feff on. Here that counter is step 0xf0f1f2, tensor 0xf3f4f5f6f7, block
@@ -94,11 +108,44 @@ TEST(Aes, MatchesTheCounterModeExampleOfNist) {
       "5ae4df3edbd5d35e5b4f09020db03eab1e031dda2fbe03d1792170a0f3009cee");
   Bytes expected;
   for (std::size_t i = 0; i < plain.size(); ++i) expected.push_back(plain[i] ^ cipher[i]);
-  const Generator generator(Algorithm::kAes128Ctr, padded_key("2b7e151628aed2a6abf7158809cf4f3c"));
-  BlockSource source(generator);
-  std::array<std::uint64_t, 8> words;
-  source.read(Position::at(0xf0f1f2, 0xf3f4f5f6f7).high, 0xf8f9fafbfcfdfeff, words);
-  EXPECT_EQ(hex_of(words), to_hex(expected));
+  with_and_without_wide_aes([&] {
+    const Generator generator(Algorithm::kAes128Ctr,
+                              padded_key("2b7e151628aed2a6abf7158809cf4f3c"));
+    BlockSource source(generator);
+    std::array<std::uint64_t, 8> words;
+    source.read(Position::at(0xf0f1f2, 0xf3f4f5f6f7).high, 0xf8f9fafbfcfdfeff, words);
+    EXPECT_EQ(hex_of(words), to_hex(expected));
+  });
+}
+
+TEST(Aes, HasTheBitsOfOpenSslWhicheverInstructionsAreUsed) {
+  const Key key = Key::from_seed(11);
+  const Generator generator(Algorithm::kAes128Ctr, Key::from_seed(11));
+  const std::uint64_t high = 0x0123456789abcdef, block = 0x00000000fffffff0;
+  // OpenSSL's key stream from the counter high·2^64 + block.
+  std::vector<std::uint64_t> expected(1001), zeros(1001);
+  std::array<std::uint8_t, 16> counter;
+  for (int i = 0; i < 8; ++i) {
+    counter[i] = static_cast<std::uint8_t>(high >> (56 - 8 * i));
+    counter[8 + i] = static_cast<std::uint8_t>(block >> (56 - 8 * i));
+  }
+  EVP_CIPHER_CTX* context = EVP_CIPHER_CTX_new();
+  int written = 0;
+  ASSERT_EQ(EVP_EncryptInit_ex(context, EVP_aes_128_ctr(), nullptr, key.secret_bytes().data(),
+                               counter.data()),
+            1);
+  ASSERT_EQ(EVP_EncryptUpdate(context, reinterpret_cast<std::uint8_t*>(expected.data()), &written,
+                              reinterpret_cast<const std::uint8_t*>(zeros.data()), 8 * 1001),
+            1);
+  EVP_CIPHER_CTX_free(context);
+  with_and_without_wide_aes([&] {
+    BlockSource source(generator);
+    for (const std::size_t size : {1u, 2u, 7u, 63u, 64u, 65u, 1001u}) {
+      std::vector<std::uint64_t> words(size);
+      source.read(high, block, words);
+      EXPECT_TRUE(std::equal(words.begin(), words.end(), expected.begin())) << size;
+    }
+  });
 }
 
 TEST(ChaCha, MatchesTheBlockFunctionExamplesOfRfc8439) {
@@ -120,29 +167,31 @@ TEST(ChaCha, MatchesTheBlockFunctionExamplesOfRfc8439) {
 }
 
 TEST(Generator, GivesTheSameBlocksHoweverARangeIsCut) {
-  for (const Algorithm algorithm : kAlgorithms) {
-    const Generator generator(algorithm, Key::from_seed(1));
-    const std::uint64_t high = Position::at(7, 9).high;
-    // Crosses the 32-bit boundary of ChaCha's counter.
-    const std::uint64_t first = 4 * 0xfffffff0ull;
-    std::vector<std::uint64_t> whole(4096);
-    BlockSource(generator).read(high, first, whole);
-    BlockSource source(generator);
-    for (const std::size_t piece : {2u, 6u, 10u, 62u, 514u}) {
-      std::vector<std::uint64_t> cut(whole.size());
-      for (std::size_t i = 0; i < cut.size(); i += piece) {
-        const std::size_t n = std::min(piece, cut.size() - i);
-        source.read(high, first + i / 2, std::span(cut).subspan(i, n));
+  with_and_without_wide_aes([] {
+    for (const Algorithm algorithm : kAlgorithms) {
+      const Generator generator(algorithm, Key::from_seed(1));
+      const std::uint64_t high = Position::at(7, 9).high;
+      // Crosses the 32-bit boundary of ChaCha's counter.
+      const std::uint64_t first = 4 * 0xfffffff0ull;
+      std::vector<std::uint64_t> whole(4096);
+      BlockSource(generator).read(high, first, whole);
+      BlockSource source(generator);
+      for (const std::size_t piece : {2u, 6u, 10u, 62u, 514u}) {
+        std::vector<std::uint64_t> cut(whole.size());
+        for (std::size_t i = 0; i < cut.size(); i += piece) {
+          const std::size_t n = std::min(piece, cut.size() - i);
+          source.read(high, first + i / 2, std::span(cut).subspan(i, n));
+        }
+        EXPECT_EQ(cut, whole) << "pieces of " << piece;
       }
-      EXPECT_EQ(cut, whole) << "pieces of " << piece;
+      // Backwards, and half blocks.
+      for (std::size_t i = whole.size(); i > 0; i -= 2) {
+        std::array<std::uint64_t, 1> one;
+        source.read(high, first + i / 2 - 1, one);
+        ASSERT_EQ(one[0], whole[i - 2]);
+      }
     }
-    // Backwards, and half blocks.
-    for (std::size_t i = whole.size(); i > 0; i -= 2) {
-      std::array<std::uint64_t, 1> one;
-      source.read(high, first + i / 2 - 1, one);
-      ASSERT_EQ(one[0], whole[i - 2]);
-    }
-  }
+  });
 }
 
 TEST(Generator, StreamsStepsTensorsAndAlgorithmsDiffer) {
