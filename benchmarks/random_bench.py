@@ -1,6 +1,7 @@
 """Random numbers and norms against PyTorch and NumPy, two threads, in one run.
 
-Ours and the peer's take turns, so that a busy machine slows both; each side keeps its best time.
+Ours and the peer's take turns of the same length and each keeps its best time, so that a busy
+machine treats both alike.
 """
 
 import time
@@ -11,19 +12,21 @@ import torch
 from discreet import _core
 from discreet.random import Generator
 
-SIZE = 1 << 22
+SIZE = 1 << 20  # a few milliseconds a call: short enough to fall between other people's work
 THREADS = 2
-ROUNDS = 25
+TURNS = 25
+SECONDS_PER_TURN = 0.04
 
 
 def compete(ours, theirs):
-    """Best seconds of each, taken in turn."""
+    """The best seconds of each."""
     best = [float("inf")] * 2
-    for _ in range(ROUNDS):
+    for _ in range(TURNS):
         for i, work in enumerate((ours, theirs)):
-            start = time.perf_counter()
-            work()
-            best[i] = min(best[i], time.perf_counter() - start)
+            end = time.perf_counter() + SECONDS_PER_TURN
+            while (start := time.perf_counter()) < end:
+                work()
+                best[i] = min(best[i], time.perf_counter() - start)
     return best
 
 
@@ -39,6 +42,7 @@ def run():
     secure = Generator.insecure(1, algorithm="aes128ctr")
     x64, x32 = np.zeros(SIZE), np.zeros(SIZE, np.float32)
     y64, t64, t32 = np.zeros(SIZE), torch.zeros(SIZE, dtype=torch.float64), torch.zeros(SIZE)
+    source64 = torch.from_numpy(x64)
     numpy_generator = np.random.Generator(np.random.Philox(1))
     step = iter(range(1 << 24))
 
@@ -63,9 +67,5 @@ def run():
             "g += s*torch.randn_like(g)", 2.5,
             lambda: philox.add_gaussian(x32, 0.5, step=next(step), threads=THREADS), torch_fused),
         row(f"chunked Kahan L2 norm, binary64, {millions}", "copying the array", 0.5,
-            lambda: _core.norm_l2(x64, threads=THREADS), lambda: t64.copy_(torch_source(x64))),
+            lambda: _core.norm_l2(x64, threads=THREADS), lambda: t64.copy_(source64)),
     ]
-
-
-def torch_source(array):
-    return torch.from_numpy(array)

@@ -3,4 +3,5 @@
 #include <nanobind/nanobind.h>
 
 // Each room adds its part to the module.
+void init_numerics(nanobind::module_& m);
 void init_random(nanobind::module_& m);
