@@ -13,6 +13,7 @@ from discreet import _core
 from discreet.random import Generator
 
 SIZE = 1 << 20  # a few milliseconds a call: short enough to fall between other people's work
+LARGE = 1 << 24  # 128 MiB, beyond every cache
 THREADS = 2
 TURNS = 25
 SECONDS_PER_TURN = 0.04
@@ -42,7 +43,8 @@ def run():
     secure = Generator.insecure(1, algorithm="aes128ctr")
     x64, x32 = np.zeros(SIZE), np.zeros(SIZE, np.float32)
     y64, t64, t32 = np.zeros(SIZE), torch.zeros(SIZE, dtype=torch.float64), torch.zeros(SIZE)
-    source64 = torch.from_numpy(x64)
+    large = np.ones(LARGE)
+    source, target = torch.from_numpy(large), torch.zeros(LARGE, dtype=torch.float64)
     numpy_generator = np.random.Generator(np.random.Philox(1))
     step = iter(range(1 << 24))
 
@@ -66,6 +68,6 @@ def run():
         row(f"noise onto a binary32 gradient, binary64 arithmetic, {millions}",
             "g += s*torch.randn_like(g)", 2.5,
             lambda: philox.add_gaussian(x32, 0.5, step=next(step), threads=THREADS), torch_fused),
-        row(f"chunked Kahan L2 norm, binary64, {millions}", "copying the array", 0.5,
-            lambda: _core.norm_l2(x64, threads=THREADS), lambda: t64.copy_(source64)),
+        row(f"chunked Kahan L2 norm, binary64, {LARGE / 1e6:.0f}M", "copying the array", 0.5,
+            lambda: _core.norm_l2(large, threads=THREADS), lambda: target.copy_(source)),
     ]

@@ -132,28 +132,28 @@ TEST(PoissonTable, HasThePoissonProbabilities) {
     const double lambda =
         static_cast<double>(rate.numerator) / static_cast<double>(rate.denominator);
     const PoissonTable table(rate);
-    const auto cumulative = table.cumulative();
-    const auto total = static_cast<double>(cumulative.back());
-    for (std::size_t i = 0; i < cumulative.size(); ++i) {
+    double total = 0;
+    for (std::size_t i = 0; i < table.size(); ++i) {
       const auto k = static_cast<double>(table.first() + i);
       const double expected = std::exp(-lambda + k * std::log(lambda) - std::lgamma(k + 1));
-      const double got =
-          static_cast<double>(cumulative[i] - (i == 0 ? Uint128{0} : cumulative[i - 1])) / total;
-      ASSERT_NEAR(got, expected, 1e-10 * expected + 1e-28) << "rate " << lambda << " k " << k;
+      ASSERT_NEAR(table.probability(i), expected, 1e-10 * expected + 0x1p-180)
+          << "rate " << lambda << " k " << k;
+      total += table.probability(i);
     }
-    EXPECT_TRUE(table.first() == 0 || lambda > 40);
+    EXPECT_NEAR(total, 1, 1e-12);
+    EXPECT_TRUE(table.first() == 0 || lambda > 100) << "nothing is cut off below";
   }
 }
 
-TEST(PoissonTable, LosesLessThanTwoToTheMinus80AtTheLargestRate) {
-  // The bound of skellam.md from the table's own size: (J² + J)/S with J entries on the longer
-  // side.
-  for (const Rational rate :
-       {Rational{1, 1}, {1, std::uint64_t{1} << 24}, {std::uint64_t{1} << 24, 1}}) {
+TEST(PoissonTable, LosesLessThanTwoToTheMinus170) {
+  // The bound of skellam.md from the tables themselves: 3(J + 1)²/S with at most `size` entries on
+  // a side, and S = 2^192 / P(mode).
+  const std::uint64_t large = std::uint64_t{1} << 24;
+  for (const Rational rate : {Rational{1, 1}, {1, large}, {100, 1}, {large, 1}, {large - 1, 3}}) {
     const PoissonTable table(rate);
-    const double entries = static_cast<double>(table.cumulative().size());
-    const double total = static_cast<double>(table.cumulative().back());
-    EXPECT_LT((entries + 1) * (entries + 1) / total, 0x1p-80);
+    const std::size_t mode = rate.numerator / rate.denominator - table.first();
+    const double side = static_cast<double>(std::max(mode, table.size() - mode));
+    EXPECT_LT(3 * (side + 1) * (side + 1) * 0x1p-192 * table.probability(mode), 0x1p-170);
   }
 }
 

@@ -15,8 +15,8 @@ class WordReader {
   WordReader(BlockSource& source, const Position& position, std::uint64_t index)
       : source_(source), high_(position.high), block_(position.reserve(index)) {}
 
-  // The next word. Throws kRngConsumptionViolation after the 8192 words of the reserve; no sampler
-  // of this room gets there with a probability above 2^-200.
+  // The next word. Throws kRngConsumptionViolation after the 8192 words of the reserve; samplers
+  // take a few dozen (discrete.md, section 5).
   std::uint64_t next();
 
  private:
