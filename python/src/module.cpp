@@ -34,6 +34,5 @@ NB_MODULE(_core, m) {
   const nb::object error_type = nb::module_::import_("discreet.errors").attr("Error");
   nb::register_exception_translator(raise_as_python, error_type.ptr());
 
-  init_numerics(m);
   init_random(m);
 }

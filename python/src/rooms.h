@@ -3,5 +3,4 @@
 #include <nanobind/nanobind.h>
 
 // Each room adds its part to the module.
-void init_numerics(nanobind::module_& m);
 void init_random(nanobind::module_& m);
