@@ -24,7 +24,7 @@ struct Records {
 // binary64 number itself, to its last bit. Ascending record numbers of `records` that take part.
 //   rate: in [0, 1]; else kInvalidDpConfig, also for NaN.
 // The coin of a record does not depend on which other records are asked for. Time: 16 words per 64
-// records, about a quarter of a nanosecond a record, plus the output; not O(output), because a skip
+// records, about half a nanosecond a record, plus the output; not O(output), because a skip
 // over records would tie each coin to those before it, or need an inexact logarithm.
 // Consumes 8 indices per 64 records: poisson_indices(records.end).
 std::vector<std::uint64_t> poisson_subset(const Generator& generator, const Position& position,
