@@ -11,8 +11,8 @@ namespace discreet::random {
 // it the secure generator would be slower than Philox there. Same bits as OpenSSL; constant time,
 // since there are no tables.
 struct AesSchedule {
-  alignas(16) std::array<std::uint8_t, 11 * 16> round_keys{};
-  ~AesSchedule();  // overwrites the keys
+  alignas(16) std::array<std::uint8_t, 176> round_keys{};  // eleven of 16 bytes
+  ~AesSchedule();                                          // overwrites the keys
 };
 
 bool has_wide_aes() noexcept;
