@@ -34,5 +34,6 @@ NB_MODULE(_core, m) {
   const nb::object error_type = nb::module_::import_("discreet.errors").attr("Error");
   nb::register_exception_translator(raise_as_python, error_type.ptr());
 
+  discreet::python::add_random(m);
   discreet::python::add_accounting(m);
 }
