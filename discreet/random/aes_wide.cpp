@@ -14,9 +14,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace discreet::random::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
 #if HWY_TARGET == HWY_AVX3_DL
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 bool HasWideAes() { return true; }
 
