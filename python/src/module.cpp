@@ -3,7 +3,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/version.h"
-#include "rooms.h"
+#include "python/src/rooms.h"
 
 namespace nb = nanobind;
 
@@ -34,5 +34,6 @@ NB_MODULE(_core, m) {
   const nb::object error_type = nb::module_::import_("discreet.errors").attr("Error");
   nb::register_exception_translator(raise_as_python, error_type.ptr());
 
-  init_random(m);
+  discreet::python::add_random(m);
+  discreet::python::add_accounting(m);
 }

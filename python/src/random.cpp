@@ -4,13 +4,13 @@
 
 #include <string>
 
-#include "array.h"
 #include "discreet/random/discrete.h"
 #include "discreet/random/gaussian.h"
 #include "discreet/random/laplace.h"
 #include "discreet/random/skellam.h"
 #include "discreet/random/subsets.h"
-#include "rooms.h"
+#include "python/src/array.h"
+#include "python/src/rooms.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -83,7 +83,7 @@ auto fill_integers(const char* op) {
 
 }  // namespace
 
-void init_random(nb::module_& m) {
+void discreet::python::add_random(nb::module_& m) {
   nb::class_<Generator> generator(m, "Generator", R"(One stream of random numbers.
 
 Values depend on the key, the stream, the step, the tensor and the coordinate only: not on threads,

@@ -2,5 +2,10 @@
 
 #include <nanobind/nanobind.h>
 
-// Each room adds its part to the module.
-void init_random(nanobind::module_& m);
+namespace discreet::python {
+
+// One function per room: its bindings, added to discreet._core.
+void add_random(nanobind::module_& m);
+void add_accounting(nanobind::module_& m);
+
+}  // namespace discreet::python
