@@ -14,9 +14,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace discreet::random::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
 #if HWY_TARGET == HWY_AVX3_DL
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 bool HasWideAes() { return true; }
 
@@ -52,15 +52,11 @@ struct RoundKeys {
   hn::Vec<D8> k[11];
 };
 
-HWY_INLINE void EncryptGroup(const RoundKeys& keys, hn::Vec<D8> byte_order, std::uint64_t high,
-                             std::uint64_t block, std::uint64_t* out) {
+// kVectors vectors of key stream from `counter` on, which moves past them.
+HWY_INLINE void EncryptGroup(const RoundKeys& keys, hn::Vec<D8> byte_order, hn::Vec<D64> step,
+                             hn::Vec<D64>& counter, std::uint64_t* out) {
   const D8 d8;
   const D64 d64;
-  HWY_ALIGN const std::uint64_t first[8] = {high, block,     high, block + 1,
-                                            high, block + 2, high, block + 3};
-  HWY_ALIGN constexpr std::uint64_t kStep[8] = {0, 4, 0, 4, 0, 4, 0, 4};
-  auto counter = hn::Load(d64, first);
-  const auto step = hn::Load(d64, kStep);
   hn::Vec<D8> state[kVectors];
   for (std::size_t v = 0; v < kVectors; ++v) {
     state[v] = hn::Xor(hn::TableLookupBytes(hn::BitCast(d8, counter), byte_order), keys.k[0]);
@@ -77,18 +73,24 @@ HWY_INLINE void EncryptGroup(const RoundKeys& keys, hn::Vec<D8> byte_order, std:
 void FillWideAes(const std::uint8_t* round_keys, std::uint64_t high, std::uint64_t block,
                  std::uint64_t* words, std::size_t size) {
   const D8 d8;
+  const D64 d64;
   HWY_ALIGN constexpr std::uint8_t kReverse[16] = {7,  6,  5,  4,  3,  2,  1, 0,
                                                    15, 14, 13, 12, 11, 10, 9, 8};
+  HWY_ALIGN constexpr std::uint64_t kStep[8] = {0, 4, 0, 4, 0, 4, 0, 4};
+  HWY_ALIGN const std::uint64_t first[8] = {high, block,     high, block + 1,
+                                            high, block + 2, high, block + 3};
   const auto byte_order = hn::LoadDup128(d8, kReverse);
+  const auto step = hn::Load(d64, kStep);
+  auto counter = hn::Load(d64, first);
   RoundKeys keys;
   for (int i = 0; i < 11; ++i) keys.k[i] = hn::LoadDup128(d8, round_keys + 16 * i);
   std::size_t i = 0;
   for (; i + kGroupWords <= size; i += kGroupWords) {
-    EncryptGroup(keys, byte_order, high, block + i / 2, words + i);
+    EncryptGroup(keys, byte_order, step, counter, words + i);
   }
   if (i < size) {
     HWY_ALIGN std::uint64_t rest[kGroupWords];
-    EncryptGroup(keys, byte_order, high, block + i / 2, rest);
+    EncryptGroup(keys, byte_order, step, counter, rest);
     std::memcpy(words + i, rest, (size - i) * sizeof(std::uint64_t));
   }
 }
