@@ -203,10 +203,10 @@ def generate(path, first_seconds, second_seconds, until):
     done = {key(e) for e in entries}
     todo = settings()
     order = list(range(len(todo)))
-    random.Random(1).shuffle(order)
-    # References first, then what costs nothing, then the rest in a fixed random order.
+    # References first, then what costs nothing, then the rest, easy ones first.
     free = [i for i in range(len(todo)) if oracle.has_closed_form(*expand(*todo[i][:2]))]
-    order = free + list(range(30)) + [i for i in order if i >= 30]
+    cost = lambda i: sum(1 + 2 / (q * n * s) + 1 / s for q, s, n in todo[i][0] if q < 1)
+    order = free + list(range(30)) + sorted((i for i in order if i >= 30), key=cost)
     for i in order:
         if time.time() > until:
             break

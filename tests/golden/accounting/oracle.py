@@ -168,6 +168,10 @@ class Sampled:
         k = int(tops.argmin())
         if tops[k] == math.inf:
             raise ArithmeticError(f"path grid too short: q={self.q} sigma={self.sigma} w={w}")
+        # A path whose nodes exist already is nearly as good if its top is: 3 nats cost one digit.
+        used = [j for j in self.cache if tops[j] < tops[k] + 3]
+        if used:
+            k = min(used, key=lambda j: tops[j])
         full = (w * self.ell[k] + self.weight[k]).real
         keep = np.nonzero(full > full.max() - self.nats)[0]
         return k, max(0, keep[0] - 1), min(len(full) - 1, keep[-1] + 1)
@@ -573,6 +577,6 @@ def nested_remove(q, sigma, eps, steps, h=None):
                    + q * (-((x - 1) / sigma) ** 2 / 2).exp()) * norm
         if float(density * u) > 1e-60:
             loss = (1 - q + q * ((2 * x - 1) / (2 * sigma ** 2)).exp()).log()
-            acc += density * u * nested_remove(q, sigma, eps - loss, steps - 1, h)
+            acc += density * u * nested_remove(q, sigma, (eps - loss).mid(), steps - 1, h)
         tau = (tau + step).mid()
     return total + acc * step
