@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes epsilon.json: eps(delta) of composed events to 30 digits, and checks it.
+"""Writes epsilon.json: eps(delta) of composed events to 32 digits, and checks it.
 
     python3 -m venv build/venv && build/venv/bin/pip install python-flint numpy
     build/venv/bin/python tests/golden/accounting/generate.py             # everything, hours
@@ -14,7 +14,7 @@ numbers: a decimal in the file stands for the binary64 nearest to it.  An entry 
     add        eps with Q against P
     method     closed form (one step, or full batches only: bisection), or contour
     agree      the relative difference, as a power of ten, between two evaluations that share no
-               abscissa, contour, path or step (the worse of the two directions)
+               abscissa, contour, path or step (the worse of the two directions); null: not yet done
 
 Both directions' values are roots: delta_direction(eps) = delta.  `--check` re-evaluates with the
 second plan, and single steps and full batches also with their closed forms.
@@ -242,6 +242,8 @@ def confirm(path, seconds, until, only=None):
     """The second plan on every entry not yet confirmed (or on `only` random ones, reporting)."""
     entries = json.loads(path.read_text())
     chosen = [e for e in entries if e.get("agree") is None]
+    random.Random(2).shuffle(chosen)
+    chosen.sort(key=lambda e: e["method"] == "closed form")
     if only is not None:
         chosen = random.sample(entries, min(only, len(entries)))
     failed = 0
