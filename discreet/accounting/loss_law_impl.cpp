@@ -1,0 +1,267 @@
+#include "discreet/accounting/loss_law_impl.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <numbers>
+
+#include "discreet/accounting/allocation_shim.h"
+
+namespace discreet::accounting {
+namespace {
+
+using numerics::exp;
+using numerics::expm1;
+using numerics::log;
+using numerics::log1p;
+
+constexpr double kUnit = 0x1p-53;
+constexpr double kTail = 1e-14;  // of tilted mass outside the window, on each side
+
+double cumulant_of(const LossLaw& law, double order) {
+  const double last = law.first + double(law.mass.size() - 1) * law.step;
+  const double top = std::max(order * law.first, order * last);
+  double sum = 0;
+  for (std::size_t i = 0; i < law.mass.size(); ++i)
+    sum += law.mass[i] * exp(order * (law.first + double(i) * law.step) - top);
+  return log(sum) + top;
+}
+
+// The minimum over x in [low, high] (logarithmic scale) of a unimodal function, roughly.
+template <class F>
+double minimise(F&& f, double low, double high, int steps) {
+  const double golden = 0.6180339887498949;
+  double a = log(low), b = log(high);
+  double x = b - golden * (b - a), y = a + golden * (b - a);
+  double fx = f(exp(x)), fy = f(exp(y));
+  for (int i = 0; i < steps; ++i) {
+    if (fx <= fy) {
+      b = y, y = x, fy = fx;
+      x = b - golden * (b - a), fx = f(exp(x));
+    } else {
+      a = x, x = y, fx = fy;
+      y = a + golden * (b - a), fy = f(exp(y));
+    }
+  }
+  return exp(fx <= fy ? x : y);
+}
+
+using Complex = std::complex<double>;
+
+Complex times(Complex a, Complex b) {
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
+Complex power(Complex z, std::uint64_t n) {
+  Complex result = z;
+  for (int bit = int(std::bit_width(n)) - 2; bit >= 0; --bit) {
+    result = times(result, result);
+    if (n >> bit & 1) result = times(result, z);
+  }
+  return result;
+}
+
+// In place, radix two. Relative error in the 2-norm at most 10 log2(N) kUnit.
+void transform(std::vector<Complex>& x, bool inverse) {
+  const std::size_t n = x.size();
+  for (std::size_t i = 1, j = 0; i < n; ++i) {
+    std::size_t bit = n >> 1;
+    for (; j & bit; bit >>= 1) j ^= bit;
+    j ^= bit;
+    if (i < j) std::swap(x[i], x[j]);
+  }
+  std::vector<Complex> root(n / 2);
+  for (std::size_t i = 0; i < n / 2; ++i) {
+    const double angle = 2 * std::numbers::pi * double(i) / double(n);
+    root[i] = {numerics::cos(angle), inverse ? numerics::sin(angle) : -numerics::sin(angle)};
+  }
+  for (std::size_t half = 1; half < n; half *= 2)
+    for (std::size_t base = 0; base < n; base += 2 * half)
+      for (std::size_t i = 0; i < half; ++i) {
+        const Complex b = times(x[base + half + i], root[i * (n / (2 * half))]);
+        x[base + half + i] = x[base + i] - b;
+        x[base + i] += b;
+      }
+}
+
+}  // namespace
+
+double cumulant(std::span<const LossCopies> copies, double order) {
+  double sum = 0;
+  for (const LossCopies& c : copies) sum += double(c.count) * cumulant_of(*c.law, order);
+  return sum;
+}
+
+double order_for_delta(std::span<const LossCopies> copies, double delta) {
+  const double budget = -log(delta);
+  return minimise([&](double order) { return (cumulant(copies, order) + budget) / order; }, 0.05,
+                  1e4, 18);
+}
+
+double order_for_epsilon(std::span<const LossCopies> copies, double epsilon) {
+  return minimise([&](double order) { return cumulant(copies, order) - order * epsilon; }, 0.05,
+                  1e4, 18);
+}
+
+LossSum::LossSum(std::span<const LossCopies> copies, double order)
+    : order_(order), step_(copies.front().law->step) {
+  double base = 0, support = 0, count = 0;
+  std::vector<double> exponent;
+  double log_scale = 0;
+  for (const LossCopies& c : copies) {
+    const auto n = double(c.count);
+    const LossLaw& law = *c.law;
+    base += n * law.first;
+    support += n * double(law.mass.size() - 1);
+    count += n;
+    exponent.push_back(cumulant_of(law, order));
+    log_scale += n * exponent.back();
+    infinite_ += n * law.infinite;
+    position_ += n * law.position_error;
+    const double reach =
+        std::max(std::abs(law.first), std::abs(law.first + double(law.mass.size()) * step_));
+    relative_ += n * (law.mass_error + law.position_error +
+                      4 * kUnit * (order * reach + std::abs(exponent.back()) + 8));
+  }
+  infinite_ = std::min(1.0, infinite_);
+  position_ += 8 * kUnit * (std::abs(base) + support * step_);
+
+  // Chernoff: tilted mass above x is at most e^{K(order + a) - K(order) - a x}, likewise below.
+  double low = 0, high = support;
+  double outside = 0;
+  if (support > 4096) {
+    const double budget = -log(kTail) + 1e-3 + 1e-11 * count;
+    const auto edge = [&](double a) {
+      return (cumulant(copies, order + a) - log_scale + budget) / a;
+    };
+    const double up = minimise([&](double b) { return edge(b); }, 0.02 * order, 50 * order, 12);
+    const double down = minimise([&](double b) { return -edge(-b); }, 0.02 * order, 50 * order, 12);
+    high = std::min(support, std::ceil((edge(up) - base) / step_));
+    low = std::max(0.0, std::floor((edge(-down) - base) / step_));
+    outside = 2 * kTail;
+    if (!(low < high)) low = 0, high = support;
+  }
+  const std::size_t size = std::bit_ceil(std::size_t(high - low) + 2);
+
+  std::vector<Complex> product(size, Complex(1, 0)), x(size);
+  double norm = 0;
+  for (std::size_t k = 0; k < copies.size(); ++k) {
+    const LossLaw& law = *copies[k].law;
+    std::fill(x.begin(), x.end(), Complex());
+    for (std::size_t i = 0; i < law.mass.size(); ++i)
+      x[i % size] += law.mass[i] * exp(order * (law.first + double(i) * step_) - exponent[k]);
+    double square = 0;
+    for (const Complex& v : x) square += std::norm(v);
+    norm = std::max(norm, std::sqrt(square));
+    if (count == 1) break;
+    transform(x, false);
+    for (std::size_t i = 0; i < size; ++i)
+      product[i] = times(product[i], power(x[i], copies[k].count));
+  }
+  const double levels = double(std::bit_width(size));
+  if (count == 1) {
+    product = x;
+    norm = 0;
+  } else {
+    transform(product, true);
+    for (Complex& v : product) v /= double(size);
+  }
+  // Forward: count * 10 levels; powers: 3 per factor; backward: 10 levels. See allocation.md.
+  const double error = 1.01 * norm * kUnit * (10 * levels * (count + 1) + 3 * count);
+
+  const double peak = exp(order * log(order / (order + 1))) / (order + 1);
+  const double a = 2 * order + 2;
+  const double integral = 2 / ((a - 2) * (a - 1) * a);
+  const double length =
+      std::sqrt(std::min(double(size) * peak * peak, integral / step_ + peak * peak));
+  noise_ = length * error + 2 * outside * peak;
+
+  lowest_ = base + low * step_;
+  log_scale_ = log_scale;
+  // Where the Chernoff bound meets the mean of the tilted law: near the epsilon in question.
+  double mean = 0, total = 0;
+  std::vector<double> value(size);
+  const auto shift = std::uint64_t(low);
+  for (std::size_t i = 0; i < size; ++i) {
+    value[i] = product[(shift + i) % size].real();
+    mean += value[i] * double(i);
+    total += value[i];
+  }
+  reference_ = lowest_ + step_ * mean / total;
+  tail_p_.assign(size + 1, 0.0);
+  tail_q_.assign(size + 1, 0.0);
+  for (std::size_t i = size; i-- > 0;) {
+    const double off = lowest_ + double(i) * step_ - reference_;
+    if (-(order + 1) * off > 600) {
+      // Too far below to be asked for with this tilt; queries there answer with the trivial bound.
+      const std::size_t skip = i + 1;
+      tail_p_.erase(tail_p_.begin(), tail_p_.begin() + std::ptrdiff_t(skip));
+      tail_q_.erase(tail_q_.begin(), tail_q_.begin() + std::ptrdiff_t(skip));
+      lowest_ += double(skip) * step_;
+      skipped_ = true;
+      break;
+    }
+    tail_p_[i] = tail_p_[i + 1] + value[i] * exp(-order * off);
+    tail_q_[i] = tail_q_[i + 1] + value[i] * exp(-(order + 1) * off);
+  }
+  relative_ += 8 * kUnit * (std::abs(log_scale) + order * std::abs(reference_) + 16);
+}
+
+LossSum::Value LossSum::evaluate(double epsilon) const {
+  const double place = (epsilon - lowest_) / step_;
+  const std::size_t last = tail_p_.size() - 1;
+  if (place < 0 && skipped_) return {0, std::numeric_limits<double>::infinity()};
+  const std::size_t index = place < 0                  ? 0
+                            : place + 1 < double(last) ? std::size_t(place + 1)
+                                                       : last;
+  const double noise = noise_ * exp(log_scale_ - order_ * epsilon);
+  if (index == last) return {0, noise};
+  const double scale = log_scale_ - order_ * reference_;
+  const double p = exp(scale) * tail_p_[index];
+  const double q = exp(scale + (epsilon - reference_)) * tail_q_[index];
+  const double rounding = (4 * double(last) + 4000) * kUnit * (std::abs(p) + std::abs(q));
+  return {p - q, noise + rounding};
+}
+
+double LossSum::delta_upper(double epsilon) const {
+  const Value value = evaluate(epsilon - position_);
+  const double bound = (value.main + value.noise) * (1 + 1.01 * relative_) + infinite_;
+  return relative_ < 0.01 && bound < 1 ? std::max(0.0, bound) : 1.0;
+}
+
+double LossSum::delta_lower(double epsilon) const {
+  const Value value = evaluate(epsilon + position_);
+  const double bound = (value.main - value.noise) * (1 - 1.01 * relative_);
+  return relative_ < 0.01 && bound > 0 ? std::min(1.0, bound) : 0.0;
+}
+
+double LossSum::epsilon_upper(double delta) const {
+  if (delta_upper(0) <= delta) return 0;
+  double low = 0, high = std::max(1e-3, lowest_ + step_ * double(tail_p_.size()) + position_);
+  if (delta_upper(high) > delta) return std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 100 && high - low > 1e-13 * high; ++i) {
+    const double middle = low + (high - low) / 2;
+    (delta_upper(middle) <= delta ? high : low) = middle;
+  }
+  return high;
+}
+
+// Far below the losses the tilt favours the noise takes over, so the search comes from above.
+double LossSum::epsilon_lower(double delta, double ceiling) const {
+  double high = std::min(ceiling, lowest_ + step_ * double(tail_p_.size()) + position_);
+  double low = high;
+  for (double gap = 1e-9; !(delta_lower(low) >= delta); gap *= 2) {
+    if (!(low > 0)) return 0;
+    high = low;
+    low = std::max(0.0, low - gap);
+  }
+  for (int i = 0; i < 100 && high - low > 1e-13 * high; ++i) {
+    const double middle = low + (high - low) / 2;
+    (delta_lower(middle) >= delta ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace discreet::accounting
