@@ -11,6 +11,7 @@
 
 #include "discreet/accounting/allocation_impl.h"
 #include "discreet/accounting/allocation_shim.h"
+#include "discreet/accounting/refine_impl.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {
@@ -23,14 +24,6 @@ using numerics::log;
 constexpr double kUnit = 0x1p-53;
 constexpr double kCoarsest = 0.06;
 constexpr double kFinest = 1e-6;
-constexpr double kSmallestScale = 0.1;  // widths are relative to at least this epsilon
-constexpr int kPasses = 5;
-
-// Multiples of the step are exact in binary64.
-double short_mantissa(double step) {
-  const int exponent = std::ilogb(step);
-  return std::ldexp(std::floor(std::ldexp(step, 16 - exponent)), exponent - 16);
-}
 
 void check(bool ok, const char* sentence, double value) {
   if (!ok)
@@ -102,40 +95,18 @@ double first_step(std::span<const AllocationEpochs> epochs) {
   return step;
 }
 
-// The width of either bound is of second order in the step: one coarse pass tells the step needed.
-template <class Bounds>
-auto refine(double step, Bounds&& bounds) {
-  auto best = bounds(short_mantissa(step));
-  for (int pass = 1; pass < kPasses && best.excess > 1 && step > kFinest; ++pass) {
-    step *= std::clamp(0.9 / std::sqrt(best.excess), 0.02, 0.8);
-    auto next = bounds(short_mantissa(std::max(step, kFinest)));
-    for (std::size_t i = 0; i < next.intervals.size(); ++i) {
-      next.intervals[i].lower = std::max(next.intervals[i].lower, best.intervals[i].lower);
-      next.intervals[i].upper = std::min(next.intervals[i].upper, best.intervals[i].upper);
-    }
-    best = std::move(next);
-  }
-  return best.intervals;
-}
-
-struct Outcome {
-  std::vector<Interval> intervals;
-  double excess;  // largest width / asked width
-};
-
 std::vector<Interval> epsilons(std::span<const AllocationEpochs> epochs, double delta,
                                std::span<const Direction> directions, double relative_width) {
   validate(epochs, relative_width);
   check(delta >= 1e-100 && delta < 1, "delta must lie in [1e-100, 1); it", delta);
   const double cut = 1e-5 * delta / (30 * total(epochs));
-  return refine(first_step(epochs), [&](double step) {
+  return refine(first_step(epochs), kFinest, [&](double step) {
     const Laws laws = build(epochs, step, cut);
-    Outcome outcome{{}, 0};
+    GridBounds outcome{{}, 0};
     for (const Direction direction : directions) {
       const Interval e = epsilon_interval(epochs, laws, delta, direction);
       outcome.intervals.push_back(e);
-      const double scale = std::max(std::isfinite(e.upper) ? e.upper : 0.0, kSmallestScale);
-      outcome.excess = std::max(outcome.excess, (e.upper - e.lower) / (relative_width * scale));
+      outcome.excess = std::max(outcome.excess, epsilon_excess(e, relative_width));
     }
     return outcome;
   });
@@ -239,7 +210,7 @@ Interval allocation_delta(std::span<const AllocationEpochs> epochs, double epsil
                       std::min(upper, LossSum(down.copies, order).delta_lower(epsilon));
                   guess = std::min(guess, std::max(upper, 1e-90));
                   const double scale = std::max(std::min(upper, 1 - upper), 1e-100);
-                  return Outcome{{{lower, upper}}, (upper - lower) / (relative_width * scale)};
+                  return GridBounds{{{lower, upper}}, (upper - lower) / (relative_width * scale)};
                 })
       .front();
 }

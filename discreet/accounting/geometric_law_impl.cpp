@@ -18,15 +18,6 @@ using numerics::log1p;
 constexpr double kUnit = 0x1p-53;
 constexpr double kStagePosition = 24 * kUnit;  // relative, of one sum and its split
 
-// Cell c reaches from e^{c step} to e^{(c+1) step}; low[c] and high[c] are its mass split onto the
-// two ends so that the mean is kept.
-struct Cells {
-  double step;
-  std::int64_t first;
-  std::vector<double> low;
-  std::vector<double> high;
-};
-
 void trim_up(GeometricLaw& law, double mean, double cut) {
   auto& mass = law.mass;
   std::size_t begin = 0;
@@ -215,24 +206,6 @@ class Grouping {
   std::vector<double> out_;
 };
 
-GeometricLaw finish(const Cells& cells, double mass_error, double position_error, double mean,
-                    double cut, Rounding rounding) {
-  GeometricLaw law;
-  if (rounding == Rounding::kUp) {
-    law = round_up(cells);
-  } else {
-    Grouping grouping(cells);
-    law = grouping.run();
-    // A group adds at most one atom per cell; its mean is that of masses off by mass_error.
-    mass_error += 4 * kUnit * grouping.widest() / cells.step;
-    position_error += 4 * expm1(grouping.widest()) * mass_error;
-  }
-  law.mass_error = mass_error;
-  law.position_error = position_error;
-  if (rounding == Rounding::kDown) trim_down(law, mean, cut);
-  return law;
-}
-
 // Sums over windows of 2^m neighbours of x, all by additions of nonnegative numbers:
 //   sum[i]    = sum_s x[i+s]
 //   rising[i] = sum_s x[i+s] (e^{s h} - 1),  falling[i] = sum_s x[i+s] (e^{(2^m-1) h} - e^{s h}).
@@ -318,6 +291,23 @@ void accumulate(std::span<const double> big, Windows& small, const SumPlan& plan
 
 }  // namespace
 
+GeometricLaw round_cells(const Cells& cells, double mass_error, double position_error,
+                         Rounding rounding) {
+  GeometricLaw law;
+  if (rounding == Rounding::kUp) {
+    law = round_up(cells);
+  } else {
+    Grouping grouping(cells);
+    law = grouping.run();
+    // A group adds at most one atom per cell; its mean is that of masses off by mass_error.
+    mass_error += 4 * kUnit * grouping.widest() / cells.step;
+    position_error += 4 * expm1(grouping.widest()) * mass_error;
+  }
+  law.mass_error = mass_error;
+  law.position_error = position_error;
+  return law;
+}
+
 GeometricLaw round_lognormal(double sigma, double step, double cut, Rounding rounding) {
   // Eight-point Gauss-Legendre on panels so short that its error is below 1e-14 of the cell.
   static constexpr double kNode[] = {0.1834346424956498, 0.5255324099163290, 0.7966664774136267,
@@ -355,7 +345,7 @@ GeometricLaw round_lognormal(double sigma, double step, double cut, Rounding rou
     }
   }
   const double mass_error = 2e-14 + (64 + 8 * z_most * z_most) * kUnit;
-  GeometricLaw law = finish(cells, mass_error, kStagePosition, 1, 0, rounding);
+  GeometricLaw law = round_cells(cells, mass_error, kStagePosition, rounding);
   if (rounding == Rounding::kUp) {
     // Mills: the normal tail beyond z is at most phi(z) / z. Below the grid all goes to zero, which
     // loses the little mean it had; above, where the mean is the tail beyond z - 1/sigma, to the
@@ -455,10 +445,14 @@ GeometricLaw add(const GeometricLaw& x, const GeometricLaw& y, const SumPlan& pl
   const double terms = double(plan.blocks.size()) + 8 * double(std::bit_width(n)) + 64;
   const double mass_error = (x.mass_error + y.mass_error) * (1 + x.mass_error) + 2 * terms * kUnit;
   const double position_error = std::max(x.position_error, y.position_error) + kStagePosition;
-  GeometricLaw law = finish(cells, mass_error, position_error, mean, cut, rounding);
+  GeometricLaw law = round_cells(cells, mass_error, position_error, rounding);
   law.zero = x.zero * y.zero;
   law.lost = x.lost + y.lost;
-  if (rounding == Rounding::kUp) trim_up(law, mean, cut);
+  if (rounding == Rounding::kUp) {
+    trim_up(law, mean, cut);
+  } else {
+    trim_down(law, mean, cut);
+  }
   return law;
 }
 

@@ -32,6 +32,20 @@ struct GeometricLaw {
   double position_error = 0;
 };
 
+// Cell c reaches from e^{c step} to e^{(c+1) step}; low[c] and high[c] are its mass split onto the
+// two ends so that the mean is kept, c counted from `first`.
+struct Cells {
+  double step = 0;
+  std::int64_t first = 0;
+  std::vector<double> low;
+  std::vector<double> high;
+};
+
+// The law of the cells: for kUp on the cells' own grid, for kDown on every second point of it.
+// The errors are those of the cells (mass relative, two-sided for kDown; position relative).
+GeometricLaw round_cells(const Cells& cells, double mass_error, double position_error,
+                         Rounding rounding);
+
 // The law of V = exp(Z / sigma - 1 / (2 sigma^2)), Z standard normal, so that E V = 1.
 // cut: mass below the grid and mean above it, each in (0, 1e-3].
 GeometricLaw round_lognormal(double sigma, double step, double cut, Rounding rounding);
