@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "discreet/accounting/allocation_impl.h"
-#include "discreet/accounting/allocation_shim.h"
 #include "discreet/accounting/refine_impl.h"
 #include "discreet/base/error.h"
+#include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
 namespace {
@@ -197,7 +197,7 @@ Interval allocation_delta(std::span<const AllocationEpochs> epochs, double epsil
   validate(epochs, relative_width);
   check(epsilon >= 0 && epsilon <= 1e6, "epsilon must lie in [0, 1e6]; it", epsilon);
   double guess = 1;  // of delta, for the cuts
-  return refine(first_step(epochs),
+  return refine(first_step(epochs), kFinest,
                 [&](double step) {
                   const double cut =
                       std::max(1e-100, 1e-6 * guess) * relative_width / (30 * total(epochs));

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "discreet/accounting/allocation_shim.h"
+#include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
 namespace {
@@ -327,6 +327,7 @@ GeometricLaw round_lognormal(double sigma, double step, double cut, Rounding rou
   const auto count = std::size_t(std::ceil(highest / width) - double(cells.first));
   cells.low.assign(count, 0.0);
   cells.high.assign(count, 0.0);
+  std::vector<double> density(count);
   const double z_most = z + 1 / sigma + sigma * step;
   const int panels = int(std::ceil(std::max(z_most + 1, 10.0) * sigma * width));
   for (int panel = 0; panel < panels; ++panel) {
@@ -338,9 +339,12 @@ GeometricLaw round_lognormal(double sigma, double step, double cut, Rounding rou
       const double low = share * exp(w) * expm1(width - w) / expm1(width);
       for (std::size_t c = 0; c < count; ++c) {
         const double at = sigma * (double(cells.first + std::int64_t(c)) * width + w) + 0.5 / sigma;
-        const double density = exp(-0.5 * at * at);
-        cells.low[c] += density * low;
-        cells.high[c] += density * high;
+        density[c] = -0.5 * at * at;
+      }
+      exp(density, density);
+      for (std::size_t c = 0; c < count; ++c) {
+        cells.low[c] += density[c] * low;
+        cells.high[c] += density[c] * high;
       }
     }
   }
@@ -364,9 +368,11 @@ SumPlan plan_sum(double step, double result_step, std::size_t reach, Rounding ro
       .step = step, .ratio = std::int64_t(step / width + 0.5), .reach = reach, .blocks = {}};
   std::vector<double> decay(reach), growth(reach);
   for (std::size_t d = 0; d < reach; ++d) {
-    decay[d] = exp(-double(d) * step);
-    growth[d] = expm1(double(d) * step);
+    decay[d] = -double(d) * step;
+    growth[d] = double(d) * step;
   }
+  exp(decay, decay);
+  expm1(growth, growth);
   const double whole = expm1(width);
   for (std::size_t d = 0; d < reach;) {
     const double offset = log1p(decay[d]);

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <complex>
 #include <limits>
-#include <numbers>
 
-#include "discreet/accounting/allocation_shim.h"
+#include "discreet/numerics/elementary.h"
+#include "discreet/numerics/fft.h"
+#include "discreet/numerics/sum.h"
 
 namespace discreet::accounting {
 namespace {
@@ -21,11 +22,14 @@ constexpr double kUnit = 0x1p-53;
 constexpr double kTail = 1e-14;  // of tilted mass outside the window, on each side
 
 double cumulant_of(const LossLaw& law, double order) {
-  const double last = law.first + double(law.mass.size() - 1) * law.step;
+  const std::size_t n = law.mass.size();
+  const double last = law.first + double(n - 1) * law.step;
   const double top = std::max(order * law.first, order * last);
+  std::vector<double> weight(n);
+  for (std::size_t i = 0; i < n; ++i) weight[i] = order * (law.first + double(i) * law.step) - top;
+  numerics::exp(weight, weight);
   double sum = 0;
-  for (std::size_t i = 0; i < law.mass.size(); ++i)
-    sum += law.mass[i] * exp(order * (law.first + double(i) * law.step) - top);
+  for (std::size_t i = 0; i < n; ++i) sum += law.mass[i] * weight[i];
   return log(sum) + top;
 }
 
@@ -63,27 +67,15 @@ Complex power(Complex z, std::uint64_t n) {
   return result;
 }
 
-// In place, radix two. Relative error in the 2-norm at most 10 log2(N) kUnit.
-void transform(std::vector<Complex>& x, bool inverse) {
-  const std::size_t n = x.size();
-  for (std::size_t i = 1, j = 0; i < n; ++i) {
-    std::size_t bit = n >> 1;
-    for (; j & bit; bit >>= 1) j ^= bit;
-    j ^= bit;
-    if (i < j) std::swap(x[i], x[j]);
-  }
-  std::vector<Complex> root(n / 2);
-  for (std::size_t i = 0; i < n / 2; ++i) {
-    const double angle = 2 * std::numbers::pi * double(i) / double(n);
-    root[i] = {numerics::cos(angle), inverse ? numerics::sin(angle) : -numerics::sin(angle)};
-  }
-  for (std::size_t half = 1; half < n; half *= 2)
-    for (std::size_t base = 0; base < n; base += 2 * half)
-      for (std::size_t i = 0; i < half; ++i) {
-        const Complex b = times(x[base + half + i], root[i * (n / (2 * half))]);
-        x[base + half + i] = x[base + i] - b;
-        x[base + i] += b;
-      }
+// value <- mass e^{order loss - exponent}, wrapped around.
+void tilt(const LossLaw& law, double order, double exponent, std::vector<double>& value) {
+  std::vector<double> weight(law.mass.size());
+  for (std::size_t i = 0; i < weight.size(); ++i)
+    weight[i] = order * (law.first + double(i) * law.step) - exponent;
+  numerics::exp(weight, weight);
+  std::fill(value.begin(), value.end(), 0.0);
+  for (std::size_t i = 0; i < weight.size(); ++i)
+    value[i % value.size()] += law.mass[i] * weight[i];
 }
 
 }  // namespace
@@ -143,49 +135,42 @@ LossSum::LossSum(std::span<const LossCopies> copies, double order)
     outside = 2 * kTail;
     if (!(low < high)) low = 0, high = support;
   }
-  const std::size_t size = std::bit_ceil(std::size_t(high - low) + 2);
+  const std::size_t size = 2 * numerics::fft_length(std::size_t(high - low) / 2 + 2);
 
-  std::vector<Complex> product(size, Complex(1, 0)), x(size);
+  std::vector<double> value(size);
   double norm = 0;
-  for (std::size_t k = 0; k < copies.size(); ++k) {
-    const LossLaw& law = *copies[k].law;
-    std::fill(x.begin(), x.end(), Complex());
-    for (std::size_t i = 0; i < law.mass.size(); ++i)
-      x[i % size] += law.mass[i] * exp(order * (law.first + double(i) * step_) - exponent[k]);
-    double square = 0;
-    for (const Complex& v : x) square += std::norm(v);
-    norm = std::max(norm, std::sqrt(square));
-    if (count == 1) break;
-    transform(x, false);
-    for (std::size_t i = 0; i < size; ++i)
-      product[i] = times(product[i], power(x[i], copies[k].count));
-  }
-  const double levels = double(std::bit_width(size));
   if (count == 1) {
-    product = x;
-    norm = 0;
+    tilt(*copies.front().law, order, exponent.front(), value);
   } else {
-    transform(product, true);
-    for (Complex& v : product) v /= double(size);
+    const numerics::RealFft fft(size);
+    std::vector<Complex> product(fft.spectrum_size(), Complex(1, 0)), spectrum(product.size());
+    for (std::size_t k = 0; k < copies.size(); ++k) {
+      tilt(*copies[k].law, order, exponent[k], value);
+      norm = std::max(norm, numerics::norm_l2(value));
+      fft.forward(value, spectrum);
+      for (std::size_t i = 0; i < product.size(); ++i)
+        product[i] = times(product[i], power(spectrum[i], copies[k].count));
+    }
+    fft.inverse(product, value);
+    // Each forward transform enters `count` times, each factor costs less than 3 units, and the
+    // two halves of a real spectrum err together: twice.
+    norm *= 2.02 * (fft.relative_error() * (count + 1) + 3 * kUnit * count);
   }
-  // Forward: count * 10 levels; powers: 3 per factor; backward: 10 levels. See allocation.md.
-  const double error = 1.01 * norm * kUnit * (10 * levels * (count + 1) + 3 * count);
 
   const double peak = exp(order * log(order / (order + 1))) / (order + 1);
   const double a = 2 * order + 2;
   const double integral = 2 / ((a - 2) * (a - 1) * a);
   const double length =
       std::sqrt(std::min(double(size) * peak * peak, integral / step_ + peak * peak));
-  noise_ = length * error + 2 * outside * peak;
+  noise_ = length * norm + 2 * outside * peak;
 
   lowest_ = base + low * step_;
   log_scale_ = log_scale;
   // Where the Chernoff bound meets the mean of the tilted law: near the epsilon in question.
   double mean = 0, total = 0;
-  std::vector<double> value(size);
-  const auto shift = std::uint64_t(low);
+  std::rotate(value.begin(), value.begin() + std::ptrdiff_t(std::uint64_t(low) % size),
+              value.end());
   for (std::size_t i = 0; i < size; ++i) {
-    value[i] = product[(shift + i) % size].real();
     mean += value[i] * double(i);
     total += value[i];
   }
