@@ -17,11 +17,8 @@
 namespace discreet::accounting {
 namespace {
 
-using numerics::exp;
 using numerics::expm1;
-using numerics::log;
 
-constexpr double kUnit = 0x1p-53;
 constexpr double kCoarsest = 0.06;
 constexpr double kFinest = 1e-6;
 
@@ -66,7 +63,7 @@ Losses losses(std::span<const AllocationEpochs> epochs, const std::vector<Geomet
               Direction direction) {
   Losses result;
   for (std::size_t i = 0; i < epochs.size(); ++i)
-    result.laws.push_back(allocation_loss(laws[i], epochs[i].batches, direction));
+    result.laws.push_back(loss_of(laws[i], double(epochs[i].batches), direction));
   for (std::size_t i = 0; i < epochs.size(); ++i)
     result.copies.push_back({&result.laws[i], epochs[i].epochs});
   return result;
@@ -151,33 +148,6 @@ GeometricLaw allocation_law(double sigma, std::uint64_t batches, double step, do
     now = then;
   }
   return law;
-}
-
-LossLaw allocation_loss(const GeometricLaw& law, std::uint64_t batches, Direction direction) {
-  const auto t = double(batches);
-  const double log_t = log(t);
-  const std::size_t n = law.mass.size();
-  LossLaw loss;
-  loss.step = law.step;
-  loss.mass_error = law.mass_error;
-  loss.mass.resize(n);
-  const double lowest = double(law.first) * law.step - log_t;
-  const double highest = lowest + double(n) * law.step;
-  const double reach = std::max(std::abs(lowest), std::abs(highest)) + log_t;
-  loss.position_error = 1.01 * law.position_error + 4 * kUnit * reach;
-  loss.mass_error += 4 * kUnit * (reach + 4);
-  if (direction == Direction::kRemove) {
-    loss.first = lowest;
-    for (std::size_t i = 0; i < n; ++i)
-      loss.mass[i] = law.mass[i] * exp(lowest + double(i) * law.step);
-    loss.infinite = law.lost / t;
-  } else {
-    loss.first = -(double(law.first + std::int64_t(n) - 1) * law.step - log_t);
-    std::reverse_copy(law.mass.begin(), law.mass.end(), loss.mass.begin());
-    loss.infinite = law.zero;
-  }
-  loss.infinite *= 1 + 2 * law.mass_error + 1e-9;
-  return loss;
 }
 
 Interval allocation_epsilon(std::span<const AllocationEpochs> epochs, double delta,

@@ -11,7 +11,4 @@ namespace discreet::accounting {
 GeometricLaw allocation_law(double sigma, std::uint64_t batches, double step, double cut,
                             Rounding rounding);
 
-// The privacy loss of one epoch, from allocation_law(...).
-LossLaw allocation_loss(const GeometricLaw& law, std::uint64_t batches, Direction direction);
-
 }  // namespace discreet::accounting

@@ -88,9 +88,17 @@ class Grouping {
     for (std::size_t c = 0; c < n; ++c)
       if (weight(c) > weight(mode)) mode = c;
     Group left, right;
-    for (std::size_t c = 0; c <= mode; ++c) feed(left, +1, c, weight(c));
-    for (std::size_t c = n; c-- > mode + 1;) feed(right, -1, c, weight(c));
-    join(left, right, cells_.first + std::int64_t(mode));
+    for (std::size_t c = 0; c <= mode; ++c) feed(left, +1, c, weight(c), false);
+    // The mode may hold most of the mass: its group takes what it needs from beyond.
+    std::size_t meet = mode + 1;
+    double rest = 0;
+    while (left.mass > 0 && meet < n) {
+      rest = feed(left, +1, meet, weight(meet), true);
+      ++meet;
+    }
+    for (std::size_t c = n; c-- > meet;) feed(right, -1, c, weight(c), false);
+    if (rest > 0) feed(right, -1, meet - 1, rest, false);
+    join(left, right, cells_.first + std::int64_t(meet) - 1);
     GeometricLaw law;
     law.step = 2 * cells_.step;
     law.first = base_ / 2;
@@ -123,10 +131,12 @@ class Grouping {
     return c >= target ? direction * above : -direction * below;
   }
 
-  void feed(Group& group, int direction, std::size_t local, double mass) {
+  // Adds an atom to the group, which is closed when its mean arrives at the target. The rest opens
+  // the next group or, if `once`, is returned.
+  double feed(Group& group, int direction, std::size_t local, double mass, bool once) {
     const std::int64_t c = cells_.first + std::int64_t(local);
     const double whole = weight(local);
-    if (whole == 0) return;
+    if (whole == 0) return 0;
     const double high = cells_.high[local] / whole, low = cells_.low[local] / whole;
     while (mass > 0) {
       if (group.mass == 0) {
@@ -143,12 +153,14 @@ class Grouping {
         note_width(group.start, c);
         mass -= taken;
         group = {};
+        if (once) return mass;
         continue;
       }
       group.mass += mass;
       group.need = std::max(0.0, group.need - mass * distance);
       mass = 0;
     }
+    return 0;
   }
 
   // What is left of the two sides becomes one atom at its mean, moved onto the grid by a share of a

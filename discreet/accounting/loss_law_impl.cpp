@@ -80,6 +80,32 @@ void tilt(const LossLaw& law, double order, double exponent, std::vector<double>
 
 }  // namespace
 
+LossLaw loss_of(const GeometricLaw& law, double scale, Direction direction) {
+  const double log_scale = log(scale);
+  const std::size_t n = law.mass.size();
+  LossLaw loss;
+  loss.step = law.step;
+  loss.mass.resize(n);
+  const double lowest = double(law.first) * law.step - log_scale;
+  const double highest = lowest + double(n) * law.step;
+  const double size = std::max(std::abs(lowest), std::abs(highest)) + std::abs(log_scale);
+  loss.position_error = 1.01 * law.position_error + 4 * kUnit * size;
+  loss.mass_error = law.mass_error + 4 * kUnit * (size + 4);
+  if (direction == Direction::kRemove) {
+    loss.first = lowest;
+    for (std::size_t i = 0; i < n; ++i) loss.mass[i] = lowest + double(i) * law.step;
+    numerics::exp(loss.mass, loss.mass);
+    for (std::size_t i = 0; i < n; ++i) loss.mass[i] *= law.mass[i];
+    loss.infinite = law.lost / scale;
+  } else {
+    loss.first = -(double(law.first + std::int64_t(n) - 1) * law.step - log_scale);
+    std::reverse_copy(law.mass.begin(), law.mass.end(), loss.mass.begin());
+    loss.infinite = law.zero;
+  }
+  loss.infinite *= 1 + 2 * law.mass_error + 1e-9;
+  return loss;
+}
+
 double cumulant(std::span<const LossCopies> copies, double order) {
   double sum = 0;
   for (const LossCopies& c : copies) sum += double(c.count) * cumulant_of(*c.law, order);

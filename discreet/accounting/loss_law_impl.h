@@ -4,6 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "discreet/accounting/composition.h"
+#include "discreet/accounting/geometric_law_impl.h"
+
 namespace discreet::accounting {
 
 // A privacy loss on a lattice: with P and Q a pair of distributions, mass[i] is the probability
@@ -20,6 +23,10 @@ struct LossLaw {
   double mass_error = 0;
   double position_error = 0;
 };
+
+// The privacy loss of a pair whose M = dP/dQ under Q has this law, times 1/scale (so E M = 1 when
+// the law has mean `scale`): remove is P against Q, add is Q against P. For kUp an upper bound.
+LossLaw loss_of(const GeometricLaw& law, double scale, Direction direction);
 
 struct LossCopies {
   const LossLaw* law;
