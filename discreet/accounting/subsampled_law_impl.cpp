@@ -97,20 +97,16 @@ ScaledLaw subsampled_law(double rate, double sigma, double step, double cut, Rou
   const Step pair{rate, 1 / sigma};
   const double z = reach(cut), low = -z, high = z + pair.mu;
   const double width = rounding == Rounding::kUp ? step : step / 2;
-  Cells cells = cells_of(pair, width, low, high, 0);
   double shift = 0;
   if (rounding == Rounding::kDown) {
-    // Most mass may sit in one cell, just above log(1 - q), with nothing near to balance it: move a
-    // point of the grid to its mean.
-    std::size_t mode = 0;
-    for (std::size_t c = 0; c < cells.low.size(); ++c)
-      if (cells.low[c] + cells.high[c] > cells.low[mode] + cells.high[mode]) mode = c;
-    const double share = cells.high[mode] / (cells.low[mode] + cells.high[mode]);
-    const std::int64_t index = cells.first + std::int64_t(mode);
-    const double past = log1p(share * expm1(width)) + ((index & 1) ? width : 0);
-    shift = past > width ? step - past : -past;
-    cells = cells_of(pair, width, low, high, shift);
+    // Most mass may sit just above log(1 - q) with little beyond to balance it: a point of the grid
+    // belongs at the mean of the first step's length of it.
+    const double edge = log(pair.ratio(low));
+    const double end = std::min(high, pair.outcome(edge + step));
+    const Cells lowest = cells_of(pair, step, low, end, -edge);
+    shift = -edge - log1p(lowest.high[0] / (lowest.low[0] + lowest.high[0]) * expm1(step));
   }
+  const Cells cells = cells_of(pair, width, low, high, shift);
   ScaledLaw result{round_cells(cells, mass_error_of(high),
                                position_error_of(pair, high, pair.ratio(low)), rounding),
                    exp(shift)};
