@@ -20,7 +20,8 @@ namespace {
 using numerics::expm1;
 
 constexpr double kCoarsest = 0.06;
-constexpr double kFinest = 1e-6;
+constexpr double kMostCells = 0x1p16;  // of one law
+constexpr double kMostPairs = 1e8;     // of one sum
 
 void check(bool ok, const char* sentence, double value) {
   if (!ok)
@@ -78,6 +79,23 @@ Interval epsilon_interval(std::span<const AllocationEpochs> epochs, const Laws& 
   return {LossSum(down.copies, order).epsilon_lower(delta, upper), upper};
 }
 
+// The finest step that time and memory allow: a law of width w on step h has w/h cells and its sum
+// with another costs min(w, log 2) w/h^2. One batch is widest; all batches have 16 deviations.
+double finest_step(std::span<const AllocationEpochs> epochs, double cut) {
+  double finest = 0;
+  for (const AllocationEpochs& e : epochs) {
+    const auto t = double(e.batches);
+    const double width = 2 * std::sqrt(-2 * numerics::log(cut)) / e.sigma + 1 / (e.sigma * e.sigma);
+    const double last =
+        std::min(width, 16 * std::sqrt(expm1(std::min(1 / (e.sigma * e.sigma), 9.0)) / t));
+    double step = width / kMostCells;
+    if (e.batches > 1) step = std::max(step, std::sqrt(std::min(width, 0.7) * width / kMostPairs));
+    step = std::max(step / std::pow(t, 0.4), std::sqrt(std::min(last, 0.7) * last / kMostPairs));
+    finest = std::max(finest, step);
+  }
+  return finest;
+}
+
 double total(std::span<const AllocationEpochs> epochs) {
   double sum = 0;
   for (const AllocationEpochs& e : epochs) sum += double(e.epochs);
@@ -97,7 +115,8 @@ std::vector<Interval> epsilons(std::span<const AllocationEpochs> epochs, double 
   validate(epochs, relative_width);
   check(delta >= 1e-100 && delta < 1, "delta must lie in [1e-100, 1); it", delta);
   const double cut = 1e-5 * delta / (30 * total(epochs));
-  return refine(first_step(epochs), kFinest, [&](double step) {
+  const double finest = finest_step(epochs, cut);
+  return refine(std::max(first_step(epochs), finest), finest, [&](double step) {
     const Laws laws = build(epochs, step, cut);
     GridBounds outcome{{}, 0};
     for (const Direction direction : directions) {
@@ -167,7 +186,7 @@ Interval allocation_delta(std::span<const AllocationEpochs> epochs, double epsil
   validate(epochs, relative_width);
   check(epsilon >= 0 && epsilon <= 1e6, "epsilon must lie in [0, 1e6]; it", epsilon);
   double guess = 1;  // of delta, for the cuts
-  return refine(first_step(epochs), kFinest,
+  return refine(first_step(epochs), finest_step(epochs, 1e-30),
                 [&](double step) {
                   const double cut =
                       std::max(1e-100, 1e-6 * guess) * relative_width / (30 * total(epochs));

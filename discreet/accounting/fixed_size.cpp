@@ -37,7 +37,9 @@ Interval fixed_size_replace_one_epsilon(FixedSizeSteps steps, double delta, doub
   const double half = steps.sigma / 2, count = double(steps.steps);
   const double cut = 1e-5 * delta / (30 * count);
   // Two quantities, each between its own bounds: the dominating pair and the realised one.
-  const auto both = refine(first_subsampled_step(steps.rate, half, count), 1e-7, [&](double step) {
+  const double finest = finest_subsampled_step(steps.rate, half, cut);
+  const double first = std::max(finest, first_subsampled_step(steps.rate, half, count));
+  const auto both = refine(first, finest, [&](double step) {
     const LossLaw spliced = spliced_loss(steps.rate, half, step, cut);
     const LossCopies upper{&spliced, steps.steps};
     const double order = order_for_delta({&upper, 1}, delta);

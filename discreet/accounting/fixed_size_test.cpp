@@ -169,6 +169,15 @@ TEST(FixedSize, IntervalsFromThreeWidthsAreConsistentOnRandomSettings) {
   }
 }
 
+TEST(FixedSize, SurvivesExtremeSettings) {
+  for (const FixedSizeSteps& steps :
+       {FixedSizeSteps{1e-9, 0.1, 1}, FixedSizeSteps{1, 0.1, 1}, FixedSizeSteps{0.5, 1000, 10},
+        FixedSizeSteps{1e-4, 5, std::uint64_t{1} << 24}}) {
+    const Interval e = fixed_size_replace_one_epsilon(steps, 1e-8, 0.1);
+    EXPECT_LE(e.lower, e.upper);
+  }
+}
+
 TEST(FixedSize, RefusesArgumentsOutsideTheirRange) {
   EXPECT_THROW(fixed_size_add_remove(0, 1, 1), Error);
   EXPECT_THROW(fixed_size_add_remove(1, 1, 1), Error);

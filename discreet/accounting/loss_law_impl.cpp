@@ -19,6 +19,7 @@ using numerics::log;
 using numerics::log1p;
 
 constexpr double kUnit = 0x1p-53;
+constexpr double kMostPoints = 0x1p23;
 constexpr double kTail = 1e-14;  // of tilted mass outside the window, on each side
 
 double cumulant_of(const LossLaw& law, double order) {
@@ -160,6 +161,12 @@ LossSum::LossSum(std::span<const LossCopies> copies, double order)
     low = std::max(0.0, std::floor((edge(-down) - base) / step_));
     outside = 2 * kTail;
     if (!(low < high)) low = 0, high = support;
+  }
+  if (!(high - low < kMostPoints)) {
+    // Too long to compute: every answer is the trivial bound.
+    relative_ = 1;
+    tail_p_ = tail_q_ = {0.0};
+    return;
   }
   const std::size_t size = 2 * numerics::fft_length(std::size_t(high - low) / 2 + 2);
 

@@ -35,13 +35,16 @@ template <class Bounds>
 std::vector<Interval> refine(double step, double finest, Bounds&& bounds) {
   GridBounds best = bounds(short_step(step));
   for (int pass = 1; pass < 5 && best.excess > 1 && step > finest; ++pass) {
-    step = std::max(finest, step * std::clamp(0.9 / std::sqrt(best.excess), 0.02, 0.8));
+    step = std::max(finest, step * std::clamp(0.9 / std::sqrt(best.excess), 0.05, 0.8));
     GridBounds next = bounds(short_step(step));
     for (std::size_t i = 0; i < next.intervals.size(); ++i) {
       next.intervals[i].lower = std::max(next.intervals[i].lower, best.intervals[i].lower);
       next.intervals[i].upper = std::min(next.intervals[i].upper, best.intervals[i].upper);
     }
+    // Something else than the step decides: a charge, or the limits of arithmetic.
+    const bool stuck = !(next.excess < 0.95 * best.excess);
     best = std::move(next);
+    if (stuck) break;
   }
   return best.intervals;
 }

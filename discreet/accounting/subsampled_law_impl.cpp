@@ -157,4 +157,10 @@ double first_subsampled_step(double rate, double sigma, double count) {
   return std::min({0.1, 0.8 * sd, std::sqrt(0.8 / (count * order))});
 }
 
+double finest_subsampled_step(double rate, double sigma, double cut) {
+  const Step pair{rate, 1 / sigma};
+  const double z = reach(cut);
+  return (log(pair.ratio(z + pair.mu)) - log(pair.ratio(-z))) * 0x1p-18;
+}
+
 }  // namespace discreet::accounting

@@ -24,7 +24,8 @@ inline LossLaw loss_of(const ScaledLaw& scaled, Direction direction) {
 // positive losses and its mirror image at negative ones; the rest of the mass is at loss 0.
 LossLaw spliced_loss(double rate, double sigma, double step, double cut);
 
-// A first grid step for `count` such steps.
+// A first grid step for `count` such steps, and the finest that memory allows.
 double first_subsampled_step(double rate, double sigma, double count);
+double finest_subsampled_step(double rate, double sigma, double cut);
 
 }  // namespace discreet::accounting

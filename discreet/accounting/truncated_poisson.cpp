@@ -83,7 +83,10 @@ Interval epsilon_for(const TruncatedPoissonSteps& steps, std::uint64_t n, double
   if (cut_off.tau.upper > 1e-3)
     first = std::min(first, first_subsampled_step(cut_off.rate_upper, steps.sigma / 2,
                                                   std::max(1.0, count * cut_off.tau.upper)));
-  const auto result = refine(first, 1e-7, [&](double step) {
+  double finest = finest_subsampled_step(steps.rate, steps.sigma, cut);
+  if (truncates)
+    finest = std::max(finest, finest_subsampled_step(cut_off.rate_upper, steps.sigma / 2, cut));
+  const auto result = refine(std::max(first, finest), finest, [&](double step) {
     const auto law = [&](double rate, double sigma, Rounding rounding) {
       return subsampled_law(rate, sigma, step, cut, rounding);
     };
