@@ -90,7 +90,8 @@ double finest_step(std::span<const AllocationEpochs> epochs, double cut) {
         std::min(width, 16 * std::sqrt(expm1(std::min(1 / (e.sigma * e.sigma), 9.0)) / t));
     double step = width / kMostCells;
     if (e.batches > 1) step = std::max(step, std::sqrt(std::min(width, 0.7) * width / kMostPairs));
-    step = std::max(step / std::pow(t, 0.4), std::sqrt(std::min(last, 0.7) * last / kMostPairs));
+    step = std::max(step / numerics::exp(0.4 * numerics::log(t)),
+                    std::sqrt(std::min(last, 0.7) * last / kMostPairs));
     finest = std::max(finest, step);
   }
   return finest;
@@ -137,7 +138,7 @@ GeometricLaw allocation_law(double sigma, std::uint64_t batches, double step, do
   // A stage of n summands enters t/n times but its relative variance is n/t as large: coarser
   // grids there cost nothing as long as the exponent stays below one half.
   const auto step_at = [&](std::uint64_t n) {
-    int doublings = int(0.4 * std::log2(double(batches) / double(n)));
+    int doublings = int(0.4 / 0.6931471805599453 * numerics::log(double(batches) / double(n)));
     while (doublings > 0 && std::ldexp(step, doublings) > kCoarsest) --doublings;
     return std::ldexp(step, doublings);
   };

@@ -19,7 +19,7 @@ using numerics::log;
 using numerics::log1p;
 
 constexpr double kUnit = 0x1p-53;
-constexpr double kMostPoints = 0x1p23;
+constexpr double kMostPoints = 0x1p21;
 constexpr double kTail = 1e-14;  // of tilted mass outside the window, on each side
 
 double cumulant_of(const LossLaw& law, double order) {

@@ -34,6 +34,7 @@ inline double short_step(double step) {
 template <class Bounds>
 std::vector<Interval> refine(double step, double finest, Bounds&& bounds) {
   GridBounds best = bounds(short_step(step));
+  int stalls = 0;
   for (int pass = 1; pass < 5 && best.excess > 1 && step > finest; ++pass) {
     step = std::max(finest, step * std::clamp(0.9 / std::sqrt(best.excess), 0.05, 0.8));
     GridBounds next = bounds(short_step(step));
@@ -41,10 +42,10 @@ std::vector<Interval> refine(double step, double finest, Bounds&& bounds) {
       next.intervals[i].lower = std::max(next.intervals[i].lower, best.intervals[i].lower);
       next.intervals[i].upper = std::min(next.intervals[i].upper, best.intervals[i].upper);
     }
-    // Something else than the step decides: a charge, or the limits of arithmetic.
-    const bool stuck = !(next.excess < 0.95 * best.excess);
+    // Twice in a row no gain: a charge or the limits of arithmetic decide, not the step.
+    stalls = next.excess < 0.95 * best.excess ? 0 : stalls + 1;
     best = std::move(next);
-    if (stuck) break;
+    if (stalls == 2) break;
   }
   return best.intervals;
 }
