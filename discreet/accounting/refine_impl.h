@@ -43,9 +43,10 @@ std::vector<Interval> refine(double step, double finest, Bounds&& bounds) {
       next.intervals[i].upper = std::min(next.intervals[i].upper, best.intervals[i].upper);
     }
     // Twice in a row no gain: a charge or the limits of arithmetic decide, not the step.
-    stalls = next.excess < 0.95 * best.excess ? 0 : stalls + 1;
+    const int more = std::isfinite(next.excess) ? 1 : 2;
+    stalls = next.excess < 0.95 * best.excess ? 0 : stalls + more;
     best = std::move(next);
-    if (stalls == 2) break;
+    if (stalls >= 2) break;
   }
   return best.intervals;
 }
