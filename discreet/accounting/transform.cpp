@@ -24,7 +24,7 @@ constexpr double kNegligible = 80;
 using Complex = std::complex<double>;
 
 // log sup_{y > 0} (1 - e^{-y}) e^{-c y}
-double log_kernel(double c) { return c * numerics::log(c) - (1 + c) * numerics::log1p(c); }
+double log_kernel(double c) { return -numerics::log1p(c) - c * numerics::log1p(1 / c); }
 
 // The largest double with at most 20 significant bits that is <= h: multiples stay exact.
 double with_20_bits(double h) {
@@ -283,10 +283,9 @@ class Composed {
     double log_finite_upper = 0, log_finite_lower = 0;
     for (std::size_t e = 0; e < laws.size(); ++e) {
       const double n = static_cast<double>(counts[e]);
-      const double last =
-          static_cast<double>(laws[e].first) + static_cast<double>(laws[e].upper.size());
-      support_low += n * static_cast<double>(laws[e].first);
-      support_high += n * last;
+      const auto [least, most] = std::minmax_element(laws[e].index.begin(), laws[e].index.end());
+      support_low += n * static_cast<double>(*least);
+      support_high += n * static_cast<double>(*most + 1);
       offset_ += n * static_cast<double>(laws[e].offset);
       log_finite_upper += n * numerics::log1p(-laws[e].infinity_upper);
       log_finite_lower += n * numerics::log1p(-laws[e].infinity_lower);
@@ -296,8 +295,8 @@ class Composed {
     infinity_lower_ = -numerics::expm1(log_finite_lower) * (1 - rounding);
 
     offset_ *= h / static_cast<double>(kOffsetUnits);
-    const double low = std::max(std::floor((plan.low - offset_) / h), support_low);
     const double high = std::min(std::ceil((plan.high - offset_) / h), support_high);
+    const double low = std::min(std::max(std::floor((plan.low - offset_) / h), support_low), high);
     length_ = 2 * numerics::fft_length(static_cast<std::size_t>(high - low + 16) / 2);
     first_ = static_cast<std::int64_t>(low);
     const bool no_left = low <= support_low;
@@ -367,7 +366,7 @@ class Composed {
       std::fill(packed.begin(), packed.end(), Complex(0));
       double total = 0, lefts[2] = {0, 0}, rights[2] = {0, 0}, largest = 0;
       for (std::size_t i = 0; i < law.upper.size(); ++i) {
-        const double at = static_cast<double>(law.first + static_cast<std::int64_t>(i));
+        const auto at = static_cast<double>(law.index[i]);
         const double exponent = th_ * at - kappa;
         const double weight = numerics::exp(exponent);
         const double error = kU * (3 * std::abs(th_ * at) + 3 * std::abs(kappa) + 16);
@@ -383,7 +382,7 @@ class Composed {
           lefts[s] += mass > 0 ? mass * left : 0;
           rights[s] += mass > 0 ? mass * right : 0;
         }
-        auto slot = (law.first + static_cast<std::int64_t>(i)) % static_cast<std::int64_t>(n);
+        auto slot = law.index[i] % static_cast<std::int64_t>(n);
         if (slot < 0) slot += static_cast<std::int64_t>(n);
         Complex& cell = packed[static_cast<std::size_t>(slot)];
         // Each fold rounds once: away from zero for upper, towards it for lower.
@@ -462,7 +461,7 @@ class Composed {
     double top = -kInfinity, sum = 0;
     std::vector<double> exponents(law.upper.size());
     for (std::size_t i = 0; i < law.upper.size(); ++i) {
-      exponents[i] = th_ * static_cast<double>(law.first + static_cast<std::int64_t>(i));
+      exponents[i] = th_ * static_cast<double>(law.index[i]);
       if (law.upper[i] > 0) top = std::max(top, exponents[i] + numerics::log(law.upper[i]));
     }
     for (std::size_t i = 0; i < law.upper.size(); ++i)
@@ -546,7 +545,7 @@ Interval invert(const Composed& composed, double delta) {
 double grid_for(const Composition& steps, const Table& table, double sharpness, double width,
                 double coarsest) {
   double h = std::sqrt(6.2 * width / (std::max(table.steps, 1.0) * (sharpness + 1)));
-  h = std::min(h, coarsest);
+  h = std::min({h, coarsest, 0.7 / sharpness});
   const ExplicitSteps* main = nullptr;
   for (const ExplicitSteps& event : steps.explicits)
     if (event.epsilon > 0 && (main == nullptr || event.count > main->count)) main = &event;
@@ -565,12 +564,21 @@ double total_steps(const Composition& steps) {
 TransformResult transform_epsilon(const Composition& steps, Direction direction, double delta,
                                   double width) {
   const double log_delta = numerics::log(delta);
-  const double tail = 1e-7 * delta / total_steps(steps);
-  const Table table = make_table(steps, direction, tail);
+  // Outcomes cut off cost at most their mass: as much as the width allows, because what is kept of
+  // the tail can dominate the log-moments.
+  const double least_tail = delta / total_steps(steps);
+  double tail = 1e-3 * least_tail;
+  Table table = make_table(steps, direction, tail);
   TransformResult best{{0, kInfinity}, 0, 0, false};
-  if (!(table.max_loss < kMaxLoss)) return best;
   best.value.upper = largest_loss(steps, direction);
   double epsilon = std::clamp(chernoff_epsilon(table, log_delta), 0.0, best.value.upper);
+  const double share_cut = 0.03 * width * sharpness_at(table, epsilon);
+  if (share_cut < 3e-4) {
+    tail = std::max(share_cut, 1e-9) * least_tail;
+    table = make_table(steps, direction, tail);
+    epsilon = std::clamp(chernoff_epsilon(table, log_delta), 0.0, best.value.upper);
+  }
+  if (!(table.max_loss < kMaxLoss)) return best;
   double coarsest = kInfinity, thrift = 1;
   for (int round = 0; round < kMaxRounds; ++round) {
     const double sharpness = sharpness_at(table, epsilon);
