@@ -64,7 +64,9 @@ TEST(Pld, ReproducesThePublishedTable) {
     EXPECT_LE(result.value.lower, row.epsilon + row.digits) << row.q << ' ' << row.sigma;
     EXPECT_GE(result.value.upper, row.epsilon - row.digits) << row.q << ' ' << row.sigma;
     EXPECT_LE(result.error(), 1e-3 * std::max(1.0, row.epsilon));
-    EXPECT_EQ(result.worst, Direction::kRemove);
+    if (row.q < 1) {
+      EXPECT_EQ(result.worst, Direction::kRemove);
+    }
   }
   const Certified delta = certified_delta(single(.2, .5, 3), 1);
   EXPECT_LE(delta.value.lower, .1559328 + 1e-7);

@@ -33,19 +33,27 @@ double with_20_bits(double h) {
   return std::ldexp(std::floor(std::ldexp(mantissa, 20)), exponent - 20);
 }
 
-// What the loss cannot exceed: in the add direction each step's is at most -log(1 - q).
+// What a finite loss cannot exceed: in the add direction each step's is at most -log(1 - q).
 double largest_loss(const Composition& steps, Direction direction) {
   double total = 0;
   for (const GaussianSteps& event : steps.gaussians) {
     if (direction == Direction::kRemove || event.rate >= 1) return kInfinity;
     total -= static_cast<double>(event.count) * numerics::log1p(-event.rate);
   }
-  for (const ExplicitSteps& event : steps.explicits) {
-    if (event.delta > 0) return kInfinity;
+  for (const ExplicitSteps& event : steps.explicits)
     total += static_cast<double>(event.count) * event.epsilon;
-  }
   const auto terms = static_cast<double>(steps.gaussians.size() + steps.explicits.size());
   return total * (1 + 4 * kU * (terms + 2));
+}
+
+// The mass of infinite loss that explicit steps bring.
+Interval failure_mass(const Composition& steps) {
+  double log_finite = 0;
+  for (const ExplicitSteps& event : steps.explicits)
+    log_finite += static_cast<double>(event.count) * numerics::log1p(-event.delta);
+  const double mass = -numerics::expm1(log_finite);
+  const double rounding = 8 * kU * (static_cast<double>(steps.explicits.size()) + 1);
+  return {mass * (1 - rounding), mass * (1 + rounding)};
 }
 
 // ---------------------------------------------------------------- planning: widths only, no
@@ -570,7 +578,9 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
   double tail = 1e-3 * least_tail;
   Table table = make_table(steps, direction, tail);
   TransformResult best{{0, kInfinity}, 0, 0, false};
-  best.value.upper = largest_loss(steps, direction);
+  const Interval failure = failure_mass(steps);
+  if (failure.lower > delta) return {{kInfinity, kInfinity}, 0, 0, true};
+  if (failure.upper <= delta) best.value.upper = largest_loss(steps, direction);
   double epsilon = std::clamp(chernoff_epsilon(table, log_delta), 0.0, best.value.upper);
   const double share_cut = 0.03 * width * sharpness_at(table, epsilon);
   if (share_cut < 3e-4) {
@@ -615,8 +625,9 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
 TransformResult transform_delta(const Composition& steps, Direction direction, double epsilon,
                                 double relative_width) {
   const double scale = 1e-4 * relative_width / total_steps(steps);
-  TransformResult best{{0, 1}, 0, 0, false};
-  if (epsilon >= largest_loss(steps, direction)) return {{0, 0}, 0, 0, true};
+  const Interval failure = failure_mass(steps);
+  if (epsilon >= largest_loss(steps, direction)) return {failure, 0, 0, true};
+  TransformResult best{{failure.lower, 1}, 0, 0, false};
   Table table = make_table(steps, direction, scale * 1e-30);
   double log_delta = std::max(chernoff_log_delta(table, epsilon) - 3, -160.0);
   double share = 1e-3 * relative_width, coarsest = kInfinity;

@@ -145,7 +145,7 @@ TEST(Transform, ComposesExplicitGuarantees) {
 
 TEST(Transform, MixesGaussianAndExplicitSteps) {
   // delta = p + (1 - p) sum_s w_s delta_gauss(epsilon - s) over the two finite losses.
-  const double e = 0.37, d = 1e-6, epsilon = 1.5;
+  const double e = 0.37, d = 1e-6, epsilon = 0.5;
   const double high = std::exp(e) / (1 + std::exp(e));
   const double one =
       d + (1 - d) *
@@ -160,6 +160,7 @@ TEST(Transform, MixesGaussianAndExplicitSteps) {
 
 TEST(Transform, SaysInfinityWhenDeltaIsBelowTheFailureMass) {
   const auto result = transform_epsilon({{}, {{1, 1e-3, 1}}}, Direction::kRemove, 1e-4, 1e-3);
+  EXPECT_EQ(result.value.lower, std::numeric_limits<double>::infinity());
   EXPECT_EQ(result.value.upper, std::numeric_limits<double>::infinity());
 }
 
