@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "discreet/accounting/subsampled_gaussian.h"
 #include "discreet/numerics/elementary.h"
@@ -126,7 +127,8 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
 
   // Groups: from the sharp edge of the loss outwards, so in order of x in both directions.
   // A group may take the grid loss g once sum f (B - e^{-g} A) <= 0 holds with all errors added.
-  std::vector<double> remaining(halves.size(), 1);  // fraction of a half-cell not yet in a group
+  std::vector<double> remaining(halves.size(), 1);    // fraction of a half-cell not yet in a group
+  std::vector<std::pair<std::size_t, double>> taken;  // half-cells of the group, with fractions
   std::size_t start = 0;
   for (std::size_t t = 1; t <= cells; ++t) {
     const Slope slope = pair.slope_at(loss_of(2 * ends[t]));
@@ -135,7 +137,9 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
       const Mass d = pair.excess(halves[j], slope);
       return ((remove ? -d.value : d.value) + d.error) * remaining[j];
     };
+    taken.clear();
     const auto take = [&](std::size_t j, double step, double fraction) {
+      taken.push_back({j, remaining[j] * fraction});
       const Mass a = pair.a_mass(halves[j]);
       mass =
           (mass + down(std::max(a.value - a.error, 0.0)) * remaining[j] * fraction) * (1 - 2 * kU);
@@ -149,7 +153,7 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     for (; start < 2 * t; ++start) {
       if (remaining[start] > 0) take(start, step_of(start), 1);
     }
-    if (!(mass > 0) || (remove ? !(defect > 0) : !(defect < 0))) continue;
+    if (!(mass > 0) || (!remove && !(defect < 0))) continue;
     bool balanced = false;
     for (std::size_t j = 2 * t; j < halves.size() && !balanced;) {
       const std::size_t width = j == 2 * t + 1 && j + 1 < halves.size() ? 2 : 1;
@@ -164,7 +168,19 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
       }
       j += width;
     }
-    if (defect <= 0) law.lower[2 * t] += mass;
+    // A group that ran out of outcomes behind its grid point belongs to one before.
+    std::size_t place = t;
+    while (defect > 0 && place > 0 && t - place < 8) {
+      const Slope below = pair.slope_at(loss_of(2 * ends[--place]));
+      defect = scale = 0;
+      for (const auto& [j, fraction] : taken) {
+        const Mass d = pair.excess(halves[j], below);
+        const double step = ((remove ? -d.value : d.value) + d.error) * fraction;
+        defect += step + 8 * kU * (scale + std::abs(step));
+        scale += std::abs(step);
+      }
+    }
+    if (defect <= 0) law.lower[2 * place] += mass;
   }
   for (double& mass : law.lower) mass = down(mass);
   return law;
