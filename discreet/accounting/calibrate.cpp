@@ -49,7 +49,13 @@ class Search {
 
   Point evaluate(double x) {
     ++evaluations;
-    Point point{x, certified_epsilon(at_(x), target_.delta, kAccuracy), 0};
+    Point point{x, {{0, HUGE_VAL}, Path::kTransform, Direction::kRemove}, 0};
+    try {
+      point.epsilon = certified_epsilon(at_(x), target_.delta, kAccuracy);
+    } catch (const Error& error) {
+      // An epsilon beyond binary64 is above every target.
+      if (error.code() != ErrorCode::kAccountantOverflow) throw;
+    }
     const double upper = point.epsilon.value.upper;
     // Decisions compare exactly; the logarithm only guides.
     point.height =

@@ -35,8 +35,10 @@ void require_epsilon(double epsilon) {
                 fmt::format("epsilon is {}; it must be finite and not negative", epsilon));
 }
 
+// NaN, and an infinity that is not the truth, are terminal.
 Answer checked(Answer answer) {
-  if (!(answer.value.lower <= answer.value.upper))
+  const bool lost = std::isinf(answer.value.upper) && !std::isinf(answer.value.lower);
+  if (!(answer.value.lower <= answer.value.upper) || lost)
     throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
                 fmt::format("the {} path gives [{}, {}]; the schedule leaves the range of binary64",
                             to_string(answer.path), answer.value.lower, answer.value.upper));
@@ -142,22 +144,13 @@ Certified certify(const Paths& paths) {
   return worse(first(paths, Direction::kRemove), first(paths, Direction::kAdd));
 }
 
-Certified verify_paths(const EpsilonPaths& paths, double delta) {
+Certified verify_paths(const EpsilonPaths& paths) {
   for (const Direction direction : kDirections) {
     std::vector<Answer> answers{paths.transform(direction)};
     if (auto answer = paths.closed_form(direction)) answers.push_back(*answer);
     if (auto answer = paths.contour(direction)) answers.push_back(*answer);
-    for (const Answer& a : answers) {
-      for (const Answer& b : answers) {
-        if (a.value.lower <= b.value.upper) continue;
-        throw Error(
-            ErrorCode::kAccountantDivergence, "PldAccountant",
-            fmt::format("at delta {} ({}) the {} path gives [{}, {}] and the {} path [{}, {}]; "
-                        "do not trust either and report this",
-                        delta, to_string(direction), to_string(a.path), a.value.lower,
-                        a.value.upper, to_string(b.path), b.value.lower, b.value.upper));
-      }
-    }
+    for (const Answer& a : answers)
+      for (const Answer& b : answers) require_overlap(a.path, a.value, b.path, b.value);
   }
   return certify(paths);
 }
@@ -177,6 +170,15 @@ std::string_view to_string(Direction worst) noexcept {
   return worst == Direction::kRemove ? "remove" : "add";
 }
 
+void require_overlap(Path first, const Interval& a, Path second, const Interval& b) {
+  if (a.lower <= b.upper && b.lower <= a.upper) return;
+  throw Error(
+      ErrorCode::kAccountantDivergence, "PldAccountant",
+      fmt::format("the {} path gives [{}, {}] and the {} path [{}, {}]; do not trust either "
+                  "and report this",
+                  to_string(first), a.lower, a.upper, to_string(second), b.lower, b.upper));
+}
+
 Certified certified_epsilon(const Composition& steps, double delta, const Accuracy& accuracy) {
   require_delta(delta);
   return empty(steps) ? kNothing : certify(EpsilonPaths(steps, delta, accuracy, nullptr));
@@ -189,8 +191,7 @@ Certified certified_delta(const Composition& steps, double epsilon, const Accura
 
 Certified verified_epsilon(const Composition& steps, double delta, const Accuracy& accuracy) {
   require_delta(delta);
-  return empty(steps) ? kNothing
-                      : verify_paths(EpsilonPaths(steps, delta, accuracy, nullptr), delta);
+  return empty(steps) ? kNothing : verify_paths(EpsilonPaths(steps, delta, accuracy, nullptr));
 }
 
 ContourSession& PldAccountant::Sessions::of(Direction direction) {

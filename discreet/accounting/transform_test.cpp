@@ -5,7 +5,7 @@
 #include <random>
 
 #include "discreet/accounting/closed_form.h"
-#include "discreet/accounting/loss_grid.h"
+#include "discreet/accounting/loss_grid_impl.h"
 #include "discreet/accounting/reference_testing.h"
 
 namespace discreet::accounting {

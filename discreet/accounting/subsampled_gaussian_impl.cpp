@@ -1,4 +1,4 @@
-#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
 
 #include <algorithm>
 #include <cmath>

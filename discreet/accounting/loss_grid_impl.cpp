@@ -1,11 +1,11 @@
-#include "discreet/accounting/loss_grid.h"
+#include "discreet/accounting/loss_grid_impl.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
 #include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
