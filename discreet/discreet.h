@@ -1,5 +1,8 @@
 #pragma once
 
+#include "discreet/accounting/calibrate.h"
+#include "discreet/accounting/event.h"
+#include "discreet/accounting/pld.h"
 #include "discreet/base/bytes.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"

@@ -17,6 +17,8 @@ namespace {
 constexpr Direction kDirections[] = {Direction::kRemove, Direction::kAdd};
 // At a coarser contour more settings certify, and still far better than by transform.
 constexpr double kCoarseContour = 1e-6;
+// Relative width at which a direction is looked at that is probably not the worse one.
+constexpr double kGlance = 0.1;
 
 struct Answer {
   Interval value;
@@ -70,6 +72,12 @@ class EpsilonPaths {
     return std::nullopt;
   }
 
+  // Wide, for a direction that need not be known better than that it is the lesser one.
+  Answer glance(Direction direction, double level) const {
+    return checked(
+        {transform_epsilon(steps_, direction, delta_, kGlance * level).value, Path::kTransform});
+  }
+
   Answer transform(Direction direction) const {
     Interval value = transform_epsilon(steps_, direction, delta_, accuracy_.transform).value;
     // A small epsilon deserves a width in proportion.
@@ -110,6 +118,10 @@ class DeltaPaths {
     return std::nullopt;
   }
 
+  Answer glance(Direction direction, double) const {
+    return checked({transform_delta(steps_, direction, epsilon_, kGlance).value, Path::kTransform});
+  }
+
   Answer transform(Direction direction) const {
     return checked({transform_delta(steps_, direction, epsilon_, accuracy_.transform).value,
                     Path::kTransform});
@@ -123,9 +135,18 @@ class DeltaPaths {
 };
 
 template <class Paths>
-Answer first(const Paths& paths, Direction direction) {
-  if (auto answer = paths.closed_form(direction)) return *answer;
-  if (auto answer = paths.contour(direction)) return *answer;
+std::optional<Answer> cheap(const Paths& paths, Direction direction) {
+  if (auto answer = paths.closed_form(direction)) return answer;
+  return paths.contour(direction);
+}
+
+// By transform, only as well as a known other direction demands.
+template <class Paths>
+Answer beside(const Paths& paths, Direction direction, const std::optional<Answer>& other) {
+  if (other && other->value.lower > 0) {
+    const Answer glance = paths.glance(direction, other->value.lower);
+    if (glance.value.upper <= other->value.lower) return glance;
+  }
   return paths.transform(direction);
 }
 
@@ -141,7 +162,11 @@ constexpr Certified kNothing{{0, 0}, Path::kClosedForm, Direction::kRemove};
 
 template <class Paths>
 Certified certify(const Paths& paths) {
-  return worse(first(paths, Direction::kRemove), first(paths, Direction::kAdd));
+  std::optional<Answer> remove = cheap(paths, Direction::kRemove);
+  std::optional<Answer> add = cheap(paths, Direction::kAdd);
+  if (!remove) remove = beside(paths, Direction::kRemove, add);
+  if (!add) add = beside(paths, Direction::kAdd, remove);
+  return worse(*remove, *add);
 }
 
 Certified verify_paths(const EpsilonPaths& paths) {
