@@ -17,8 +17,9 @@ namespace discreet::accounting {
 //
 // With probability tau the other records alone fill the batch; then including a record expels
 // another and the sum moves by up to twice the clip norm. The dominating pair is the mixture of
-// Poisson (rate, sigma) with weight 1 - tau and Poisson (rate', sigma / 2) with weight tau. Proof:
-// truncated_poisson.md
+// Poisson (rate, sigma) with weight 1 - tau and Poisson (rate', sigma / 2) with weight tau.
+//
+// Proof: truncated_poisson.md
 struct TruncatedPoissonSteps {
   double rate;             // q in (0, 1)
   std::uint64_t capacity;  // B in [1, 2^40]
