@@ -19,6 +19,8 @@ namespace contour {
 namespace {
 
 constexpr int kRounds = 5;
+// Nodes times terms, in the mean over all steps, after which no further round is begun.
+constexpr double kEnoughWork = 2e6;
 // Wider than this, relative to delta, another accountant does as well.
 constexpr double kWidest = 1e-2;
 
@@ -116,6 +118,10 @@ bool good_enough(const Value& value, double relative_width) {
          width <= kWidest * value.estimate;
 }
 
+double mean_nodes(const std::vector<Fixed>& sums, const Totals& totals) {
+  return sums[kNodes].value() / std::max(1.0, totals.subsampled_count());
+}
+
 ContourResult zero(ContourResult result) {
   result.value = {0, 0};
   return result;
@@ -143,13 +149,15 @@ std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& co
 
   auto point = estimate_from_delta(totals, log_delta, relative_width);
   if (!point) return std::nullopt;
-  for (int round = 0; round < kRounds; ++round) {
+  double work = 0;
+  for (int round = 0; round < kRounds && work < kEnoughWork; ++round) {
     auto contour = choose_contour(totals, *point, relative_width, round / 2);
     if (!contour) return std::nullopt;
     contour->spacing += spoil.spacing;
     contour->cut += spoil.cut;
     const auto* sums = totals.contributions(*contour, spoil);
     if (!sums) return std::nullopt;
+    work += mean_nodes(*sums, totals) * static_cast<double>(contour->terms());
     const Certificate certificate(*contour, *sums, totals.distinct(), log_delta);
     const double epsilon = solve(certificate, std::max(point->epsilon, 0.0));
     ContourResult result{{0, 0}, 0, contour->c(), contour->terms(), totals.nodes()};
@@ -190,13 +198,15 @@ std::optional<ContourResult> query_delta(Totals& totals, const Composition& comp
   totals.move_to(composition);
 
   auto point = estimate_from_epsilon(totals, epsilon, relative_width);
-  for (int round = 0; point && round < kRounds; ++round) {
+  double work = 0;
+  for (int round = 0; point && round < kRounds && work < kEnoughWork; ++round) {
     auto contour = choose_contour(totals, *point, relative_width, round / 2);
     if (!contour) return std::nullopt;
     contour->spacing += spoil.spacing;
     contour->cut += spoil.cut;
     const auto* sums = totals.contributions(*contour, spoil);
     if (!sums) return std::nullopt;
+    work += mean_nodes(*sums, totals) * static_cast<double>(contour->terms());
     const Certificate certificate(*contour, *sums, totals.distinct(), point->log_delta);
     const Value value = certificate.at(epsilon);
     const double moved = numerics::log(value.estimate);

@@ -127,6 +127,7 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
   if (!outside.bounded) return count;
   out[kLogMass] = mass;
   out[kCentre] = nodes.centre();
+  out[kNodes] = static_cast<double>(count);
   out[kMassError] = mass_error;
   out[kTilted] = std::ldexp(up(outside.tilted / (1 - mass_error)), contour.tolerance.density);
   out[kTail] = std::ldexp(outside.probability, contour.tolerance.tail);

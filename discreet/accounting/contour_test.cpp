@@ -248,7 +248,7 @@ TEST(Contour, StaysCorrectWhenOneParameterIsSpoilt) {
     contour::Spoil spoil;
   };
   const Case cases[] = {{"h x 1.5", {.node_distance = 1.5}},
-                        {"h x 1.8", {.node_distance = 1.8}},
+                        {"h x 1.65", {.node_distance = 1.65}},
                         {"R x 0.5", {.spacing = 4}},
                         {"R x 0.35", {.spacing = 6}},
                         {"J x 0.6", {.cut = -3}},

@@ -64,7 +64,7 @@ class Totals {
   // Nodes along x that were evaluated since the last move.
   std::int64_t nodes() const noexcept { return nodes_; }
   static constexpr std::size_t kDecays = 16;
-  static constexpr int kPatience = 12;
+  static constexpr int kPatience = 8;
   static constexpr double kMostWork = 2e6;  // nodes times terms, for one distinct step
 
  private:
