@@ -19,7 +19,8 @@ Tolerance choose_tolerance(const Totals& totals, double log_delta, double relati
   const double count = std::max(1.0, totals.subsampled_count());
   const double bits = numerics::log(count / relative) / kLog2;
   return {std::min(round_up_to_4(bits + 7), 68),
-          std::min(round_up_to_4(bits + 6 - log_delta / kLog2), 1000)};
+          std::min(round_up_to_4(bits + 6 - log_delta / kLog2), 1000),
+          static_cast<int>(-numerics::log(relative) / kLog2)};
 }
 
 // Descends a function of the order, in ever smaller strides. Values may be NaN or infinite.

@@ -46,10 +46,12 @@ struct Window {
 };
 
 // How small what is cut off must be: 2^-density of the tilted density at its peak, and, for a right
-// tail that cannot be charged after tilting, 2^-tail in probability.
+// tail that cannot be charged after tilting, 2^-tail in probability. The result is wanted to a
+// relative error of about 2^-precision.
 struct Tolerance {
   int density;
   int tail;
+  int precision;
   friend bool operator==(const Tolerance&, const Tolerance&) = default;
 };
 

@@ -95,7 +95,7 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
   window.left *= spoil.window;
   window.right *= spoil.window;
   const double cut = static_cast<double>(terms) * contour.dt();
-  Strip strip = choose_strip(step, c, window, cut, contour.tolerance.density);
+  Strip strip = choose_strip(step, c, window, cut, contour.tolerance);
   if (spoil.node_distance != 1) strip.h = static_cast<float>(strip.h * spoil.node_distance);
   const double first = std::floor(window.left / strip.h);
   const double last = std::ceil(window.right / strip.h);
