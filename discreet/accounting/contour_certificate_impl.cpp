@@ -78,19 +78,21 @@ Certificate::Value Certificate::at(double epsilon) const {
   const double scale = numerics::exp(exponent);
   const double first = 1 / (c_ * (c_ + 1));
 
-  double sum = first, slope = first * c_, magnitude = first, error = first * numerics::expm1(mass_error_);
+  double sum = first, slope = first * c_, magnitude = first;
+  double error = first * numerics::expm1(mass_error_);
   double phase_error = 0;
+  std::vector<double> angle(t_.size()), sine(t_.size()), cosine(t_.size());
+  for (std::size_t j = 0; j < t_.size(); ++j) angle[j] = t_[j] * psi;
+  numerics::sin(angle, sine);
+  numerics::cos(angle, cosine);
   for (std::size_t j = 0; j < t_.size(); ++j) {
-    const double angle = t_[j] * psi;
-    const double cosine = numerics::cos(angle);
-    const double sine = numerics::sin(angle);
-    const double re = re_[j] * cosine - im_[j] * sine;
-    const double im = re_[j] * sine + im_[j] * cosine;
+    const double re = re_[j] * cosine[j] - im_[j] * sine[j];
+    const double im = re_[j] * sine[j] + im_[j] * cosine[j];
     sum += 2 * re;
     slope += 2 * (c_ * re - t_[j] * im);
     magnitude += 2 * size_[j];
     error += 2 * error_[j];
-    phase_error += 2 * size_[j] * std::abs(angle);
+    phase_error += 2 * size_[j] * std::abs(angle[j]);
   }
   const double lattice = dt_ / (2 * kPi);
   const double terms = static_cast<double>(t_.size());

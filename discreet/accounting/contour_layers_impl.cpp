@@ -28,12 +28,12 @@ struct Profile {
     const double w = step.weight(c);
     std::vector<double> l(cells + 1), scratch(cells + 1);
     for (std::size_t i = 0; i <= cells; ++i) x[i] = left + width * static_cast<double>(i);
-    step.log_ratios(x, l, scratch);
+    step.log_ratios(x, scratch, l, l);
     // log p = log q + v - l, and l' = p / sigma^2.
     const double log_rate = numerics::log(step.rate);
     const double constant = numerics::log(step.sigma) - kLogSqrtTwoPi;
     for (std::size_t i = 0; i <= cells; ++i) {
-      const double log_p = std::min(0.0, log_rate + step.v(x[i]) - l[i]);
+      const double log_p = std::min(0.0, log_rate + scratch[i] - l[i]);
       scratch[i] = log_p;
       log_density[i] = w * l[i] - x[i] * x[i] / (2 * variance) - log_p + constant;
     }

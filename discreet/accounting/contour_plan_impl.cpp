@@ -13,13 +13,14 @@ constexpr int kLowestOrder = -48;
 constexpr int kHighestOrder = 88;
 constexpr double kLog2 = 0.6931471805599453;
 
-int round_up_to_4(double bits) noexcept { return static_cast<int>(std::ceil(bits / 4)) * 4; }
+// Coarse steps, so that a growing composition keeps its contour for long.
+int round_up_to_8(double bits) noexcept { return static_cast<int>(std::ceil(bits / 8)) * 8; }
 
 Tolerance choose_tolerance(const Totals& totals, double log_delta, double relative) noexcept {
   const double count = std::max(1.0, totals.subsampled_count());
   const double bits = numerics::log(count / relative) / kLog2;
-  return {std::min(round_up_to_4(bits + 7), 68),
-          std::min(round_up_to_4(bits + 6 - log_delta / kLog2), 1000),
+  return {std::min(round_up_to_8(bits + 6), 72),
+          std::min(round_up_to_8(bits + 6 - log_delta / kLog2), 1000),
           static_cast<int>(-numerics::log(relative) / kLog2)};
 }
 
@@ -106,13 +107,12 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
 
   // The period must push both images below the wanted error; a smaller period means fewer terms.
   // Round-off grows with A = (Chernoff bound / delta), which is least at the saddle.
-  const double rounding =
-      std::min(1.0, 4e-15 * totals.subsampled_count() / relative);
+  const double rounding = std::min(2.0, 7e-15 * totals.subsampled_count() / relative);
   Contour best{0, 0, 0, 0, tolerance};
   double least = INFINITY;
   double least_period = 0;
   int worse = 0;
-  for (int order = *saddle + 2; order >= *saddle - 16 && worse < 4; --order) {
+  for (int order = *saddle + 1; order >= *saddle - 16 && worse < 2; --order) {
     const double amplification = above(order, order);
     if (!(amplification < 40)) {
       if (order < *saddle) ++worse;
@@ -122,7 +122,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
     const double left = (wanted - point.log_delta) / c;
     double right = INFINITY;
     int image_order = 0;
-    for (int image = order + 1; image <= order + 9; image += 2) {
+    for (const int image : {order + 1, order + 2, order + 4, order + 7}) {
       const double excess = above(image, order) + wanted;
       const double need = (excess > 0 ? excess + numerics::log1p(numerics::exp(-excess))
                                       : numerics::log1p(numerics::exp(excess))) /
@@ -133,7 +133,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
       }
     }
     const double period = std::max(left, right);
-    const double cost = period * (1 + 0.1 * numerics::exp(amplification) * rounding);
+    const double cost = period * (1 + 0.2 * numerics::exp(amplification) * rounding);
     if (cost < least) {
       least = cost;
       least_period = period;
@@ -155,7 +155,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
   const double scale = totals.log_mass(best.order, best.order, tolerance) - c * point.epsilon -
                        point.log_delta;
   const double gaussian = std::sqrt(2 * wanted / (second > 0 ? second : 1));
-  int first = static_cast<int>(std::floor(4 * numerics::log(gaussian) / kLog2)) - 4;
+  int first = 2 * static_cast<int>(std::floor(2 * numerics::log(gaussian) / kLog2)) - 4;
   for (int group = 0; group < 4; ++group, first += 2 * static_cast<int>(Totals::kDecays)) {
     const std::vector<double> decays = totals.decays(best.order, tolerance, first);
     for (std::size_t i = 0; i < decays.size(); ++i) {
@@ -163,12 +163,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
       const double t = ladder(cut);
       const double rest = scale + decays[i] + numerics::log(numerics::atan2(c, t) / c / 3.14159);
       if (rest < -wanted) {
-        // Between this rung and the one two below it, the logarithm falls about like -t^2.
         best.cut = cut + effort;
-        if (i > 0) {
-          const double before = scale + decays[i - 1];
-          if (before + (decays[i] - decays[i - 1]) * 0.42 < -wanted - 2) best.cut -= 1;
-        }
         return best;
       }
     }

@@ -23,16 +23,16 @@ struct Step {
   Direction direction;
 
   double weight(double c) const noexcept { return direction == Direction::kRemove ? 1 + c : -c; }
-  double v(double x) const noexcept { return (2 * x - 1) / (2 * sigma * sigma); }
+  double exponent(double x) const noexcept { return (2 * x - 1) / (2 * sigma * sigma); }
   double p(double x) const noexcept;          // relative error below 2^-40
   double log_ratio(double x) const noexcept;  // l; error in contour.md, Round-off
   double log_density(double x, double c) const noexcept;  // log f
   // Bound of the rounding error of log f, and of log f - log l', at x (generous).
   double log_density_error(double x, double c, double l) const noexcept;
 
-  // l at many points; scratch is as long as x.
-  void log_ratios(std::span<const double> x, std::span<double> l,
-                  std::span<double> scratch) const noexcept;
+  // At many points: v, y = g - 1 and l. All spans are as long as x; y may be l.
+  void log_ratios(std::span<const double> x, std::span<double> v, std::span<double> y,
+                  std::span<double> l) const noexcept;
 };
 
 // Whether the evaluator takes the step at all; outside, the transform serves.
@@ -73,6 +73,7 @@ class CoarseGrid {
   Step step_;
   double spacing_;
   std::vector<double> x_, l_, square_;  // square = x^2/(2 sigma^2)
+  mutable std::vector<double> scratch_;
 };
 
 }  // namespace discreet::accounting::contour

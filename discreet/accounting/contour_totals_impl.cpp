@@ -22,11 +22,18 @@ Event::Event(const GaussianSteps& steps, Direction direction) : parameter_(steps
 
 Event::Event(const ExplicitSteps& steps) : parameter_(steps.epsilon) {}
 
+const Window& Event::window(int order, Tolerance tolerance) const {
+  if (asked_.order != order || !(asked_.tolerance == tolerance)) {
+    asked_ = {order, tolerance, grid_->window(ladder(order), tolerance)};
+  }
+  return asked_.window;
+}
+
 double Event::log_mass(int order, int window_order, Tolerance tolerance) const {
   const double c = ladder(order);
   if (full_batch_) return full_batch_log_mass(parameter_, c);
   if (!grid_) return explicit_log_mass(parameter_, c);
-  const Window window = grid_->window(ladder(window_order), tolerance);
+  const Window& window = this->window(window_order, tolerance);
   return window.feasible ? grid_->log_mass(c, window) : kNaN;
 }
 
@@ -36,7 +43,7 @@ void Event::decays(int order, Tolerance tolerance, int first, std::span<double> 
   std::optional<Layers> layers;
   double mass = 0;
   if (grid_) {
-    const Window window = grid_->window(c, tolerance);
+    const Window& window = this->window(order, tolerance);
     if (!window.feasible) return std::fill(out.begin(), out.end(), kNaN);
     mass = grid_->log_mass(c, window);
     layers.emplace(*grid_, c, window, mass);
@@ -83,14 +90,14 @@ void Totals::add(Sum& sum, const Event& event, std::int64_t count, const Spoil& 
 Totals::Sum& Totals::find(const Key& key, const Spoil& spoil) {
   for (Sum& sum : sums_) {
     if (sum.key == key) {
-      sum.used = true;
+      sum.idle = 0;
       return sum;
     }
   }
   std::size_t size = 1;
   if (key.kind == Kind::kDecays) size = kDecays;
   if (key.kind == Kind::kContributions) size = contribution_size(key.contour);
-  Sum& sum = sums_.emplace_back(Sum{key, std::vector<Fixed>(size), true});
+  Sum& sum = sums_.emplace_back(Sum{key, std::vector<Fixed>(size)});
   for (const auto& entry : events_) {
     add(sum, entry->event, static_cast<std::int64_t>(entry->count), spoil);
     if (key.kind == Kind::kContributions && sum.total[kUnfit].value() != 0) break;
@@ -113,13 +120,12 @@ const std::vector<Fixed>* Totals::contributions(const Contour& contour, const Sp
   if (static_cast<double>(contour.terms()) * 16 > kMostWork) return nullptr;
   Sum& sum = find({Kind::kContributions, contour}, spoil);
   if (sum.total[kUnfit].value() == 0) return &sum.total;
-  sum.used = false;
+  sum.idle = kPatience;
   return nullptr;
 }
 
 void Totals::move_to(const Composition& composition) {
-  std::erase_if(sums_, [](const Sum& sum) { return !sum.used; });
-  for (Sum& sum : sums_) sum.used = false;
+  std::erase_if(sums_, [](Sum& sum) { return sum.idle++ >= kPatience; });
 
   struct Change {
     const Event* event;

@@ -29,7 +29,16 @@ class Event {
                           std::span<double> out) const;
 
  private:
+  const Window& window(int order, Tolerance tolerance) const;
+
   std::unique_ptr<CoarseGrid> grid_;
+  // The last window asked for: planning asks for the same one many times in a row.
+  struct Asked {
+    int order = 0;
+    Tolerance tolerance{0, 0, 0};
+    Window window;
+  };
+  mutable Asked asked_;
   bool full_batch_ = false;
   double parameter_;  // sigma, or the explicit epsilon
 };
@@ -40,8 +49,8 @@ class Totals {
  public:
   explicit Totals(Direction direction) : direction_(direction) {}
 
-  // Moves to another composition. Sums used since the last move are carried along at the cost of
-  // the steps that differ; others are dropped.
+  // Moves to another composition. Sums are carried along at the cost of the steps that differ, and
+  // dropped when not asked for during kPatience moves.
   void move_to(const Composition& composition);
 
   double log_mass(int order, int window_order, Tolerance tolerance);
@@ -55,6 +64,7 @@ class Totals {
   // Nodes along x that were evaluated since the last move.
   std::int64_t nodes() const noexcept { return nodes_; }
   static constexpr std::size_t kDecays = 16;
+  static constexpr int kPatience = 12;
   static constexpr double kMostWork = 2e6;  // nodes times terms, for one distinct step
 
  private:
@@ -67,7 +77,7 @@ class Totals {
   struct Sum {
     Key key;
     std::vector<Fixed> total;
-    bool used = true;
+    int idle = 0;  // moves since it was last asked for
   };
   struct Entry {
     Event event;
