@@ -138,7 +138,8 @@ Window CoarseGrid::bulk(double c, const Window& window) const noexcept {
   std::size_t right = last;
   while (left < right && w * l_[left] - square_[left] < peak - 16) ++left;
   while (right > left && w * l_[right] - square_[right] < peak - 16) --right;
-  return {left > first ? x_[left - 1] : x_[first], right < last ? x_[right + 1] : x_[last], true};
+  return {std::max(window.left, x_[left > 0 ? left - 1 : 0]),
+          std::min(window.right, x_[std::min(right + 1, x_.size() - 1)]), true};
 }
 
 }  // namespace discreet::accounting::contour
