@@ -41,8 +41,9 @@ struct ContourResult {
 //                   relative_width / |d log delta / d epsilon|; more where round-off, which grows
 //                   with the number of steps, does not allow it.
 // Empty if it cannot be certified at reasonable cost: then another accountant must serve. This is
-// so for fewer than about 10 subsampled steps, for rate * steps below about 2.5 at small rates, and
-// for explicit steps alone.
+// so for fewer than about 10 subsampled steps, for rate * steps below about 2.5 at small rates, for
+// explicit steps alone, and outside these ranges: sigma in [0.05, 1e6], rate in [1e-60, 1 - 2^-16]
+// or 1, explicit epsilon up to 1000, counts up to 2^53, delta from 1e-250.
 // Throws kInvalidDpConfig if an argument is outside its range.
 std::optional<ContourResult> contour_epsilon(const Composition& composition, Direction direction,
                                              double delta, double relative_width = 1e-10);
@@ -53,8 +54,8 @@ std::optional<ContourResult> contour_delta(const Composition& composition, Direc
 
 // The same two functions, for a run that grows: sums over the composition are kept, so that a query
 // costs an evaluation of the distinct steps that are new or changed since the last query, never of
-// the history. (From time to time, about twice per doubling of the composition, the contour moves
-// and every distinct step is evaluated again.) Results have the same bits as those above.
+// the history. (A few times per doubling of the composition the contour moves, and every distinct
+// step is evaluated again.) Results have the same bits as those above.
 // Memory: about 4 kB per distinct step.
 class ContourSession {
  public:
