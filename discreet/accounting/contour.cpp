@@ -149,6 +149,17 @@ std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& co
 
   auto point = estimate_from_delta(totals, log_delta, relative_width);
   if (!point) return std::nullopt;
+  if (point->epsilon <= 0) {
+    const auto contour = contour_for_zero(totals, log_delta);
+    const auto* sums = contour ? totals.contributions(*contour, spoil) : nullptr;
+    if (sums) {
+      const Certificate certificate(*contour, *sums, totals.distinct(), log_delta);
+      const double upper = certificate.chernoff(0);
+      if (upper <= 1 - slack) {
+        return ContourResult{{0, 0}, upper * conditional, contour->c(), 1, totals.nodes()};
+      }
+    }
+  }
   double work = 0;
   for (int round = 0; round < kRounds && work < kEnoughWork; ++round) {
     auto contour = choose_contour(totals, *point, relative_width, round / 2);

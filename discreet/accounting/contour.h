@@ -28,7 +28,8 @@ namespace discreet::accounting {
 
 struct ContourResult {
   Interval value;      // contains the exact epsilon (or delta)
-  double delta_error;  // half of the width in delta that the certificate left, at the estimate
+  double delta_error;  // half of the width in delta that the certificate left, at the estimate;
+                       // where a bound of delta(0) gave epsilon = 0, that bound
   double order;        // c, the abscissa of the contour
   std::int64_t terms;  // values of t
   std::int64_t nodes;  // values of x evaluated by this call, over all distinct steps

@@ -71,9 +71,23 @@ Certificate::Certificate(const Contour& contour, std::span<const Fixed> totals,
   }
 }
 
+double Certificate::exponent(double epsilon) const {
+  return (log_mass_ - Fixed::short_product(c_, epsilon) - Fixed::product(1, log_delta_)).value();
+}
+
+double Certificate::outside_windows(double exponent) const {
+  const double log_tail = numerics::log(tail_) - contour_.tolerance.tail * 0.6931471805599453;
+  return up(exp_up(log_tail - log_delta_)) +
+         up(exp_up(exponent + log_chernoff(c_) + mass_error_) * numerics::expm1(tilted_));
+}
+
+double Certificate::chernoff(double epsilon) const {
+  const double x = exponent(epsilon);
+  return up(exp_up(x + log_chernoff(c_) + mass_error_ + grid_) + outside_windows(x));
+}
+
 Certificate::Value Certificate::at(double epsilon) const {
-  const double exponent =
-      (log_mass_ - Fixed::short_product(c_, epsilon) - Fixed::product(1, log_delta_)).value();
+  const double exponent = this->exponent(epsilon);
   const double psi = (centre_ - Fixed::product(1, epsilon)).value();
   const double scale = numerics::exp(exponent);
   const double first = 1 / (c_ * (c_ + 1));
@@ -115,9 +129,7 @@ Certificate::Value Certificate::at(double epsilon) const {
   value.images =
       up(exp_up(-down(c_ * period) - log_delta_) / (1 - numerics::exp(-down(c_ * period)))) +
       up(exp_up(image_exponent) / numerics::expm1(down((image_c - c_) * period)));
-  const double outside =
-      up(exp_up(numerics::log(tail_) - contour_.tolerance.tail * 0.6931471805599453 - log_delta_)) +
-      up(exp_up(exponent + log_chernoff(c_) + mass_error_) * numerics::expm1(tilted_));
+  const double outside = outside_windows(exponent);
   value.upper = (value.estimate + (value.round_off + value.cut + outside)) * (1 + 8 * kUnit);
   value.lower = value.estimate - (value.round_off + value.cut + value.images) * (1 + 8 * kUnit);
   value.lower -= std::abs(value.lower) * 8 * kUnit;

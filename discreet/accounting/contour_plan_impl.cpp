@@ -92,6 +92,16 @@ std::optional<Point> estimate_from_epsilon(Totals& totals, double epsilon, doubl
   return Point{epsilon, log_delta};
 }
 
+std::optional<Contour> contour_for_zero(Totals& totals, double log_delta) {
+  const Tolerance tolerance = choose_tolerance(totals, log_delta, 1e-3);
+  const auto bound = [&](int order) {
+    return totals.log_mass(order, order, tolerance) + log_chernoff(ladder(order));
+  };
+  const auto order = best_order(bound);
+  if (!order || !(bound(*order) < log_delta - 0.05)) return std::nullopt;
+  return Contour{*order, *order + 1, 0, 0, tolerance};
+}
+
 std::optional<Contour> choose_contour(Totals& totals, const Point& point, double relative,
                                       int effort) {
   const Tolerance tolerance =

@@ -313,6 +313,10 @@ TEST(Contour, AnswersZeroWhereDeltaAtZeroIsSmallEnough) {
   ASSERT_TRUE(zero);
   EXPECT_EQ(zero->value.lower, 0);
   EXPECT_EQ(zero->value.upper, 0);
+  const auto plainly = contour_epsilon(composition, kRemove, .1);
+  ASSERT_TRUE(plainly);
+  EXPECT_EQ(plainly->value.upper, 0);
+  EXPECT_GE(plainly->delta_error, at_zero->value.lower);
   const auto positive = contour_epsilon(composition, kRemove, at_zero->value.lower * .99);
   ASSERT_TRUE(positive);
   EXPECT_GT(positive->value.lower, 0);
