@@ -109,8 +109,8 @@ std::optional<BruteCurve::Line> evaluate(const Composition& composition, Directi
     const Real e = step.epsilon, n = static_cast<Real>(step.count);
     for (std::size_t j = 0; j < terms; ++j) {
       const Complex z(c, dt * static_cast<Real>(j));
-      add(j, n * (e * z + std::log((Real{1} + std::exp(-e * (Real{1} + Real{2} * z))) /
-                                   (1 + expl(-e)))));
+      add(j, n * (e * z +
+                  std::log((Real{1} + std::exp(-e * (Real{1} + Real{2} * z))) / (1 + expl(-e)))));
     }
   }
   return line;
@@ -174,7 +174,8 @@ std::optional<BruteCurve> BruteCurve::near(const Composition& composition, Direc
   const Real d = c * 0.05L;
   const Real second =
       (log_mass(composition, direction, c + d) - 2 * log_mass(composition, direction, c) +
-       log_mass(composition, direction, c - d)) / (d * d);
+       log_mass(composition, direction, c - d)) /
+      (d * d);
   Real cut = sqrtl(2 * 46 / std::max<Real>(second, 1e-9L));
   for (int attempt = 0;; ++attempt) {
     auto line = evaluate(composition, direction, c, period, cut, 1, work);
@@ -187,8 +188,8 @@ std::optional<BruteCurve> BruteCurve::near(const Composition& composition, Direc
     if (largest - c * epsilon + logl(period / c) < hint - 44) break;
     cut *= 1.5L;
   }
-  auto other = evaluate(composition, direction, c * 0.96L, period * 1.12L, cut * 1.15L, 1.13L,
-                        2 * work);
+  auto other =
+      evaluate(composition, direction, c * 0.96L, period * 1.12L, cut * 1.15L, 1.13L, 2 * work);
   if (!other) return std::nullopt;
   curve.second_ = std::move(*other);
   for (const auto& step : composition.gaussians) curve.count_ += static_cast<Real>(step.count);

@@ -71,26 +71,42 @@ Certificate::Certificate(const Contour& contour, std::span<const Fixed> totals,
   }
 }
 
+double Certificate::exponent(double epsilon) const {
+  return (log_mass_ - Fixed::short_product(c_, epsilon) - Fixed::product(1, log_delta_)).value();
+}
+
+double Certificate::outside_windows(double exponent) const {
+  const double log_tail = numerics::log(tail_) - contour_.tolerance.tail * 0.6931471805599453;
+  return up(exp_up(log_tail - log_delta_)) +
+         up(exp_up(exponent + log_chernoff(c_) + mass_error_) * numerics::expm1(tilted_));
+}
+
+double Certificate::chernoff(double epsilon) const {
+  const double x = exponent(epsilon);
+  return up(exp_up(x + log_chernoff(c_) + mass_error_ + grid_) + outside_windows(x));
+}
+
 Certificate::Value Certificate::at(double epsilon) const {
-  const double exponent =
-      (log_mass_ - Fixed::short_product(c_, epsilon) - Fixed::product(1, log_delta_)).value();
+  const double exponent = this->exponent(epsilon);
   const double psi = (centre_ - Fixed::product(1, epsilon)).value();
   const double scale = numerics::exp(exponent);
   const double first = 1 / (c_ * (c_ + 1));
 
-  double sum = first, slope = first * c_, magnitude = first, error = first * numerics::expm1(mass_error_);
+  double sum = first, slope = first * c_, magnitude = first;
+  double error = first * numerics::expm1(mass_error_);
   double phase_error = 0;
+  std::vector<double> angle(t_.size()), sine(t_.size()), cosine(t_.size());
+  for (std::size_t j = 0; j < t_.size(); ++j) angle[j] = t_[j] * psi;
+  numerics::sin(angle, sine);
+  numerics::cos(angle, cosine);
   for (std::size_t j = 0; j < t_.size(); ++j) {
-    const double angle = t_[j] * psi;
-    const double cosine = numerics::cos(angle);
-    const double sine = numerics::sin(angle);
-    const double re = re_[j] * cosine - im_[j] * sine;
-    const double im = re_[j] * sine + im_[j] * cosine;
+    const double re = re_[j] * cosine[j] - im_[j] * sine[j];
+    const double im = re_[j] * sine[j] + im_[j] * cosine[j];
     sum += 2 * re;
     slope += 2 * (c_ * re - t_[j] * im);
     magnitude += 2 * size_[j];
     error += 2 * error_[j];
-    phase_error += 2 * size_[j] * std::abs(angle);
+    phase_error += 2 * size_[j] * std::abs(angle[j]);
   }
   const double lattice = dt_ / (2 * kPi);
   const double terms = static_cast<double>(t_.size());
@@ -107,14 +123,13 @@ Certificate::Value Certificate::at(double epsilon) const {
   value.cut = up(scale * exp_up(mass_error_) * cut_);
   const double image_c = contour_.image_c();
   const double image_exponent =
-      (image_mass_ - Fixed::short_product(image_c, epsilon) - Fixed::product(1, log_delta_)).value() +
+      (image_mass_ - Fixed::short_product(image_c, epsilon) - Fixed::product(1, log_delta_))
+          .value() +
       log_chernoff(image_c) + grid_;
   value.images =
       up(exp_up(-down(c_ * period) - log_delta_) / (1 - numerics::exp(-down(c_ * period)))) +
       up(exp_up(image_exponent) / numerics::expm1(down((image_c - c_) * period)));
-  const double outside =
-      up(exp_up(numerics::log(tail_) - contour_.tolerance.tail * 0.6931471805599453 - log_delta_)) +
-      up(exp_up(exponent + log_chernoff(c_) + mass_error_) * numerics::expm1(tilted_));
+  const double outside = outside_windows(exponent);
   value.upper = (value.estimate + (value.round_off + value.cut + outside)) * (1 + 8 * kUnit);
   value.lower = value.estimate - (value.round_off + value.cut + value.images) * (1 + 8 * kUnit);
   value.lower -= std::abs(value.lower) * 8 * kUnit;

@@ -29,14 +29,19 @@ class Certificate {
   };
   // NaN where something overflowed, so that every comparison fails.
   Value at(double epsilon) const;
+  // An upper bound of delta from the mass alone: Chernoff's, and what is outside the windows.
+  double chernoff(double epsilon) const;
 
  private:
+  double exponent(double epsilon) const;          // K - c epsilon - log_delta
+  double outside_windows(double exponent) const;  // charge, upwards
+
   Contour contour_;
   double c_, dt_, log_delta_;
   Fixed log_mass_, centre_, image_mass_;
   double mass_error_, tilted_, tail_;
-  double cut_;     // bound of the terms past the cut, relative to exp(K - c epsilon)
-  double grid_;    // accumulated rounding of the fixed-point totals
+  double cut_;   // bound of the terms past the cut, relative to exp(K - c epsilon)
+  double grid_;  // accumulated rounding of the fixed-point totals
   std::vector<double> t_, re_, im_, size_, error_;
 };
 

@@ -22,18 +22,22 @@ double missing(double x) noexcept {
 // log of the loss density f / l' at equally spaced x, and how its slope may vary within a cell.
 struct Profile {
   Profile(const Step& step, double c, double left, double right, std::size_t cells)
-      : width((right - left) / static_cast<double>(cells)), x(cells + 1), p(cells + 1),
-        log_density(cells + 1), steepest(cells), slack(0x1p-30) {
+      : width((right - left) / static_cast<double>(cells)),
+        x(cells + 1),
+        p(cells + 1),
+        log_density(cells + 1),
+        steepest(cells),
+        slack(0x1p-30) {
     const double variance = step.sigma * step.sigma;
     const double w = step.weight(c);
     std::vector<double> l(cells + 1), scratch(cells + 1);
     for (std::size_t i = 0; i <= cells; ++i) x[i] = left + width * static_cast<double>(i);
-    step.log_ratios(x, l, scratch);
+    step.log_ratios(x, scratch, l, l);
     // log p = log q + v - l, and l' = p / sigma^2.
     const double log_rate = numerics::log(step.rate);
     const double constant = numerics::log(step.sigma) - kLogSqrtTwoPi;
     for (std::size_t i = 0; i <= cells; ++i) {
-      const double log_p = std::min(0.0, log_rate + step.v(x[i]) - l[i]);
+      const double log_p = std::min(0.0, log_rate + scratch[i] - l[i]);
       scratch[i] = log_p;
       log_density[i] = w * l[i] - x[i] * x[i] / (2 * variance) - log_p + constant;
     }
@@ -80,12 +84,11 @@ Layers::Layers(const CoarseGrid& grid, double c, const Window& window, double lo
   const Profile profile(step, c, bulk.left, bulk.right, kCells);
   log_peak_ = highest(profile);
   if (window.left < bulk.left) {
-    log_peak_ = std::max(
-        log_peak_, highest(Profile(step, c, window.left, bulk.left, kOuterCells)));
+    log_peak_ = std::max(log_peak_, highest(Profile(step, c, window.left, bulk.left, kOuterCells)));
   }
   if (window.right > bulk.right) {
-    log_peak_ = std::max(
-        log_peak_, highest(Profile(step, c, bulk.right, window.right, kOuterCells)));
+    log_peak_ =
+        std::max(log_peak_, highest(Profile(step, c, bulk.right, window.right, kOuterCells)));
   }
   log_peak_ -= log_scale;
 
@@ -169,7 +172,8 @@ void Layers::peel(std::vector<double>& heights, const std::vector<double>& lengt
 double Layers::log_bound(double t, double log_mass) const noexcept {
   const std::size_t size = weights_.size();
   std::array<double, 8> lanes{};
-  for (std::size_t i = 0; i < size; ++i) lanes[i % 8] += weights_[i] * missing(half_lengths_[i] * t);
+  for (std::size_t i = 0; i < size; ++i)
+    lanes[i % 8] += weights_[i] * missing(half_lengths_[i] * t);
   double sum = 0;
   for (double lane : lanes) sum += lane;
   const double lost = sum * exp_down(log_scale_ - log_mass) * (1 - 0x1p-30);

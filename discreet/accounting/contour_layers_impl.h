@@ -6,8 +6,9 @@
 
 namespace discreet::accounting::contour {
 
-// A lower bound, as a stack of uniform densities, of the tilted density of one step's loss: it bounds
-// the characteristic function phi from above for *all* frequencies past t (theorem Truncation).
+// A lower bound, as a stack of uniform densities, of the tilted density of one step's loss: it
+// bounds the characteristic function phi from above for *all* frequencies past t (theorem
+// Truncation).
 class Layers {
  public:
   // log_scale: the layers are relative to exp(log_scale); any number near log M(c) will do.

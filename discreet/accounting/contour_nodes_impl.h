@@ -14,11 +14,11 @@ class Nodes {
  public:
   Nodes(const Step& step, double c, double h, std::int64_t first, std::int64_t size);
 
-  double left() const noexcept;   // ends of the window, half a node outside; exact
+  double left() const noexcept;  // ends of the window, half a node outside; exact
   double right() const noexcept;
-  double log_mass() const noexcept { return log_mass_; }        // K^
-  double centre() const noexcept { return centre_; }            // m, weighted mean loss
-  double mass_error() const noexcept { return mass_error_; }    // |h sum f / exp(K^) - 1| <= this
+  double log_mass() const noexcept { return log_mass_; }      // K^
+  double centre() const noexcept { return centre_; }          // m, weighted mean loss
+  double mass_error() const noexcept { return mass_error_; }  // |h sum f / exp(K^) - 1| <= this
   // An upper bound of log(h sum f) at another order over the same nodes.
   double log_sum_upper(double other_c) const;
 

@@ -13,13 +13,15 @@ constexpr int kLowestOrder = -48;
 constexpr int kHighestOrder = 88;
 constexpr double kLog2 = 0.6931471805599453;
 
-int round_up_to_4(double bits) noexcept { return static_cast<int>(std::ceil(bits / 4)) * 4; }
+// Coarse steps, so that a growing composition keeps its contour for long.
+int round_up_to_8(double bits) noexcept { return static_cast<int>(std::ceil(bits / 8)) * 8; }
 
 Tolerance choose_tolerance(const Totals& totals, double log_delta, double relative) noexcept {
   const double count = std::max(1.0, totals.subsampled_count());
   const double bits = numerics::log(count / relative) / kLog2;
-  return {std::min(round_up_to_4(bits + 7), 68),
-          std::min(round_up_to_4(bits + 6 - log_delta / kLog2), 1000)};
+  return {std::min(round_up_to_8(bits + 6), 72),
+          std::min(round_up_to_8(bits + 6 - log_delta / kLog2), 1000),
+          static_cast<int>(-numerics::log(relative) / kLog2)};
 }
 
 // Descends a function of the order, in ever smaller strides. Values may be NaN or infinite.
@@ -90,6 +92,16 @@ std::optional<Point> estimate_from_epsilon(Totals& totals, double epsilon, doubl
   return Point{epsilon, log_delta};
 }
 
+std::optional<Contour> contour_for_zero(Totals& totals, double log_delta) {
+  const Tolerance tolerance = choose_tolerance(totals, log_delta, 1e-3);
+  const auto bound = [&](int order) {
+    return totals.log_mass(order, order, tolerance) + log_chernoff(ladder(order));
+  };
+  const auto order = best_order(bound);
+  if (!order || !(bound(*order) < log_delta - 0.05)) return std::nullopt;
+  return Contour{*order, *order + 1, 0, 0, tolerance};
+}
+
 std::optional<Contour> choose_contour(Totals& totals, const Point& point, double relative,
                                       int effort) {
   const Tolerance tolerance =
@@ -97,21 +109,20 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
   const double wanted = numerics::log(6 / relative);
   const auto above = [&](int order, int window_order) {  // log of Chernoff bound / delta
     const double c = ladder(order);
-    return totals.log_mass(order, window_order, tolerance) + log_chernoff(c) -
-           c * point.epsilon - point.log_delta;
+    return totals.log_mass(order, window_order, tolerance) + log_chernoff(c) - c * point.epsilon -
+           point.log_delta;
   };
   const auto saddle = best_order([&](int order) { return above(order, order); });
   if (!saddle) return std::nullopt;
 
   // The period must push both images below the wanted error; a smaller period means fewer terms.
   // Round-off grows with A = (Chernoff bound / delta), which is least at the saddle.
-  const double rounding =
-      std::min(1.0, 4e-15 * totals.subsampled_count() / relative);
+  const double rounding = std::min(2.0, 7e-15 * totals.subsampled_count() / relative);
   Contour best{0, 0, 0, 0, tolerance};
   double least = INFINITY;
   double least_period = 0;
   int worse = 0;
-  for (int order = *saddle + 2; order >= *saddle - 16 && worse < 4; --order) {
+  for (int order = *saddle + 1; order >= *saddle - 16 && worse < 2; --order) {
     const double amplification = above(order, order);
     if (!(amplification < 40)) {
       if (order < *saddle) ++worse;
@@ -121,7 +132,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
     const double left = (wanted - point.log_delta) / c;
     double right = INFINITY;
     int image_order = 0;
-    for (int image = order + 1; image <= order + 9; image += 2) {
+    for (const int image : {order + 1, order + 2, order + 4, order + 7}) {
       const double excess = above(image, order) + wanted;
       const double need = (excess > 0 ? excess + numerics::log1p(numerics::exp(-excess))
                                       : numerics::log1p(numerics::exp(excess))) /
@@ -132,7 +143,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
       }
     }
     const double period = std::max(left, right);
-    const double cost = period * (1 + 0.1 * numerics::exp(amplification) * rounding);
+    const double cost = period * (1 + 0.2 * numerics::exp(amplification) * rounding);
     if (cost < least) {
       least = cost;
       least_period = period;
@@ -151,10 +162,10 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
   // Cut where the bound of what remains is small; look further where the loss has spikes.
   const double c = ladder(best.order);
   const double second = curvature(totals, best.order, tolerance);
-  const double scale = totals.log_mass(best.order, best.order, tolerance) - c * point.epsilon -
-                       point.log_delta;
+  const double scale =
+      totals.log_mass(best.order, best.order, tolerance) - c * point.epsilon - point.log_delta;
   const double gaussian = std::sqrt(2 * wanted / (second > 0 ? second : 1));
-  int first = static_cast<int>(std::floor(4 * numerics::log(gaussian) / kLog2)) - 4;
+  int first = 2 * static_cast<int>(std::floor(2 * numerics::log(gaussian) / kLog2)) - 4;
   for (int group = 0; group < 4; ++group, first += 2 * static_cast<int>(Totals::kDecays)) {
     const std::vector<double> decays = totals.decays(best.order, tolerance, first);
     for (std::size_t i = 0; i < decays.size(); ++i) {
@@ -162,12 +173,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
       const double t = ladder(cut);
       const double rest = scale + decays[i] + numerics::log(numerics::atan2(c, t) / c / 3.14159);
       if (rest < -wanted) {
-        // Between this rung and the one two below it, the logarithm falls about like -t^2.
         best.cut = cut + effort;
-        if (i > 0) {
-          const double before = scale + decays[i - 1];
-          if (before + (decays[i] - decays[i - 1]) * 0.42 < -wanted - 2) best.cut -= 1;
-        }
         return best;
       }
     }

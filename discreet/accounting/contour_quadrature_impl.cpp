@@ -9,6 +9,7 @@ namespace discreet::accounting::contour {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
+constexpr double kLog2 = 0.69314718055994530942;
 
 // log of (1 - 4p(1-p) sin^2(theta/2))^(-c/2), the growth of |g|^-c off the real axis.
 double log_growth(double p, double c, double theta) noexcept {
@@ -83,25 +84,26 @@ double QuadratureBound::ends(double t, double left_density, double right_density
 }
 
 Strip choose_strip(const Step& step, double c, const Window& window, double cut,
-                   double density) noexcept {
+                   Tolerance tolerance) noexcept {
   const double variance = step.sigma * step.sigma;
   const bool add = step.direction == Direction::kAdd;
-  const double bits = 0.6931471805599453 * (density + 2);
+  const double bits = kLog2 * (tolerance.density + 2);
+  const double fall = 0.95 * kLog2 * tolerance.precision;
   const double p_right = step.p(window.right);
   const double bar = p_right <= 0.5 ? p_right : 1.0;
   Strip best{0, 0};
   double theta = std::min(3.0, 11 / step.sigma);
   for (int k = 0; k < 20; ++k, theta *= 0.86) {
     const double decay = 2 * kPi * theta * variance;
-    const double grow = 0.5 * variance * theta * theta +
-                        (add ? log_growth(std::min(p_right, 0.5), c, theta) : 0.0);
+    const double grow =
+        0.5 * variance * theta * theta + (add ? log_growth(std::min(p_right, 0.5), c, theta) : 0.0);
     const double m = add ? -c * numerics::log(numerics::cos(theta / 2)) / theta : 0.0;
     const double alpha = angle(p_right, theta);
     // |M(z)| falls about like a Gaussian down to the cut, and the error may grow as it falls.
     double exponent = 0;
     for (const double part : {0.0, 0.33, 0.67, 1.0}) {
       const double t = part * cut;
-      const double allowed = 22 * part * part;
+      const double allowed = fall * part * part;
       const double strip = grow + t * alpha + bits - allowed;
       const double ends = theta * variance * (theta / 2 + (t * bar + m) / variance) - allowed;
       exponent = std::max({exponent, strip, ends});

@@ -27,17 +27,19 @@ class QuadratureBound {
   double alpha_;
 };
 
-// The bound holds for every height of the strip: the best of several not above half_height, at t = 0.
+// The bound holds for every height of the strip: the best of several not above half_height, at t =
+// 0.
 QuadratureBound best_bound_at_zero(const Step& step, double c, double left, double right, double h,
                                    double half_height) noexcept;
 
-// A node distance and strip for which strip(t) is about 2^-density at small t, more where |M(z)| has
-// fallen. `cut` is the largest t. Not certified: QuadratureBound says what the choice is worth.
+// A node distance and strip for which strip(t) is about 2^-density at small t, more where |M(z)|
+// has fallen, to 2^-precision at the largest t, `cut`. Not certified: QuadratureBound says what the
+// choice is worth.
 struct Strip {
   double h;  // 24 significant bits
   double half_height;
 };
 Strip choose_strip(const Step& step, double c, const Window& window, double cut,
-                   double density) noexcept;
+                   Tolerance tolerance) noexcept;
 
 }  // namespace discreet::accounting::contour

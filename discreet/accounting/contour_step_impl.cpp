@@ -1,9 +1,10 @@
+#include "discreet/accounting/contour_step_impl.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "discreet/accounting/contour_rounding_impl.h"
-#include "discreet/accounting/contour_step_impl.h"
 
 namespace discreet::accounting::contour {
 namespace {
@@ -20,20 +21,20 @@ double ladder(int index) noexcept {
 }
 
 bool supported(const GaussianSteps& steps) noexcept {
+  // Near rate 1 the rounding of l grows as q/(1-q); the layers allow for 2^-30 of it.
   const bool full_batch = steps.rate == 1;
   const bool sigma_in_range = steps.sigma >= 0.05 && steps.sigma <= 1e6;
-  return sigma_in_range && (full_batch || (steps.rate >= 1e-60 && 1 - steps.rate >= 0x1p-30)) &&
+  return sigma_in_range && (full_batch || (steps.rate >= 1e-60 && 1 - steps.rate >= 0x1p-16)) &&
          steps.count <= (1ull << 53);
 }
 
 double Step::p(double x) const noexcept {
-  return 1 / (1 + (1 - rate) / rate * numerics::exp(-v(x)));
+  return 1 / (1 + (1 - rate) / rate * numerics::exp(-exponent(x)));
 }
 
 double Step::log_ratio(double x) const noexcept {
-  const double exponent = v(x);
-  return exponent < kLargeV ? numerics::log1p(rate * numerics::expm1(exponent))
-                            : exponent + numerics::log(rate);
+  const double v = exponent(x);
+  return v < kLargeV ? numerics::log1p(rate * numerics::expm1(v)) : v + numerics::log(rate);
 }
 
 double Step::log_density(double x, double c) const noexcept {
@@ -43,29 +44,29 @@ double Step::log_density(double x, double c) const noexcept {
 
 double Step::log_density_error(double x, double c, double l) const noexcept {
   return 16 * kUnit * (2 + std::abs(weight(c))) *
-         (2 + std::abs(v(x)) + rate / (1 - rate) + std::abs(l) - numerics::log(rate) +
+         (2 + std::abs(exponent(x)) + rate / (1 - rate) + std::abs(l) - numerics::log(rate) +
           std::abs(numerics::log(sigma)) + x * x / (sigma * sigma));
 }
 
-void Step::log_ratios(std::span<const double> x, std::span<double> l,
-                      std::span<double> scratch) const noexcept {
+void Step::log_ratios(std::span<const double> x, std::span<double> v, std::span<double> y,
+                      std::span<double> l) const noexcept {
   const double twice_variance = 2 * sigma * sigma;
   bool large = false;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    scratch[i] = (2 * x[i] - 1) / twice_variance;
-    large |= scratch[i] >= kLargeV;
+    v[i] = (2 * x[i] - 1) / twice_variance;
+    large |= v[i] >= kLargeV;
   }
-  numerics::expm1(scratch, l);
-  for (std::size_t i = 0; i < x.size(); ++i) l[i] = rate * l[i];
-  numerics::log1p(l, l);
+  numerics::expm1(v, y);
+  for (double& value : y) value *= rate;
+  numerics::log1p(y, l);
   if (!large) return;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (scratch[i] >= kLargeV) l[i] = scratch[i] + numerics::log(rate);
+    if (v[i] >= kLargeV) l[i] = v[i] + numerics::log(rate);
   }
 }
 
 CoarseGrid::CoarseGrid(const Step& step)
-    : step_(step), spacing_(std::min(0.4 * step.sigma, 0.8 * step.sigma * step.sigma)) {
+    : step_(step), spacing_(std::min(0.5 * step.sigma, step.sigma * step.sigma)) {
   const double left = -17 * step.sigma;
   const double right = 1 + std::max(28 * step.sigma, 12 * step.sigma + 16);
   const auto below = static_cast<std::ptrdiff_t>(std::ceil(-left / spacing_));
@@ -77,7 +78,7 @@ CoarseGrid::CoarseGrid(const Step& step)
   for (std::size_t i = 0; i < size; ++i) {
     x_[i] = (static_cast<double>(i) - static_cast<double>(below)) * spacing_;
   }
-  step_.log_ratios(x_, l_, square_);
+  step_.log_ratios(x_, square_, l_, l_);
   for (std::size_t i = 0; i < size; ++i) square_[i] = x_[i] * x_[i] / (2 * step.sigma * step.sigma);
 }
 
@@ -115,20 +116,17 @@ double CoarseGrid::log_mass(double c, const Window& window) const noexcept {
   const double w = step_.weight(c);
   const std::size_t first = first_at_least(window.left);
   const std::size_t last = std::min(first_at_least(window.right) + 1, x_.size());
-  constexpr std::size_t kBlock = 64;
-  std::array<double, kBlock> buffer;
+  scratch_.resize(x_.size());
+  const std::span<double> terms(scratch_.data(), last - first);
   double peak = -INFINITY;
-  for (std::size_t i = first; i < last; ++i) peak = std::max(peak, w * l_[i] - square_[i]);
-  double sum = 0;
-  for (std::size_t begin = first; begin < last; begin += kBlock) {
-    const std::size_t count = std::min(kBlock, last - begin);
-    for (std::size_t i = 0; i < count; ++i) {
-      buffer[i] = w * l_[begin + i] - square_[begin + i] - peak;
-    }
-    const std::span<double> block(buffer.data(), count);
-    numerics::exp(block, block);
-    for (double term : block) sum += term;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    terms[i] = w * l_[first + i] - square_[first + i];
+    peak = std::max(peak, terms[i]);
   }
+  for (double& term : terms) term -= peak;
+  numerics::exp(terms, terms);
+  double sum = 0;
+  for (const double term : terms) sum += term;
   return peak + numerics::log(sum * spacing_ / step_.sigma) - kLogSqrtTwoPi;
 }
 
@@ -142,7 +140,8 @@ Window CoarseGrid::bulk(double c, const Window& window) const noexcept {
   std::size_t right = last;
   while (left < right && w * l_[left] - square_[left] < peak - 16) ++left;
   while (right > left && w * l_[right] - square_[right] < peak - 16) --right;
-  return {left > first ? x_[left - 1] : x_[first], right < last ? x_[right + 1] : x_[last], true};
+  return {std::max(window.left, x_[left > 0 ? left - 1 : 0]),
+          std::min(window.right, x_[std::min(right + 1, x_.size() - 1)]), true};
 }
 
 }  // namespace discreet::accounting::contour

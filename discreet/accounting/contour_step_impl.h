@@ -8,8 +8,8 @@
 
 namespace discreet::accounting::contour {
 
-// Orders, spacings and cuts come from ladders, so that neighbouring compositions share a contour and
-// what was evaluated for one serves the other. Ladder values have 24 significant bits: products
+// Orders, spacings and cuts come from ladders, so that neighbouring compositions share a contour
+// and what was evaluated for one serves the other. Ladder values have 24 significant bits: products
 // with node numbers are exact.
 double ladder(int index) noexcept;  // 2^(index/4), rounded to 24 bits
 
@@ -18,21 +18,21 @@ double ladder(int index) noexcept;  // 2^(index/4), rounded to 24 bits
 // Tilted to order c the integrand is f = exp(w l - x^2/(2 sigma^2)) / (sigma sqrt(2 pi)), with
 // w = 1 + c for remove and w = -c for add.
 struct Step {
-  double rate;   // q in (0, 1)
+  double rate;  // q in (0, 1)
   double sigma;
   Direction direction;
 
   double weight(double c) const noexcept { return direction == Direction::kRemove ? 1 + c : -c; }
-  double v(double x) const noexcept { return (2 * x - 1) / (2 * sigma * sigma); }
-  double p(double x) const noexcept;          // relative error below 2^-40
-  double log_ratio(double x) const noexcept;  // l; error in contour.md, Round-off
+  double exponent(double x) const noexcept { return (2 * x - 1) / (2 * sigma * sigma); }
+  double p(double x) const noexcept;                      // relative error below 2^-40
+  double log_ratio(double x) const noexcept;              // l; error in contour.md, Round-off
   double log_density(double x, double c) const noexcept;  // log f
   // Bound of the rounding error of log f, and of log f - log l', at x (generous).
   double log_density_error(double x, double c, double l) const noexcept;
 
-  // l at many points; scratch is as long as x.
-  void log_ratios(std::span<const double> x, std::span<double> l,
-                  std::span<double> scratch) const noexcept;
+  // At many points: v, y = g - 1 and l. All spans are as long as x; y may be l.
+  void log_ratios(std::span<const double> x, std::span<double> v, std::span<double> y,
+                  std::span<double> l) const noexcept;
 };
 
 // Whether the evaluator takes the step at all; outside, the transform serves.
@@ -46,10 +46,12 @@ struct Window {
 };
 
 // How small what is cut off must be: 2^-density of the tilted density at its peak, and, for a right
-// tail that cannot be charged after tilting, 2^-tail in probability.
+// tail that cannot be charged after tilting, 2^-tail in probability. The result is wanted to a
+// relative error of about 2^-precision.
 struct Tolerance {
   int density;
   int tail;
+  int precision;
   friend bool operator==(const Tolerance&, const Tolerance&) = default;
 };
 
@@ -71,6 +73,7 @@ class CoarseGrid {
   Step step_;
   double spacing_;
   std::vector<double> x_, l_, square_;  // square = x^2/(2 sigma^2)
+  mutable std::vector<double> scratch_;
 };
 
 }  // namespace discreet::accounting::contour

@@ -95,7 +95,7 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
   window.left *= spoil.window;
   window.right *= spoil.window;
   const double cut = static_cast<double>(terms) * contour.dt();
-  Strip strip = choose_strip(step, c, window, cut, contour.tolerance.density);
+  Strip strip = choose_strip(step, c, window, cut, contour.tolerance);
   if (spoil.node_distance != 1) strip.h = static_cast<float>(strip.h * spoil.node_distance);
   const double first = std::floor(window.left / strip.h);
   const double last = std::ceil(window.right / strip.h);
@@ -127,6 +127,7 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
   if (!outside.bounded) return count;
   out[kLogMass] = mass;
   out[kCentre] = nodes.centre();
+  out[kNodes] = static_cast<double>(count);
   out[kMassError] = mass_error;
   out[kTilted] = std::ldexp(up(outside.tilted / (1 - mass_error)), contour.tolerance.density);
   out[kTail] = std::ldexp(outside.probability, contour.tolerance.tail);
@@ -139,12 +140,13 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
   const double image_ends =
       image.ends(0, density(left, image_c, image_sum), density(right, image_c, image_sum));
   if (!(image_strip < 0.5 && image_ends < 1)) return count;
-  out[kImageMass] = image_sum + up(numerics::log1p(image_ends)) - up(numerics::log1p(-image_strip)) +
-                    0x1p-45 * std::abs(image_sum);
+  out[kImageMass] = image_sum + up(numerics::log1p(image_ends)) -
+                    up(numerics::log1p(-image_strip)) + 0x1p-45 * std::abs(image_sum);
 
   const Layers layers(grid, c, {left, right, true}, mass);
   for (std::size_t i = 0; i < kPieces; ++i) {
-    out[kDecay + i] = layers.log_bound(ladder(contour.cut + static_cast<int>(i)), mass + mass_error);
+    out[kDecay + i] =
+        layers.log_bound(ladder(contour.cut + static_cast<int>(i)), mass + mass_error);
   }
 
   std::vector<Nodes::Wave> waves(static_cast<std::size_t>(terms));
@@ -206,8 +208,7 @@ void contribute_explicit(double epsilon, const Contour& contour, std::span<doubl
   out[kCentre] = centre;
   out[kMassError] = 8 * kUnit * (2 + epsilon * (1 + c));
   const double image_c = contour.image_c();
-  out[kImageMass] =
-      explicit_log_mass(epsilon, image_c) + 8 * kUnit * (2 + epsilon * (1 + image_c));
+  out[kImageMass] = explicit_log_mass(epsilon, image_c) + 8 * kUnit * (2 + epsilon * (1 + image_c));
   double* term = out.data() + kFirstTerm;
   for (std::int64_t j = 1; j <= contour.terms(); ++j, term += kPerTerm) {
     const double t = static_cast<double>(j) * contour.dt();

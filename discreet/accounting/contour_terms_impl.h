@@ -43,6 +43,7 @@ enum Field : std::size_t {
   kImageMass,  // upper bound of log M(c')
   kTilted,     // tilted mass outside the window / mass inside, times 2^density
   kTail,       // probability outside the window where not counted above, times 2^tail
+  kNodes,      // along x
   kUnfit,      // not 0 if the step cannot be evaluated on this contour
   kDecay,      // kPieces logs of bounds of |M(c + is)| / exp(K^ + X_0) for all s >= ladder(cut + i)
   kPieces = 12,

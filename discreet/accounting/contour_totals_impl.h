@@ -18,7 +18,7 @@ namespace discreet::accounting::contour {
 class Event {
  public:
   Event(const GaussianSteps& steps, Direction direction);
-  explicit Event(const ExplicitSteps& steps);
+  Event(const ExplicitSteps& steps, Direction direction);
 
   bool subsampled() const noexcept { return grid_ != nullptr; }
   // Estimate of log M at one order over the window of another; NaN if there is no window.
@@ -29,7 +29,16 @@ class Event {
                           std::span<double> out) const;
 
  private:
+  const Window& window(int order, Tolerance tolerance) const;
+
   std::unique_ptr<CoarseGrid> grid_;
+  // The last window asked for: planning asks for the same one many times in a row.
+  struct Asked {
+    int order = 0;
+    Tolerance tolerance{0, 0, 0};
+    Window window;
+  };
+  mutable Asked asked_;
   bool full_batch_ = false;
   double parameter_;  // sigma, or the explicit epsilon
 };
@@ -40,8 +49,8 @@ class Totals {
  public:
   explicit Totals(Direction direction) : direction_(direction) {}
 
-  // Moves to another composition. Sums used since the last move are carried along at the cost of
-  // the steps that differ; others are dropped.
+  // Moves to another composition. Sums are carried along at the cost of the steps that differ, and
+  // dropped when not asked for during kPatience moves.
   void move_to(const Composition& composition);
 
   double log_mass(int order, int window_order, Tolerance tolerance);
@@ -50,11 +59,12 @@ class Totals {
   // Valid until the next call.
   const std::vector<Fixed>* contributions(const Contour& contour, const Spoil& spoil);
 
-  std::size_t distinct() const noexcept { return events_.size(); }
+  std::size_t distinct() const noexcept { return gaussians_.size() + explicits_.size(); }
   double subsampled_count() const noexcept { return subsampled_count_; }
   // Nodes along x that were evaluated since the last move.
   std::int64_t nodes() const noexcept { return nodes_; }
   static constexpr std::size_t kDecays = 16;
+  static constexpr int kPatience = 8;
   static constexpr double kMostWork = 2e6;  // nodes times terms, for one distinct step
 
  private:
@@ -67,20 +77,30 @@ class Totals {
   struct Sum {
     Key key;
     std::vector<Fixed> total;
-    bool used = true;
+    int idle = 0;  // moves since it was last asked for
   };
-  struct Entry {
-    Event event;
-    GaussianSteps gaussian;
-    ExplicitSteps listed;
-    std::uint64_t count;
+  template <class Steps>
+  struct Kept {
+    Steps steps;
+    std::unique_ptr<Event> event;
+  };
+  struct Change {
+    const Event* event;
+    std::int64_t count;
+  };
+  struct Changes {
+    std::vector<Change> list;
+    std::vector<std::unique_ptr<Event>> gone;  // still needed to subtract them
   };
 
+  template <class Steps>
+  void update(std::vector<Kept<Steps>>& kept, const std::vector<Steps>& now, Changes& changes);
   Sum& find(const Key& key, const Spoil& spoil);
   void add(Sum& sum, const Event& event, std::int64_t count, const Spoil& spoil);
 
   Direction direction_;
-  std::vector<std::unique_ptr<Entry>> events_;  // in the order of the composition
+  std::vector<Kept<GaussianSteps>> gaussians_;  // in the order of the composition
+  std::vector<Kept<ExplicitSteps>> explicits_;
   std::vector<Sum> sums_;
   std::vector<double> scratch_;
   double subsampled_count_ = 0;

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+
+namespace discreet::accounting::contour {
+
+// Lengths are multiples of this; pad with zeros.
+inline constexpr std::size_t kWaveBlock = 32;
+
+// The sum in one fixed order, whatever the processor: eight lanes, each of which adds four numbers
+// of a block of 32, then the lane's total; at last the lanes from first to last.
+double blocked_sum(const double* values, std::size_t padded) noexcept;
+
+struct WaveSum {
+  double re, im;
+};
+
+// (re, im) *= (turn_re, turn_im), element by element, and then the blocked sums of both.
+WaveSum turn_and_sum(double* re, double* im, const double* turn_re, const double* turn_im,
+                     std::size_t padded) noexcept;
+
+// (re, im) *= weight, element by element, and then the blocked sums of both.
+WaveSum weigh_and_sum(double* re, double* im, const double* weight, std::size_t padded) noexcept;
+
+// What the additions of a blocked sum can lose, in units of u times the sum of magnitudes: 3 in a
+// block, one per block, 7 across the lanes (adding to zero is exact).
+inline double summation_error(std::size_t padded) noexcept {
+  return 3 + static_cast<double>(padded / kWaveBlock) + 7;
+}
+
+}  // namespace discreet::accounting::contour
