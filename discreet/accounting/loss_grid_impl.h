@@ -24,9 +24,9 @@ constexpr std::int64_t kOffsetUnits = 4096;
 struct LossGrid {
   std::int64_t offset = 0;          // atom k sits at loss index[k] h + offset h / kOffsetUnits
   std::vector<std::int64_t> index;  // in no order; a place may occur twice
-  std::vector<double> upper;  // A-mass, rounded upward
-  std::vector<double> lower;  // A-mass, rounded downward; same length
-  double infinity_upper = 0;  // A-mass of infinite loss: truncated tails, explicit deltas
+  std::vector<double> upper;        // A-mass, rounded upward
+  std::vector<double> lower;        // A-mass, rounded downward; same length
+  double infinity_upper = 0;        // A-mass of infinite loss: truncated tails, explicit deltas
   double infinity_lower = 0;
 };
 

@@ -56,8 +56,8 @@ class SubsampledGaussian {
 
   Slope slope_at(double remove_loss) const;
 
-  // q m1 - slope m0 for the cell's masses m0 and m1: that is P(cell) - e^l Q(cell) for the loss l of
-  // the slope, without the cancellation when q is small.
+  // q m1 - slope m0 for the cell's masses m0 and m1: that is P(cell) - e^l Q(cell) for the loss l
+  // of the slope, without the cancellation when q is small.
   Mass excess(const Cell& cell, const Slope& slope) const;
 
  private:
