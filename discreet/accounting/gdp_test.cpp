@@ -26,7 +26,7 @@ TEST(Gdp, EnclosesTheFortyDigitDelta) {
     EXPECT_GE(delta.upper, row.delta * (1 - 2e-16));
     const double ratio = row.epsilon / row.mu;
     EXPECT_LE(delta.upper - delta.lower,
-              4e-15 * (1 + ratio * ratio * ratio) / std::min(1.0, row.mu) * row.delta);
+              2e-14 * (1 + ratio * ratio * ratio) / std::min(1.0, row.mu) * row.delta);
   }
 }
 
