@@ -1,0 +1,650 @@
+#include "discreet/accounting/transform.h"
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <vector>
+
+#include "discreet/accounting/loss_grid.h"
+#include "discreet/accounting/numerics_shim.h"
+#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/numerics/elementary.h"
+
+namespace discreet::accounting {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMaxLength = 0x1p20;
+constexpr double kMaxLoss = 600;  // e^{loss} must stay far from overflow
+constexpr int kMaxRounds = 5;
+// Spectra below e^-kNegligible are set to zero, and that is charged.
+constexpr double kNegligible = 80;
+
+using Complex = std::complex<double>;
+
+// log sup_{y > 0} (1 - e^{-y}) e^{-c y}
+double log_kernel(double c) { return c * numerics::log(c) - (1 + c) * numerics::log1p(c); }
+
+// The largest double with at most 20 significant bits that is <= h: multiples stay exact.
+double with_20_bits(double h) {
+  int exponent;
+  const double mantissa = std::frexp(h, &exponent);
+  return std::ldexp(std::floor(std::ldexp(mantissa, 20)), exponent - 20);
+}
+
+// What the loss cannot exceed: in the add direction each step's is at most -log(1 - q).
+double largest_loss(const Composition& steps, Direction direction) {
+  double total = 0;
+  for (const GaussianSteps& event : steps.gaussians) {
+    if (direction == Direction::kRemove || event.rate >= 1) return kInfinity;
+    total -= static_cast<double>(event.count) * numerics::log1p(-event.rate);
+  }
+  for (const ExplicitSteps& event : steps.explicits) {
+    if (event.delta > 0) return kInfinity;
+    total += static_cast<double>(event.count) * event.epsilon;
+  }
+  const auto terms = static_cast<double>(steps.gaussians.size() + steps.explicits.size());
+  return total * (1 + 4 * kU * (terms + 2));
+}
+
+// ---------------------------------------------------------------- planning: widths only, no
+// soundness
+
+struct Table {
+  std::vector<double> order;     // ascending, zero among them
+  std::vector<double> cumulant;  // of the whole composition
+  double steps = 0;
+  double max_loss = 0;
+};
+
+// One Gaussian event on nodes of x: losses and log-weights under A.
+struct Nodes {
+  std::vector<double> loss, log_weight;
+  double cumulant(double order) const {
+    double top = -kInfinity, sum = 0;
+    for (std::size_t i = 0; i < loss.size(); ++i)
+      top = std::max(top, order * loss[i] + log_weight[i]);
+    for (std::size_t i = 0; i < loss.size(); ++i)
+      sum += numerics::exp(order * loss[i] + log_weight[i] - top);
+    return top + numerics::log(sum);
+  }
+};
+
+Nodes nodes_of(const GaussianSteps& event, Direction direction, double tail) {
+  const Interval range = outcome_range(event.rate, event.sigma, direction, tail);
+  const double wanted = std::min(event.sigma / 3, event.sigma * event.sigma);
+  const double count = std::clamp(std::ceil((range.upper - range.lower) / wanted), 16.0, 400.0);
+  const double dx = (range.upper - range.lower) / count;
+  Nodes nodes;
+  for (double i = 0; i <= count; ++i) {
+    const double x = range.lower + i * dx;
+    const double loss = loss_at(x, event.rate, event.sigma);
+    const bool remove = direction == Direction::kRemove;
+    const double z = x / event.sigma;
+    nodes.loss.push_back(remove ? loss : -loss);
+    nodes.log_weight.push_back((remove ? loss : 0) - z * z / 2);
+  }
+  const double total = nodes.cumulant(0);
+  for (double& w : nodes.log_weight) w -= total;
+  return nodes;
+}
+
+double explicit_cumulant(const ExplicitSteps& event, double order) {
+  const double e = event.epsilon;
+  const double high = std::max(e * order, -e * (1 + order));
+  const double low = std::min(e * order, -e * (1 + order));
+  return high + numerics::log1p(numerics::exp(low - high)) - numerics::log1p(numerics::exp(-e)) +
+         numerics::log1p(-event.delta);
+}
+
+Table make_table(const Composition& steps, Direction direction, double tail) {
+  Table table;
+  std::vector<Nodes> nodes;
+  double variance = 0;
+  for (const GaussianSteps& event : steps.gaussians) {
+    nodes.push_back(nodes_of(event, direction, tail));
+    double mean = 0, square = 0;
+    const Nodes& n = nodes.back();
+    for (std::size_t i = 0; i < n.loss.size(); ++i) {
+      const double w = numerics::exp(n.log_weight[i]);
+      mean += w * n.loss[i];
+      square += w * n.loss[i] * n.loss[i];
+      table.max_loss = std::max(table.max_loss, std::abs(n.loss[i]));
+    }
+    const double count = static_cast<double>(event.count);
+    variance += count * std::max(square - mean * mean, 0.0);
+    table.steps += count;
+  }
+  for (const ExplicitSteps& event : steps.explicits) {
+    variance += static_cast<double>(event.count) * event.epsilon * event.epsilon;
+    table.max_loss = std::max(table.max_loss, event.epsilon);
+  }
+  const double deviation = std::max(std::sqrt(variance), 1e-12);
+  const double low = 0.02 / std::max(deviation, 1.0);
+  double high = 60 / std::min(deviation, 1.0);
+  // Near the end of a bounded loss the tilt grows without limit.
+  const double bound = largest_loss(steps, direction);
+  if (bound < kInfinity) high = std::max(high, 2000 / bound);
+  constexpr int kOrders = 64;
+  const double ratio = numerics::exp(numerics::log(high / low) / (kOrders - 1));
+  for (int i = 0; i < kOrders; i += 4) {
+    table.order.push_back(-high * numerics::exp(-i * numerics::log(ratio)));
+  }
+  table.order.push_back(0);
+  for (double order = low; order < high * 1.0001; order *= ratio) table.order.push_back(order);
+  for (const double order : table.order) {
+    double total = 0;
+    for (std::size_t k = 0; k < nodes.size(); ++k)
+      total += static_cast<double>(steps.gaussians[k].count) * nodes[k].cumulant(order);
+    for (const ExplicitSteps& event : steps.explicits)
+      total += static_cast<double>(event.count) * explicit_cumulant(event, order);
+    table.cumulant.push_back(total);
+  }
+  return table;
+}
+
+double chernoff_epsilon(const Table& table, double log_delta) {
+  double best = kInfinity;
+  for (std::size_t i = 0; i < table.order.size(); ++i) {
+    const double c = table.order[i];
+    if (c > 0) best = std::min(best, (table.cumulant[i] + log_kernel(c) - log_delta) / c);
+  }
+  return best;
+}
+
+double chernoff_log_delta(const Table& table, double epsilon) {
+  double best = 0;
+  for (std::size_t i = 0; i < table.order.size(); ++i) {
+    const double c = table.order[i];
+    if (c > 0) best = std::min(best, table.cumulant[i] + log_kernel(c) - c * epsilon);
+  }
+  return best;
+}
+
+struct Plan {
+  double tilt = 0;           // order of the tilt
+  double left = 0;           // order that bounds the tilted tail below the window
+  double right = 0;          // and above it
+  double low = 0, high = 0;  // window of the composed loss
+};
+
+// The order of the saddle: - d log delta / d epsilon, roughly.
+double sharpness_at(const Table& table, double epsilon) {
+  double best = kInfinity, sharpness = 0;
+  for (std::size_t i = 0; i < table.order.size(); ++i) {
+    const double c = table.order[i];
+    if (c <= 0) continue;
+    const double value = table.cumulant[i] + log_kernel(c) - c * epsilon;
+    if (value < best) {
+      best = value;
+      sharpness = c;
+    }
+  }
+  return sharpness;
+}
+
+// The tilt whose window is narrowest when both tilted tails may cost `share` of delta. The saddle
+// itself can be a poor tilt: far-off outcomes make the cumulant explode just above it.
+Plan make_plan(const Table& table, double epsilon, double log_delta, double share, double h) {
+  const double least = chernoff_log_delta(table, epsilon);
+  std::vector<double> cumulant = table.cumulant;
+  for (std::size_t i = 0; i < cumulant.size(); ++i) {
+    const double c = table.order[i];  // what the grid adds
+    cumulant[i] += table.steps * std::abs(c * (c + 1)) * h * h / 10 *
+                   numerics::exp(std::min(std::abs(c) * h, 30.0));
+  }
+  Plan best;
+  double best_cost = kInfinity;
+  for (std::size_t i = 0; i < table.order.size(); ++i) {
+    const double c = table.order[i];
+    if (c <= 0) continue;
+    const double amplification = table.cumulant[i] + log_kernel(c) - c * epsilon - log_delta;
+    if (amplification > least - log_delta + 12) continue;
+    const double log_tail = numerics::log(share) - amplification;
+    Plan plan{c, 0, 0, -kInfinity, kInfinity};
+    for (std::size_t j = 0; j < table.order.size(); ++j) {
+      if (j == i) continue;
+      const double gap = table.order[j] - c;
+      const double edge = (cumulant[j] - cumulant[i] - log_tail) / gap;
+      if (gap > 0 && edge < plan.high) {
+        plan.high = edge;
+        plan.right = table.order[j];
+      }
+      if (gap < 0 && edge > plan.low) {
+        plan.low = edge;
+        plan.left = table.order[j];
+      }
+    }
+    const double cost = (plan.high - plan.low) * (1 + 0.02 * std::max(0.0, amplification));
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = plan;
+    }
+  }
+  return best;
+}
+
+std::size_t smooth_length(double at_least) {
+  const double wanted = std::max(at_least, 16.0);
+  double best = kInfinity;
+  for (double five = 1; five <= 25; five *= 5) {
+    for (double three = 1; three <= 27; three *= 3) {
+      double length = five * three * 4;
+      while (length < wanted) length *= 2;
+      best = std::min(best, length);
+    }
+  }
+  return static_cast<std::size_t>(best);
+}
+
+// ---------------------------------------------------------------- the certified composition
+
+// Normwise relative error of one transform of n points; transform.md, section 5.
+double transform_error(std::size_t n) { return 12 * kU * std::log2(static_cast<double>(n)); }
+
+Complex power(Complex base, std::uint64_t exponent) {
+  double br = base.real(), bi = base.imag(), r = 1, i = 0;
+  bool started = false;
+  for (;;) {
+    if (exponent & 1) {
+      if (started) {
+        const double t = r * br - i * bi;
+        i = r * bi + i * br;
+        r = t;
+      } else {
+        r = br;
+        i = bi;
+        started = true;
+      }
+    }
+    exponent >>= 1;
+    if (exponent == 0) return {r, i};
+    const double t = br * br - bi * bi;
+    bi = 2 * (br * bi);
+    br = t;
+  }
+}
+
+class Composed {
+ public:
+  Composed(const Composition& steps, Direction direction, const Plan& plan, double sharpness,
+           double h, double tail)
+      : h_(h), th_(plan.tilt * h) {
+    double support_low = 0, support_high = 0;
+    std::vector<LossGrid> laws;
+    std::vector<std::uint64_t> counts;
+    for (const GaussianSteps& event : steps.gaussians) {
+      laws.push_back(
+          gaussian_grid(event.rate, event.sigma, direction, h, tail,
+                        {std::min(plan.tilt, sharpness), std::max(plan.tilt, sharpness)}));
+      counts.push_back(event.count);
+    }
+    for (const ExplicitSteps& event : steps.explicits) {
+      laws.push_back(explicit_grid(event.epsilon, event.delta, h));
+      counts.push_back(event.count);
+    }
+    double log_finite_upper = 0, log_finite_lower = 0;
+    for (std::size_t e = 0; e < laws.size(); ++e) {
+      const double n = static_cast<double>(counts[e]);
+      const double last =
+          static_cast<double>(laws[e].first) + static_cast<double>(laws[e].upper.size());
+      support_low += n * static_cast<double>(laws[e].first);
+      support_high += n * last;
+      offset_ += n * static_cast<double>(laws[e].offset);
+      log_finite_upper += n * numerics::log1p(-laws[e].infinity_upper);
+      log_finite_lower += n * numerics::log1p(-laws[e].infinity_lower);
+    }
+    const double rounding = 8 * kU * (static_cast<double>(laws.size()) + 1);
+    infinity_upper_ = -numerics::expm1(log_finite_upper) * (1 + rounding);
+    infinity_lower_ = -numerics::expm1(log_finite_lower) * (1 - rounding);
+
+    offset_ *= h / static_cast<double>(kOffsetUnits);
+    const double low = std::max(std::floor((plan.low - offset_) / h), support_low);
+    const double high = std::min(std::ceil((plan.high - offset_) / h), support_high);
+    length_ = smooth_length(high - low + 2);
+    first_ = static_cast<std::int64_t>(low);
+    const bool no_left = low <= support_low;
+    const bool no_right = low + static_cast<double>(length_) > support_high;
+    compose(laws, counts, plan, no_left, no_right);
+  }
+
+  double grid() const { return h_; }
+  std::size_t length() const { return length_; }
+  double last_loss() const {
+    return static_cast<double>(first_ + static_cast<std::int64_t>(length_) - 1) * h_ + offset_;
+  }
+  // The share of delta_bounds' width that is charged rather than due to the grid.
+  double charge(double epsilon) const {
+    return charge_ * numerics::exp(log_mass_ - th_ * ((epsilon - offset_) / h_));
+  }
+
+  // [lower, upper] for delta(epsilon); first = lower.
+  Interval delta_bounds(double epsilon) const {
+    auto k = static_cast<std::int64_t>(std::ceil((epsilon - offset_) / h_));
+    k = std::max(k, first_);
+    const double place = static_cast<double>(k) * h_ + offset_;
+    const double d = place - epsilon;
+    const std::int64_t at = k - first_;
+    double up = 0, low = 0;
+    const double exponent = log_mass_ - th_ * static_cast<double>(k);
+    const double noise = 8 * kU *
+                             (log_mass_size_ + std::abs(th_ * static_cast<double>(k)) +
+                              th_ / h_ * (std::abs(place) + std::abs(offset_)) + 4) +
+                         value_error_;
+    if (at < static_cast<std::int64_t>(length_)) {
+      const double scale = numerics::exp(exponent);
+      const double missing = -numerics::expm1(-d);
+      const double slack = 4 * kU * (std::abs(place) + std::abs(epsilon) + 2 * std::abs(offset_));
+      const auto i = static_cast<std::size_t>(at);
+      up = scale * (upper_gain_[i] + (missing + slack) * std::max(upper_mass_[i], 0.0));
+      low = scale * (lower_gain_[i] + (missing - slack) * std::max(lower_mass_[i], 0.0));
+    }
+    const double charged = charge(epsilon) * (1 + 4 * noise);
+    Interval delta{infinity_lower_ + low - std::abs(low) * noise - charged,
+                   infinity_upper_ + up + std::abs(up) * noise + charged};
+    delta.lower = std::max(delta.lower * (1 - 4 * kU), 0.0);
+    delta.upper = delta.upper * (1 + 4 * kU);
+    // NaN certifies nothing.
+    if (!(delta.upper <= 1)) delta.upper = 1;
+    if (!(delta.lower >= 0)) delta.lower = 0;
+    return delta;
+  }
+
+ private:
+  void compose(const std::vector<LossGrid>& laws, const std::vector<std::uint64_t>& counts,
+               const Plan& plan, bool no_left, bool no_right) {
+    const std::size_t n = length_;
+    const double step_left = (plan.left - plan.tilt) * h_;
+    const double step_right = (plan.right - plan.tilt) * h_;
+    std::vector<Complex> packed(n), spectrum(n), product(n);
+    double log_left[2] = {0, 0}, log_right[2] = {0, 0};
+    double log_cap = 0, forward = 0, multiplications = 0;
+    const double eta = transform_error(n) + 4 * kU;
+    std::vector<Complex> up(n / 2 + 1, 1.0), low(n / 2 + 1, 1.0);
+
+    for (std::size_t e = 0; e < laws.size(); ++e) {
+      const LossGrid& law = laws[e];
+      const double count = static_cast<double>(counts[e]);
+      const double kappa = tilted_cumulant(law);
+      std::fill(packed.begin(), packed.end(), Complex(0));
+      double total = 0, lefts[2] = {0, 0}, rights[2] = {0, 0}, largest = 0;
+      for (std::size_t i = 0; i < law.upper.size(); ++i) {
+        const double at = static_cast<double>(law.first + static_cast<std::int64_t>(i));
+        const double exponent = th_ * at - kappa;
+        const double weight = numerics::exp(exponent);
+        const double error = kU * (3 * std::abs(th_ * at) + 3 * std::abs(kappa) + 16);
+        const double masses[2] = {law.upper[i] * weight * (1 + error),
+                                  law.lower[i] * weight * (1 - error)};
+        const double left = no_left ? 0 : numerics::exp(exponent + step_left * at);
+        const double right = no_right ? 0 : numerics::exp(exponent + step_right * at);
+        largest = std::max(
+            {largest, std::abs(th_ * at), std::abs(step_left * at), std::abs(step_right * at)});
+        total += masses[0];
+        for (int s = 0; s < 2; ++s) {
+          const double mass = s == 0 ? law.upper[i] : law.lower[i];
+          lefts[s] += mass > 0 ? mass * left : 0;
+          rights[s] += mass > 0 ? mass * right : 0;
+        }
+        auto slot = (law.first + static_cast<std::int64_t>(i)) % static_cast<std::int64_t>(n);
+        if (slot < 0) slot += static_cast<std::int64_t>(n);
+        Complex& cell = packed[static_cast<std::size_t>(slot)];
+        // Each fold rounds once: away from zero for upper, towards it for lower.
+        cell = {(cell.real() + masses[0]) * (1 + 4 * kU), (cell.imag() + masses[1]) * (1 - 4 * kU)};
+      }
+      const double size = static_cast<double>(law.upper.size());
+      const double pad = count * kU * (8 * largest + 4 * std::abs(kappa) + 4 * size + 32);
+      for (int s = 0; s < 2; ++s) {
+        log_left[s] += no_left ? 0 : count * numerics::log(lefts[s]) + pad;
+        log_right[s] += no_right ? 0 : count * numerics::log(rights[s]) + pad;
+      }
+      log_mass_ += count * kappa;
+      log_mass_size_ += std::abs(count * kappa);
+
+      double norm = 0;
+      for (const Complex& c : packed) norm += std::norm(c);
+      norm = std::sqrt(norm) * (1 + kU * (static_cast<double>(n) + 8));
+      numerics::fft(packed, spectrum, false);
+      const double threshold = numerics::exp(-2 * kNegligible / count);
+      double peak = total * (1 + 4 * kU * (size + 4));
+      peak = peak * peak;
+      for (std::size_t j = 0; j <= n / 2; ++j) {
+        const Complex a = spectrum[j], b = std::conj(spectrum[j == 0 ? 0 : n - j]);
+        const Complex phi_up = 0.5 * (a + b);
+        const Complex half = 0.5 * (a - b);
+        const Complex phi_low(half.imag(), -half.real());
+        const double size_up = std::norm(phi_up), size_low = std::norm(phi_low);
+        peak = std::max(peak, std::max(size_up, size_low));
+        up[j] = size_up < threshold ? 0.0 : multiply(up[j], power(phi_up, counts[e]));
+        low[j] = size_low < threshold ? 0.0 : multiply(low[j], power(phi_low, counts[e]));
+      }
+      log_cap += count * std::max(0.5 * numerics::log(peak) + 4 * kU, 0.0);
+      forward += count * eta * norm;
+      multiplications += count + 1;
+    }
+
+    for (std::size_t j = 0; j <= n / 2; ++j) {
+      product[j] = {up[j].real() - low[j].imag(), up[j].imag() + low[j].real()};
+      if (j > 0) {
+        product[n - j] = {up[j].real() + low[j].imag(), -up[j].imag() + low[j].real()};
+      }
+    }
+    if (n % 2 == 0) product[n / 2] = {up[n / 2].real(), low[n / 2].real()};
+    numerics::fft(product, packed, true);
+
+    double norm = 0;
+    for (Complex& c : packed) {
+      c /= static_cast<double>(n);
+      norm += std::norm(c);
+    }
+    norm = std::sqrt(norm) * (1 + kU * (static_cast<double>(n) + 8));
+    const double cap = numerics::exp(log_cap) * (1 + 1e-9);
+    const double noise = forward * cap + 2.3 * kU * multiplications * cap * norm * 1.1 +
+                         2 * eta * norm +
+                         static_cast<double>(laws.size()) * numerics::exp(-kNegligible + 1) * cap;
+
+    // |S - delta| <= charge_ e^{log_mass - tilt epsilon}; transform.md, sections 4 and 5.
+    const double last = static_cast<double>(first_ + static_cast<std::int64_t>(n));
+    double tails = 0;
+    for (int s = 0; s < 2; ++s) {
+      double tail = 0;
+      if (!no_left) {
+        tail += numerics::exp(log_left[s] - step_left * static_cast<double>(first_));
+      }
+      if (!no_right) tail += numerics::exp(log_right[s] - step_right * last);
+      tails = tail <= kInfinity ? std::max(tails, tail) : kInfinity;
+    }
+    const double a = numerics::exp(-th_), gap = -numerics::expm1(-2 * th_);
+    const double weight_norm =
+        std::min({1 / std::sqrt(gap), h_ * std::sqrt((1 + a * a) / gap) / gap,
+                  std::sqrt(static_cast<double>(n))});
+    charge_ = (tails * numerics::exp(log_kernel(th_ / h_)) + noise * weight_norm) * (1 + 1e-9);
+    value_error_ = 16 * kU * (static_cast<double>(n) + 4);
+
+    accumulate(packed);
+  }
+
+  // A normaliser near the law's cumulant; any value is sound.
+  double tilted_cumulant(const LossGrid& law) const {
+    double top = -kInfinity, sum = 0;
+    std::vector<double> exponents(law.upper.size());
+    for (std::size_t i = 0; i < law.upper.size(); ++i) {
+      exponents[i] = th_ * static_cast<double>(law.first + static_cast<std::int64_t>(i));
+      if (law.upper[i] > 0) top = std::max(top, exponents[i] + numerics::log(law.upper[i]));
+    }
+    for (std::size_t i = 0; i < law.upper.size(); ++i)
+      sum += law.upper[i] * numerics::exp(exponents[i] - top);
+    return top + numerics::log(sum);
+  }
+
+  static Complex multiply(Complex x, Complex y) {
+    return {x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real()};
+  }
+
+  // gain_k = sum_{j >= k} y_j a^{j-k} (1 - b^{j-k}) and mass_k = sum_{j >= k} y_j (ab)^{j-k}, by
+  // recurrences without cancellation.
+  void accumulate(const std::vector<Complex>& y) {
+    const std::size_t n = length_;
+    const double a = numerics::exp(-th_), b = numerics::exp(-h_), lift = -numerics::expm1(-h_);
+    upper_gain_.resize(n);
+    upper_mass_.resize(n);
+    lower_gain_.resize(n);
+    lower_mass_.resize(n);
+    double gain[2] = {0, 0}, mass[2] = {0, 0};
+    auto slot = (first_ + static_cast<std::int64_t>(n) - 1) % static_cast<std::int64_t>(n);
+    if (slot < 0) slot += static_cast<std::int64_t>(n);
+    for (std::size_t k = n; k-- > 0;) {
+      const Complex value = y[static_cast<std::size_t>(slot)];
+      slot = slot == 0 ? static_cast<std::int64_t>(n) - 1 : slot - 1;
+      gain[0] = a * (gain[0] + lift * mass[0]);
+      gain[1] = a * (gain[1] + lift * mass[1]);
+      mass[0] = value.real() + a * b * mass[0];
+      mass[1] = value.imag() + a * b * mass[1];
+      upper_gain_[k] = gain[0];
+      lower_gain_[k] = gain[1];
+      upper_mass_[k] = mass[0];
+      lower_mass_[k] = mass[1];
+    }
+  }
+
+  double h_, th_;  // the tilt is th_ / h_ exactly
+  std::size_t length_ = 0;
+  std::int64_t first_ = 0;
+  double offset_ = 0;  // of the composed grid: point k sits at k h + offset
+  double infinity_upper_ = 0, infinity_lower_ = 0;
+  double log_mass_ = 0, log_mass_size_ = 0;
+  double charge_ = 0, value_error_ = 0;
+  std::vector<double> upper_gain_, upper_mass_, lower_gain_, lower_mass_;
+};
+
+// The least epsilon found with an upper delta at most `delta`, and the greatest with a lower delta
+// at least that. Bisection may assume monotone bounds to find them; what it returns was tested.
+Interval invert(const Composed& composed, double delta) {
+  Interval epsilon{0, kInfinity};
+  const double top = std::max(composed.last_loss(), 0.0);
+  if (composed.delta_bounds(0).upper <= delta) {
+    epsilon.upper = 0;
+  } else if (composed.delta_bounds(top).upper <= delta) {
+    double no = 0, yes = top;
+    for (int i = 0; i < 60 && yes - no > 1e-13 * yes; ++i) {
+      const double middle = 0.5 * (no + yes);
+      (composed.delta_bounds(middle).upper <= delta ? yes : no) = middle;
+    }
+    epsilon.upper = yes;
+  }
+  // Far below the answer the charge e^{-tilt epsilon} swamps the lower bound: search from above.
+  double no = std::min(epsilon.upper, top), yes = no;
+  for (double step = 0.125 * composed.grid(); yes > 0; step *= 2) {
+    yes = std::max(no - step, 0.0);
+    if (composed.delta_bounds(yes).lower >= delta) break;
+    if (yes == 0) return epsilon;
+    no = yes;
+  }
+  for (int i = 0; i < 60 && no - yes > 1e-13 * no; ++i) {
+    const double middle = 0.5 * (no + yes);
+    (composed.delta_bounds(middle).lower >= delta ? yes : no) = middle;
+  }
+  epsilon.lower = yes;
+  return epsilon;
+}
+
+// The grid whose laws differ by about `width` in epsilon: they differ by h^2/4 in variance per
+// step.
+double grid_for(const Composition& steps, const Table& table, double sharpness, double width,
+                double coarsest) {
+  double h = std::sqrt(6.2 * width / (std::max(table.steps, 1.0) * (sharpness + 1)));
+  h = std::min(h, coarsest);
+  const ExplicitSteps* main = nullptr;
+  for (const ExplicitSteps& event : steps.explicits)
+    if (event.epsilon > 0 && (main == nullptr || event.count > main->count)) main = &event;
+  if (main != nullptr) h = main->epsilon / std::ceil(main->epsilon / h);
+  return with_20_bits(h);
+}
+
+double total_steps(const Composition& steps) {
+  double total = 0;
+  for (const GaussianSteps& event : steps.gaussians) total += static_cast<double>(event.count);
+  return std::max(total, 1.0);
+}
+
+}  // namespace
+
+TransformResult transform_epsilon(const Composition& steps, Direction direction, double delta,
+                                  double width) {
+  const double log_delta = numerics::log(delta);
+  const double tail = 1e-7 * delta / total_steps(steps);
+  const Table table = make_table(steps, direction, tail);
+  TransformResult best{{0, kInfinity}, 0, 0, false};
+  if (!(table.max_loss < kMaxLoss)) return best;
+  best.value.upper = largest_loss(steps, direction);
+  double epsilon = std::clamp(chernoff_epsilon(table, log_delta), 0.0, best.value.upper);
+  double coarsest = kInfinity, thrift = 1;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const double sharpness = sharpness_at(table, epsilon);
+    const double share = thrift * std::clamp(0.003 * width * sharpness, 1e-12, 1e-2);
+    double h = grid_for(steps, table, sharpness, width, coarsest);
+    Plan plan = make_plan(table, epsilon, log_delta, share, h);
+    if ((plan.high - plan.low) / h > kMaxLength) {
+      h = with_20_bits((plan.high - plan.low) / (0.95 * kMaxLength));
+      plan = make_plan(table, epsilon, log_delta, share, h);
+    }
+    const Composed composed(steps, direction, plan, sharpness, h, tail);
+    const Interval found = invert(composed, delta);
+    best.value.lower = std::max(best.value.lower, found.lower);
+    best.value.upper = std::min(best.value.upper, found.upper);
+    best.grid = h;
+    best.length = composed.length();
+    const double reached = best.value.upper - best.value.lower;
+    if (reached <= width) {
+      best.reached = true;
+      return best;
+    }
+    if (static_cast<double>(composed.length()) > 0.7 * kMaxLength) return best;
+    const double charged =
+        2 * composed.charge(std::min(found.upper, epsilon)) / (delta * sharpness);
+    if (!(charged < 0.2 * width)) thrift *= 1e-2;
+    epsilon = std::min(epsilon, best.value.upper);
+    coarsest = h * std::clamp(std::sqrt(0.8 * width / reached), 0.3, 0.8);
+  }
+  return best;
+}
+
+TransformResult transform_delta(const Composition& steps, Direction direction, double epsilon,
+                                double relative_width) {
+  const double scale = 1e-4 * relative_width / total_steps(steps);
+  TransformResult best{{0, 1}, 0, 0, false};
+  if (epsilon >= largest_loss(steps, direction)) return {{0, 0}, 0, 0, true};
+  Table table = make_table(steps, direction, scale * 1e-30);
+  double log_delta = std::max(chernoff_log_delta(table, epsilon) - 3, -160.0);
+  double share = 1e-3 * relative_width, coarsest = kInfinity;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const double tail = std::max(scale * numerics::exp(log_delta), 1e-290);
+    table = make_table(steps, direction, tail);
+    if (!(table.max_loss < kMaxLoss)) return best;
+    const double sharpness = sharpness_at(table, epsilon);
+    double h = grid_for(steps, table, sharpness, relative_width / sharpness, coarsest);
+    Plan plan = make_plan(table, epsilon, log_delta, share, h);
+    if ((plan.high - plan.low) / h > kMaxLength) {
+      h = with_20_bits((plan.high - plan.low) / (0.95 * kMaxLength));
+      plan = make_plan(table, epsilon, log_delta, share, h);
+    }
+    const Composed composed(steps, direction, plan, sharpness, h, tail);
+    const Interval found = composed.delta_bounds(epsilon);
+    best.value.lower = std::max(best.value.lower, found.lower);
+    best.value.upper = std::min(best.value.upper, found.upper);
+    best.grid = h;
+    best.length = composed.length();
+    const double reached = 1 - best.value.lower / best.value.upper;
+    if (reached <= relative_width) {
+      best.reached = true;
+      return best;
+    }
+    if (static_cast<double>(composed.length()) > 0.7 * kMaxLength) return best;
+    if (!(2 * composed.charge(epsilon) < 0.2 * relative_width * best.value.upper)) share *= 1e-3;
+    if (best.value.lower > 0) log_delta = numerics::log(best.value.lower);
+    coarsest = h * std::clamp(std::sqrt(0.8 * relative_width / reached), 0.3, 0.8);
+  }
+  return best;
+}
+
+}  // namespace discreet::accounting
