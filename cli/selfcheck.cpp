@@ -42,7 +42,9 @@ int selfcheck(bool json) {
     }
   }
   if (json) {
-    fmt::print("{}\n", nlohmann::json{{"version", version()}, {"checks", rows}, {"ok", failed == 0}}.dump());
+    fmt::print(
+        "{}\n",
+        nlohmann::json{{"version", version()}, {"checks", rows}, {"ok", failed == 0}}.dump());
   } else if (failed == 0) {
     fmt::print("Everything this build can do was checked on this machine.\n");
   } else {

@@ -21,7 +21,8 @@ inline ByteView bytes_of(std::string_view text) noexcept {
 std::string to_hex(ByteView bytes);
 
 // The inverse of to_hex; upper case is accepted too.
-// Throws kMalformed for an odd length or a character that is no hexadecimal digit, with its position.
+// Throws kMalformed for an odd length or a character that is no hexadecimal digit, with its
+// position.
 Bytes from_hex(std::string_view hex);
 
 }  // namespace discreet

@@ -28,8 +28,9 @@ std::string_view to_string(ErrorCode code) noexcept;
 // involved is as it was before the call.
 class Error : public std::runtime_error {
  public:
-  // op:       the operator or function that failed, as a user would call it ("Sha256", "cbor::decode").
-  // sentence: names the offending value and what to do about it; no trailing newline.
+  // op:       the operator or function that failed, as a user would call it ("Sha256",
+  // "cbor::decode"). sentence: names the offending value and what to do about it; no trailing
+  // newline.
   Error(ErrorCode code, std::string op, std::string sentence);
 
   ErrorCode code() const noexcept { return code_; }

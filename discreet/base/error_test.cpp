@@ -19,10 +19,10 @@ TEST(Error, SaysCodeOperatorAndSentence) {
 TEST(Error, SpellsTheSevenCodesOfTheSpecification) {
   std::set<std::string> spelled;
   for (int i = 0; i < 7; ++i) spelled.emplace(to_string(static_cast<ErrorCode>(i)));
-  EXPECT_EQ(spelled, (std::set<std::string>{
-                         "PRIVACY_BUDGET_EXCEEDED", "INVALID_GRADIENT", "NAN_IN_SIGMA",
-                         "ACCOUNTANT_OVERFLOW", "ACCOUNTANT_DIVERGENCE",
-                         "RNG_CONSUMPTION_VIOLATION", "INVALID_DP_CONFIG"}));
+  EXPECT_EQ(spelled,
+            (std::set<std::string>{"PRIVACY_BUDGET_EXCEEDED", "INVALID_GRADIENT", "NAN_IN_SIGMA",
+                                   "ACCOUNTANT_OVERFLOW", "ACCOUNTANT_DIVERGENCE",
+                                   "RNG_CONSUMPTION_VIOLATION", "INVALID_DP_CONFIG"}));
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ void raise_as_python(const std::exception_ptr& thrown, void* error_type) {
 
 NB_MODULE(_core, m) {
   m.doc() = "The C++ core of discreet.";
-  m.def("version", [] { return std::string(discreet::version()); }, "The version of the library.");
+  m.def(
+      "version", [] { return std::string(discreet::version()); }, "The version of the library.");
 
   // The type lives in discreet.errors, so that its attributes are declared and documented there.
   const nb::object error_type = nb::module_::import_("discreet.errors").attr("Error");

@@ -1,0 +1,158 @@
+"""The checks of `make lint` refuse what they are there to refuse, and say where."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """write(path, text) in a temporary project; check(tool) runs a check on it."""
+
+    class Tree:
+        def write(self, path, text):
+            file = tmp_path / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+
+        def check(self, tool):
+            return subprocess.run([sys.executable, ROOT / "tools" / tool, tmp_path],
+                                  capture_output=True, text=True)
+
+        def refused(self, tool):
+            result = self.check(tool)
+            assert result.returncode == 1, result.stdout + result.stderr
+            return result.stdout
+
+    return Tree()
+
+
+# --- check_includes -------------------------------------------------------------------------------
+
+def include(target):
+    return f'#pragma once\n\n#include "{target}"\n'
+
+
+def test_an_include_along_the_arrow_is_fine(tree):
+    tree.write("discreet/mechanism/clip.h", include("discreet/accounting/event.h"))
+    tree.write("discreet/mechanism/clip.cpp", include("discreet/mechanism/clip.h"))
+    tree.write("discreet/report/html.h", include("discreet/training/loop.h"))
+    tree.write("discreet/numerics/sum.cpp", include("hwy/highway.h"))
+    tree.write("cli/main.cpp", include("discreet/discreet.h"))
+    result = tree.check("check_includes.py")
+    assert result.returncode == 0 and result.stdout.count("\n") == 1, result.stdout
+
+
+@pytest.mark.parametrize("room, target", [
+    ("base", "numerics"), ("accounting", "mechanism"), ("ledger", "run"), ("training", "report"),
+    ("unlearning", "training"), ("release", "training"), ("report", "release"),
+])
+def test_an_include_against_the_arrow_is_refused_with_file_and_line(tree, room, target):
+    tree.write(f"discreet/{room}/a_test.cpp", include(f"discreet/{target}/b.h"))
+    expected = f"discreet/{room}/a_test.cpp:3: room {room} may not include room {target}\n"
+    assert tree.refused("check_includes.py") == expected
+
+
+@pytest.mark.parametrize("target, words", [
+    ("discreet/discreet.h", "umbrella"), ("../base/error.h", "path from the root"),
+    ("neighbour.h", "path from the root"), ("tests/fuzz/fuzz.h", "may not include tests"),
+    ("cli/command.h", "may not include cli"), ("discreet/attic/x.h", "attic is no room"),
+])
+def test_a_room_names_only_files_of_rooms(tree, target, words):
+    tree.write("discreet/run/neighbour.h", "")
+    tree.write("discreet/run/trace.h", include(target))
+    assert "discreet/run/trace.h:3: " in (said := tree.refused("check_includes.py"))
+    assert words in said
+
+
+def test_a_room_that_is_not_in_the_flow_is_refused(tree):
+    tree.write("discreet/utils/misc.h", "")
+    assert "utils is no room" in tree.refused("check_includes.py")
+
+
+def test_a_cmake_dependency_against_the_arrow_is_refused(tree):
+    text = "discreet_room(random\n  SOURCES a.cpp\n  DEPENDS base {}\n  LINKS hwy::hwy {})\n"
+    tree.write("discreet/random/CMakeLists.txt", text.format("numerics", "discreet::base"))
+    assert tree.check("check_includes.py").returncode == 0
+    tree.write("discreet/random/CMakeLists.txt", text.format("accounting", "discreet::ledger"))
+    assert tree.refused("check_includes.py") == (
+        "discreet/random/CMakeLists.txt:3: room random may not include room accounting\n"
+        "discreet/random/CMakeLists.txt:4: room random may not include room ledger\n")
+
+
+# --- check_proofs ---------------------------------------------------------------------------------
+
+def test_a_bound_with_its_proof_or_citation_is_fine(tree):
+    tree.write("discreet/accounting/pld.h", "// Proof: pld.md\nInterval epsilon(double delta);\n")
+    tree.write("discreet/accounting/pld.md", "# PLD\n\n## Proven\n\nAll of it.\n")
+    tree.write("discreet/accounting/gdp.h",
+               "// An upper bound.\n// Citation: Dong et al. 2022, corollary 2.13\n")
+    assert tree.check("check_proofs.py").returncode == 0
+
+
+def test_a_proof_that_is_missing_is_refused(tree):
+    tree.write("discreet/numerics/sum.h", "#pragma once\n// Proof: sum.md\n")
+    assert tree.refused("check_proofs.py") == (
+        "discreet/numerics/sum.h:2: the proof sum.md is not beside this file\n")
+
+
+def test_a_proof_that_claims_nothing_is_refused(tree):
+    tree.write("discreet/numerics/sum.h", "// Proof: sum.md\n")
+    tree.write("discreet/numerics/sum.md", "# Sums\n\nThis is proven somewhere.\n")
+    assert "has no heading" in tree.refused("check_proofs.py")
+
+
+@pytest.mark.parametrize("declaration", [
+    "Interval epsilon(const Composition& steps, double delta);",
+    "// The certified epsilon of a composition.\ndouble epsilon(double delta);",
+    "// An upper bound of delta.\ndouble delta(double epsilon);",
+])
+def test_a_bound_without_a_proof_is_refused(tree, declaration):
+    tree.write("discreet/accounting/pld.h", declaration + "\n")
+    assert tree.refused("check_proofs.py").startswith("discreet/accounting/pld.h:1: declares a bound")
+
+
+# --- check_conformance ----------------------------------------------------------------------------
+
+def table(*rows):
+    return "\n".join(["| id | requirement | room | test | note |", "|---|---|---|---|---|", *rows, ""])
+
+
+def test_the_table_counts_what_is_open_in_each_room(tree):
+    tree.write("discreet/base/cbor_test.cpp", "TEST(Cbor, RefusesLongHeads) {}\n")
+    tree.write("tests/cli/test_main.py", "def test_version():\n    pass\n")
+    tree.write("docs/conformance.md", table(
+        "| A-1 | x \\| y | base | `Cbor.RefusesLongHeads`, `tests/cli/test_main.py::test_version` | |",
+        "| A-2 | y | run | not yet | B1 |"))
+    result = tree.check("check_conformance.py")
+    assert result.returncode == 0, result.stdout
+    assert result.stdout == "conformance: 1 of 2 rows open: base 0 of 1, run 1 of 1\n"
+
+
+@pytest.mark.parametrize("row, words", [
+    ("| A-1 | x | base | `Cbor.RefusesLongHeads` | |", "A-1 names the test Cbor.RefusesLongHeads"),
+    ("| A-1 | x | base | `tests/cli/test_main.py::test_x` | |", "which does not exist"),
+    ("| A-1 | x | base | soon | |", "neither `not yet` nor a name"),
+    ("| A-1 | x | attic | not yet | |", "attic is no room"),
+    ("| A-1 | x | base | not yet |", "4 cells instead of 5"),
+])
+def test_a_row_that_promises_wrongly_is_refused(tree, row, words):
+    tree.write("discreet/base/cbor_test.cpp", "TEST(Cbor, AcceptsShortHeads) {}\n")
+    tree.write("docs/conformance.md", table(row))
+    said = tree.refused("check_conformance.py")
+    assert said.startswith("docs/conformance.md:3: ") and words in said
+
+
+def test_an_id_occurs_once(tree):
+    tree.write("docs/conformance.md", table(*["| A-1 | x | base | not yet | |"] * 2))
+    assert "docs/conformance.md:4: the id A-1 occurs twice" in tree.refused("check_conformance.py")
+
+
+def test_the_project_itself_passes():
+    for tool in ("check_includes.py", "check_proofs.py", "check_conformance.py"):
+        result = subprocess.run([sys.executable, ROOT / "tools" / tool], capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout
