@@ -1,0 +1,190 @@
+#include "discreet/accounting/event.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/base/error.h"
+
+namespace discreet::accounting {
+namespace {
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, "Event", std::move(sentence));
+}
+
+void require_positive(std::string_view what, double value) {
+  if (!(value > 0) || !std::isfinite(value))
+    refuse(fmt::format("{} is {}; it must be a finite number above 0", what, value));
+}
+
+void require_rate(double rate) {
+  if (!(rate > 0 && rate <= 1))
+    refuse(fmt::format("the sampling rate is {}; it must lie in (0, 1]", rate));
+}
+
+void require_count(std::string_view what, std::uint64_t value) {
+  if (value == 0) refuse(fmt::format("{} is 0; it must be at least 1", what));
+}
+
+void require_fits(std::string_view what, std::uint64_t batch, std::uint64_t population) {
+  require_count(what, batch);
+  if (batch > population)
+    refuse(fmt::format("{} is {}, more than the population of {}", what, batch, population));
+}
+
+struct Check {
+  void operator()(const Gaussian& m) const {
+    require_positive("the noise multiplier", m.noise_multiplier);
+  }
+  void operator()(const GaussianGroups& m) const {
+    if (m.groups.empty()) refuse("there are no groups; give at least one");
+    for (std::size_t g = 0; g < m.groups.size(); ++g) {
+      require_positive(fmt::format("the noise multiplier of group {}", g),
+                       m.groups[g].noise_multiplier);
+      require_positive(fmt::format("the clip bound of group {}", g), m.groups[g].clip);
+    }
+    if (m.flat_clip) require_positive("the flat clip bound", *m.flat_clip);
+    if (m.adaptation) {
+      require_count("the number of adaptation counts", m.adaptation->counts);
+      require_positive("the deviation of the adaptation counts", m.adaptation->deviation);
+    }
+    const double sigma = effective_noise_multiplier(m);
+    require_positive("the effective noise multiplier of the groups", sigma);
+  }
+  void operator()(const Laplace& m) const { require_positive("the Laplace scale", m.scale); }
+  void operator()(const DiscreteGaussian& m) const {
+    require_positive("the noise multiplier", m.noise_multiplier);
+    require_positive("the sensitivity in grid units", m.sensitivity);
+  }
+  void operator()(const RoundedGaussian& m) const {
+    require_positive("the noise multiplier", m.noise_multiplier);
+  }
+  void operator()(const Skellam& m) const {
+    require_positive("the Skellam variance", m.variance);
+    require_positive("the L1 sensitivity", m.l1);
+    require_positive("the L2 sensitivity", m.l2);
+    require_positive("the Linf sensitivity", m.linf);
+  }
+  void operator()(const Guarantee& m) const {
+    if (!(m.epsilon >= 0) || !std::isfinite(m.epsilon))
+      refuse(fmt::format("epsilon is {}; it must be finite and not negative", m.epsilon));
+    if (!(m.delta >= 0 && m.delta < 1))
+      refuse(fmt::format("delta is {}; it must lie in [0, 1)", m.delta));
+  }
+  void operator()(const NoSampling&) const {}
+  void operator()(const Poisson& s) const { require_rate(s.rate); }
+  void operator()(const TruncatedPoisson& s) const {
+    require_rate(s.rate);
+    require_fits("the truncated batch", s.batch, s.population);
+  }
+  void operator()(const FixedSize& s) const { require_fits("the batch", s.batch, s.population); }
+  void operator()(const BallsAndBins& s) const {
+    require_count("the number of batches", s.batches);
+  }
+  void operator()(const ShuffledEpoch& s) const {
+    require_count("the number of batches", s.batches);
+  }
+};
+
+bool fits(const Sampling& sampling, Adjacency adjacency) {
+  if (std::holds_alternative<NoSampling>(sampling)) return true;
+  if (std::holds_alternative<ShuffledEpoch>(sampling)) return adjacency != Adjacency::kAddRemove;
+  if (std::holds_alternative<FixedSize>(sampling)) return adjacency != Adjacency::kZeroOut;
+  return adjacency != Adjacency::kReplaceOne;
+}
+
+}  // namespace
+
+Event::Event(Mechanism mechanism, Sampling sampling, Adjacency adjacency)
+    : adjacency_(adjacency), sampling_(std::move(sampling)), mechanism_(std::move(mechanism)) {
+  if (adjacency > Adjacency::kReplaceOne) {
+    refuse(fmt::format("{} is no adjacency", static_cast<int>(adjacency)));
+  }
+  std::visit(Check{}, mechanism_);
+  std::visit(Check{}, sampling_);
+  if (std::holds_alternative<Guarantee>(mechanism_) &&
+      !std::holds_alternative<NoSampling>(sampling_)) {
+    refuse(fmt::format("a guarantee cannot be amplified by {} sampling here; state the guarantee of "
+                       "the sampled mechanism, with sampling none",
+                       name(sampling_)));
+  }
+  if (!fits(sampling_, adjacency_)) {
+    refuse(fmt::format("{} sampling has no guarantee under {}", name(sampling_),
+                       to_string(adjacency_)));
+  }
+  // -0 would be a second spelling of 0.
+  if (auto* guarantee = std::get_if<Guarantee>(&mechanism_)) {
+    guarantee->epsilon += 0.0;
+    guarantee->delta += 0.0;
+  }
+}
+
+std::string_view name(const Mechanism& mechanism) noexcept {
+  constexpr std::string_view kNames[] = {"gaussian",          "gaussian_groups",  "laplace",
+                                         "discrete_gaussian", "rounded_gaussian", "skellam",
+                                         "guarantee"};
+  static_assert(std::size(kNames) == std::variant_size_v<Mechanism>);
+  return kNames[mechanism.index()];
+}
+
+std::string_view name(const Sampling& sampling) noexcept {
+  constexpr std::string_view kNames[] = {"none",       "poisson",        "truncated_poisson",
+                                         "fixed_size", "balls_and_bins", "shuffled_epoch"};
+  static_assert(std::size(kNames) == std::variant_size_v<Sampling>);
+  return kNames[sampling.index()];
+}
+
+std::string_view to_string(Adjacency adjacency) noexcept {
+  switch (adjacency) {
+    case Adjacency::kAddRemove: return "add_remove";
+    case Adjacency::kZeroOut: return "zero_out";
+    case Adjacency::kReplaceOne: return "replace_one";
+  }
+  return "unknown";
+}
+
+std::string describe(const Event& event) {
+  const bool sampled = !std::holds_alternative<NoSampling>(event.sampling());
+  return fmt::format("{}{}{} under {}", sampled ? name(event.sampling()) : "", sampled ? " " : "",
+                     name(event.mechanism()), to_string(event.adjacency()));
+}
+
+double effective_noise_multiplier(const GaussianGroups& event) {
+  if (event.groups.size() == 1 && !event.adaptation &&
+      (!event.flat_clip || *event.flat_clip >= event.groups[0].clip)) {
+    return event.groups[0].noise_multiplier;
+  }
+  // Precision bought per unit of squared norm, and how much norm the group can take: greedy by price
+  // is optimal (event.md). Sorted, so that the order of groups does not change the bits.
+  struct Offer {
+    double price, capacity;
+    auto operator<=>(const Offer&) const = default;
+  };
+  std::vector<Offer> offers;
+  for (const Group& group : event.groups) {
+    const double deviation = group.noise_multiplier * group.clip;
+    offers.push_back({1 / (deviation * deviation), group.clip * group.clip});
+  }
+  std::sort(offers.begin(), offers.end(), std::greater<>());
+  double left = event.flat_clip ? *event.flat_clip * *event.flat_clip : HUGE_VAL;
+  double precision = 0;
+  for (const Offer& offer : offers) {
+    const double taken = std::min(offer.capacity, left);
+    precision += offer.price * taken;
+    left -= taken;
+    // Rounding must not withhold norm that the constraint allows.
+    if (event.flat_clip) left = std::max(left * (1 + 4 * kU), 0.0);
+  }
+  if (event.adaptation) {
+    precision += static_cast<double>(event.adaptation->counts) /
+                 (4 * event.adaptation->deviation * event.adaptation->deviation);
+  }
+  const double rounding = kU * (4 * static_cast<double>(offers.size()) + 16);
+  return 1 / std::sqrt(precision * (1 + rounding)) * (1 - 4 * kU);
+}
+
+}  // namespace discreet::accounting
