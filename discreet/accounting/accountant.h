@@ -55,9 +55,9 @@ class Accountant {
   // if the count leaves 64 bits. The state is unchanged then.
   virtual void compose(const Event& event, std::uint64_t count = 1) = 0;
 
-  // delta in (0, 1); kInvalidInput otherwise. No events: epsilon is [0, 0].
+  // delta in (0, 1); kInvalidDpConfig otherwise. No events: epsilon is [0, 0].
   virtual EpsilonBound epsilon(double delta) const = 0;
-  // delta(epsilon) for epsilon >= 0; kInvalidInput otherwise.
+  // delta(epsilon) for finite epsilon >= 0; kInvalidDpConfig otherwise.
   virtual Interval delta(double epsilon) const = 0;
 
   // The state as deterministic CBOR, and back. restore throws kMalformed for bytes that save of the

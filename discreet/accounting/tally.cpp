@@ -43,7 +43,7 @@ void TallyAccountant::compose(const Event& event, std::uint64_t count) {
 
 EpsilonBound TallyAccountant::epsilon(double delta) const {
   if (!(delta > 0 && delta < 1)) {
-    throw Error(ErrorCode::kInvalidInput, std::string(name()),
+    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
                 fmt::format("delta is {}; give one in (0, 1)", delta));
   }
   if (events_.empty()) return {{0, 0}, adjacency(), std::nullopt};
@@ -52,7 +52,7 @@ EpsilonBound TallyAccountant::epsilon(double delta) const {
 
 Interval TallyAccountant::delta(double epsilon) const {
   if (!(epsilon >= 0 && std::isfinite(epsilon))) {
-    throw Error(ErrorCode::kInvalidInput, std::string(name()),
+    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
                 fmt::format("epsilon is {}; give a finite one of at least 0", epsilon));
   }
   if (events_.empty()) return {0, 0};
