@@ -108,9 +108,10 @@ Event::Event(Mechanism mechanism, Sampling sampling, Adjacency adjacency)
   std::visit(Check{}, sampling_);
   if (std::holds_alternative<Guarantee>(mechanism_) &&
       !std::holds_alternative<NoSampling>(sampling_)) {
-    refuse(fmt::format("a guarantee cannot be amplified by {} sampling here; state the guarantee of "
-                       "the sampled mechanism, with sampling none",
-                       name(sampling_)));
+    refuse(
+        fmt::format("a guarantee cannot be amplified by {} sampling here; state the guarantee of "
+                    "the sampled mechanism, with sampling none",
+                    name(sampling_)));
   }
   if (!fits(sampling_, adjacency_)) {
     refuse(fmt::format("{} sampling has no guarantee under {}", name(sampling_),
@@ -158,8 +159,8 @@ double effective_noise_multiplier(const GaussianGroups& event) {
       (!event.flat_clip || *event.flat_clip >= event.groups[0].clip)) {
     return event.groups[0].noise_multiplier;
   }
-  // Precision bought per unit of squared norm, and how much norm the group can take: greedy by price
-  // is optimal (event.md). Sorted, so that the order of groups does not change the bits.
+  // Precision bought per unit of squared norm, and how much norm the group can take: greedy by
+  // price is optimal (event.md). Sorted, so that the order of groups does not change the bits.
   struct Offer {
     double price, capacity;
     auto operator<=>(const Offer&) const = default;

@@ -15,9 +15,9 @@ namespace discreet::accounting {
 
 // Proof: event.md
 
-// One vocabulary for what a mechanism releases: the mechanism emits events, every accountant and the
-// ledger consume them. The meaning of a recorded event never changes; a new meaning is a new type.
-// An accountant that cannot handle an event refuses it by name.
+// One vocabulary for what a mechanism releases: the mechanism emits events, every accountant and
+// the ledger consume them. The meaning of a recorded event never changes; a new meaning is a new
+// type. An accountant that cannot handle an event refuses it by name.
 
 // Which data sets are neighbours. Every event names it, and every epsilon carries it.
 enum class Adjacency : std::uint8_t {
@@ -55,8 +55,8 @@ struct Adaptation {
 // Gaussian noise on several groups of one subsample. Together they are one Gaussian of multiplier
 // effective_noise_multiplier(): summing the groups as if they were separate steps under-counts.
 struct GaussianGroups {
-  std::vector<Group> groups;            // at least one
-  std::optional<double> flat_clip;      // bound of a record's norm over all groups, > 0
+  std::vector<Group> groups;        // at least one
+  std::optional<double> flat_clip;  // bound of a record's norm over all groups, > 0
   std::optional<Adaptation> adaptation;
   friend auto operator<=>(const GaussianGroups&, const GaussianGroups&) = default;
 };
@@ -67,7 +67,8 @@ struct Laplace {
   friend auto operator<=>(const Laplace&, const Laplace&) = default;
 };
 
-// The discrete Gaussian on a grid. A discrete Gaussian is not a Gaussian: no PLD of one stands for it.
+// The discrete Gaussian on a grid. A discrete Gaussian is not a Gaussian: no PLD of one stands for
+// it.
 struct DiscreteGaussian {
   double noise_multiplier;
   double sensitivity;  // in grid units, > 0
@@ -83,8 +84,8 @@ struct RoundedGaussian {
 
 // Skellam noise (difference of two Poissons) of a variance, on integer vectors with bounded norms.
 struct Skellam {
-  double variance;        // per coordinate, > 0, in grid units squared
-  double l1, l2, linf;    // sensitivities in grid units, > 0
+  double variance;      // per coordinate, > 0, in grid units squared
+  double l1, l2, linf;  // sensitivities in grid units, > 0
   friend auto operator<=>(const Skellam&, const Skellam&) = default;
 };
 
@@ -164,8 +165,8 @@ std::string describe(const Event& event);  // "poisson gaussian under add_remove
 // A single group without the rest keeps its multiplier bit for bit.
 double effective_noise_multiplier(const GaussianGroups& groups);
 
-// Deterministic CBOR: equal events have equal bytes. The reverse throws kMalformed for bytes that are
-// no event, kInvalidDpConfig for an event with a value out of range.
+// Deterministic CBOR: equal events have equal bytes. The reverse throws kMalformed for bytes that
+// are no event, kInvalidDpConfig for an event with a value out of range.
 Bytes encode(const Event& event);
 Event decode_event(ByteView bytes);
 
@@ -179,9 +180,9 @@ struct RepeatedEvent {
 //   Gaussian, GaussianGroups, RoundedGaussian with Poisson sampling under add_remove or zero_out;
 //   the same without sampling, under replace_one at twice the sensitivity;
 //   Guarantee.
-// Everything else is refused by name with kInvalidDpConfig, and so are events of different adjacency.
-// The result is canonical: the same multiset gives the same Composition. A total count of 2^63 or more
-// is kAccountantOverflow.
+// Everything else is refused by name with kInvalidDpConfig, and so are events of different
+// adjacency. The result is canonical: the same multiset gives the same Composition. A total count
+// of 2^63 or more is kAccountantOverflow.
 Composition reduce(const std::vector<RepeatedEvent>& events);
 
 }  // namespace discreet::accounting

@@ -6,8 +6,8 @@
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 
-// An event is {"adjacency": name, "mechanism": {"type": name, ...}, "sampling": {"type": name, ...}};
-// numbers are floats, counts are integers. Fields keep their names for ever.
+// An event is {"adjacency": name, "mechanism": {"type": name, ...}, "sampling": {"type": name,
+// ...}}; numbers are floats, counts are integers. Fields keep their names for ever.
 namespace discreet::accounting {
 namespace {
 

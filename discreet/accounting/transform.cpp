@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "discreet/accounting/loss_grid.h"
-#include "discreet/accounting/numerics_shim.h"
 #include "discreet/accounting/subsampled_gaussian.h"
 #include "discreet/numerics/elementary.h"
+#include "discreet/numerics/fft.h"
 
 namespace discreet::accounting {
 namespace {
@@ -169,6 +169,13 @@ struct Plan {
   double low = 0, high = 0;  // window of the composed loss
 };
 
+// Euclidean norm of m -> e^{-c h m} min(1, h (m + 1)), m >= 0: a bound of the weights that delta
+// gives to the tilted masses, relative to e^{-c epsilon}.
+double weight_norm(double c, double h) {
+  const double a = numerics::exp(-c * h), gap = -numerics::expm1(-2 * c * h);
+  return std::min(1 / std::sqrt(gap), h * std::sqrt((1 + a * a) / gap) / gap) * (1 + 1e-9);
+}
+
 // The order of the saddle: - d log delta / d epsilon, roughly.
 double sharpness_at(const Table& table, double epsilon) {
   double best = kInfinity, sharpness = 0;
@@ -184,9 +191,11 @@ double sharpness_at(const Table& table, double epsilon) {
   return sharpness;
 }
 
-// The tilt whose window is narrowest when both tilted tails may cost `share` of delta. The saddle
+// The tilt whose window is narrowest when both tilted tails may cost `share` of delta and round-off
+// should cost less than `noise_share`. The saddle
 // itself can be a poor tilt: far-off outcomes make the cumulant explode just above it.
-Plan make_plan(const Table& table, double epsilon, double log_delta, double share, double h) {
+Plan make_plan(const Table& table, double epsilon, double log_delta, double share,
+               double noise_share, double h) {
   const double least = chernoff_log_delta(table, epsilon);
   std::vector<double> cumulant = table.cumulant;
   for (std::size_t i = 0; i < cumulant.size(); ++i) {
@@ -216,7 +225,10 @@ Plan make_plan(const Table& table, double epsilon, double log_delta, double shar
         plan.left = table.order[j];
       }
     }
-    const double cost = (plan.high - plan.low) * (1 + 0.02 * std::max(0.0, amplification));
+    const double noise = 2e-14 * (table.steps + 1) * weight_norm(c, h) *
+                         numerics::exp(amplification - log_kernel(c));
+    const double cost = (plan.high - plan.low) * (1 + 0.02 * std::max(0.0, amplification)) *
+                        (1 + noise / noise_share);
     if (cost < best_cost) {
       best_cost = cost;
       best = plan;
@@ -225,23 +237,7 @@ Plan make_plan(const Table& table, double epsilon, double log_delta, double shar
   return best;
 }
 
-std::size_t smooth_length(double at_least) {
-  const double wanted = std::max(at_least, 16.0);
-  double best = kInfinity;
-  for (double five = 1; five <= 25; five *= 5) {
-    for (double three = 1; three <= 27; three *= 3) {
-      double length = five * three * 4;
-      while (length < wanted) length *= 2;
-      best = std::min(best, length);
-    }
-  }
-  return static_cast<std::size_t>(best);
-}
-
 // ---------------------------------------------------------------- the certified composition
-
-// Normwise relative error of one transform of n points; transform.md, section 5.
-double transform_error(std::size_t n) { return 12 * kU * std::log2(static_cast<double>(n)); }
 
 Complex power(Complex base, std::uint64_t exponent) {
   double br = base.real(), bi = base.imag(), r = 1, i = 0;
@@ -302,7 +298,7 @@ class Composed {
     offset_ *= h / static_cast<double>(kOffsetUnits);
     const double low = std::max(std::floor((plan.low - offset_) / h), support_low);
     const double high = std::min(std::ceil((plan.high - offset_) / h), support_high);
-    length_ = smooth_length(high - low + 2);
+    length_ = 2 * numerics::fft_length(static_cast<std::size_t>(high - low + 16) / 2);
     first_ = static_cast<std::int64_t>(low);
     const bool no_left = low <= support_low;
     const bool no_right = low + static_cast<double>(length_) > support_high;
@@ -357,10 +353,11 @@ class Composed {
     const std::size_t n = length_;
     const double step_left = (plan.left - plan.tilt) * h_;
     const double step_right = (plan.right - plan.tilt) * h_;
-    std::vector<Complex> packed(n), spectrum(n), product(n);
+    const numerics::Fft fft(n);
+    std::vector<Complex> packed(n), work(n);
     double log_left[2] = {0, 0}, log_right[2] = {0, 0};
     double log_cap = 0, forward = 0, multiplications = 0;
-    const double eta = transform_error(n) + 4 * kU;
+    const double eta = fft.relative_error() + 4 * kU;
     std::vector<Complex> up(n / 2 + 1, 1.0), low(n / 2 + 1, 1.0);
 
     for (std::size_t e = 0; e < laws.size(); ++e) {
@@ -404,12 +401,12 @@ class Composed {
       double norm = 0;
       for (const Complex& c : packed) norm += std::norm(c);
       norm = std::sqrt(norm) * (1 + kU * (static_cast<double>(n) + 8));
-      numerics::fft(packed, spectrum, false);
+      fft.forward(packed, work);
       const double threshold = numerics::exp(-2 * kNegligible / count);
       double peak = total * (1 + 4 * kU * (size + 4));
       peak = peak * peak;
       for (std::size_t j = 0; j <= n / 2; ++j) {
-        const Complex a = spectrum[j], b = std::conj(spectrum[j == 0 ? 0 : n - j]);
+        const Complex a = packed[j], b = std::conj(packed[j == 0 ? 0 : n - j]);
         const Complex phi_up = 0.5 * (a + b);
         const Complex half = 0.5 * (a - b);
         const Complex phi_low(half.imag(), -half.real());
@@ -424,17 +421,16 @@ class Composed {
     }
 
     for (std::size_t j = 0; j <= n / 2; ++j) {
-      product[j] = {up[j].real() - low[j].imag(), up[j].imag() + low[j].real()};
+      packed[j] = {up[j].real() - low[j].imag(), up[j].imag() + low[j].real()};
       if (j > 0) {
-        product[n - j] = {up[j].real() + low[j].imag(), -up[j].imag() + low[j].real()};
+        packed[n - j] = {up[j].real() + low[j].imag(), -up[j].imag() + low[j].real()};
       }
     }
-    if (n % 2 == 0) product[n / 2] = {up[n / 2].real(), low[n / 2].real()};
-    numerics::fft(product, packed, true);
+    if (n % 2 == 0) packed[n / 2] = {up[n / 2].real(), low[n / 2].real()};
+    fft.inverse(packed, work);
 
     double norm = 0;
     for (Complex& c : packed) {
-      c /= static_cast<double>(n);
       norm += std::norm(c);
     }
     norm = std::sqrt(norm) * (1 + kU * (static_cast<double>(n) + 8));
@@ -454,11 +450,8 @@ class Composed {
       if (!no_right) tail += numerics::exp(log_right[s] - step_right * last);
       tails = tail <= kInfinity ? std::max(tails, tail) : kInfinity;
     }
-    const double a = numerics::exp(-th_), gap = -numerics::expm1(-2 * th_);
-    const double weight_norm =
-        std::min({1 / std::sqrt(gap), h_ * std::sqrt((1 + a * a) / gap) / gap,
-                  std::sqrt(static_cast<double>(n))});
-    charge_ = (tails * numerics::exp(log_kernel(th_ / h_)) + noise * weight_norm) * (1 + 1e-9);
+    const double weights = std::min(weight_norm(th_ / h_, h_), std::sqrt(static_cast<double>(n)));
+    charge_ = (tails * numerics::exp(log_kernel(th_ / h_)) + noise * weights) * (1 + 1e-9);
     value_error_ = 16 * kU * (static_cast<double>(n) + 4);
 
     accumulate(packed);
@@ -582,12 +575,14 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
   for (int round = 0; round < kMaxRounds; ++round) {
     const double sharpness = sharpness_at(table, epsilon);
     const double share = thrift * std::clamp(0.003 * width * sharpness, 1e-12, 1e-2);
+    const double noise_share = 0.02 * width * sharpness;
     double h = grid_for(steps, table, sharpness, width, coarsest);
-    Plan plan = make_plan(table, epsilon, log_delta, share, h);
+    Plan plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     if ((plan.high - plan.low) / h > kMaxLength) {
       h = with_20_bits((plan.high - plan.low) / (0.95 * kMaxLength));
-      plan = make_plan(table, epsilon, log_delta, share, h);
+      plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
+    if (!(plan.tilt > 0) || !((plan.high - plan.low) / h < 4 * kMaxLength)) return best;
     const Composed composed(steps, direction, plan, sharpness, h, tail);
     const Interval found = invert(composed, delta);
     best.value.lower = std::max(best.value.lower, found.lower);
@@ -617,17 +612,19 @@ TransformResult transform_delta(const Composition& steps, Direction direction, d
   Table table = make_table(steps, direction, scale * 1e-30);
   double log_delta = std::max(chernoff_log_delta(table, epsilon) - 3, -160.0);
   double share = 1e-3 * relative_width, coarsest = kInfinity;
+  const double noise_share = 0.02 * relative_width;
   for (int round = 0; round < kMaxRounds; ++round) {
     const double tail = std::max(scale * numerics::exp(log_delta), 1e-290);
     table = make_table(steps, direction, tail);
     if (!(table.max_loss < kMaxLoss)) return best;
     const double sharpness = sharpness_at(table, epsilon);
     double h = grid_for(steps, table, sharpness, relative_width / sharpness, coarsest);
-    Plan plan = make_plan(table, epsilon, log_delta, share, h);
+    Plan plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     if ((plan.high - plan.low) / h > kMaxLength) {
       h = with_20_bits((plan.high - plan.low) / (0.95 * kMaxLength));
-      plan = make_plan(table, epsilon, log_delta, share, h);
+      plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
+    if (!(plan.tilt > 0) || !((plan.high - plan.low) / h < 4 * kMaxLength)) return best;
     const Composed composed(steps, direction, plan, sharpness, h, tail);
     const Interval found = composed.delta_bounds(epsilon);
     best.value.lower = std::max(best.value.lower, found.lower);

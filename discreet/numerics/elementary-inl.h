@@ -10,8 +10,8 @@
 //
 // The functions named ...Positive and ...TwoPi skip the special cases their domain excludes:
 //   LogPositive(d, x)              log x for x positive, normal and finite; bits of Log.
-//   SinCosTwoPi(d, u, s, c)        sin and cos of 2 pi u for |u| <= 2^20, within 1 ulp (1.5 for the
-//                                  cosine near its zeros); the reduction of u is exact.
+//   SinCosTwoPi(d, u, s, c)        sin and cos of 2 pi u for |u| <= 2^20, within 1 ulp; the
+//                                  reduction of u is exact.
 // Proof: elementary.md
 #include <cstddef>
 #include <cstdint>
@@ -103,26 +103,22 @@ HWY_INLINE V TwoProduct(D d, V a, V b, V& error) {
 // c[0] + c[1] x + ... + c[N-1] x^(N-1) by halves (Estrin), so that lanes wait less than in
 // Horner's.
 template <std::size_t N, class D, class V>
-HWY_INLINE V PolynomialTerms(D d, const V* powers, const double* c) {
+HWY_INLINE V PolynomialTerms(D d, V x, V x2, V x4, V x8, const double* c) {
   if constexpr (N == 1) {
     return hn::Set(d, c[0]);
   } else {
-    constexpr std::size_t level = N > 8 ? 3 : N > 4 ? 2 : N > 2 ? 1 : 0;
-    constexpr std::size_t half = std::size_t{1} << level;
-    return hn::Add(PolynomialTerms<half>(d, powers, c),
-                   hn::Mul(powers[level], PolynomialTerms<N - half>(d, powers, c + half)));
+    constexpr std::size_t half = N > 8 ? 8 : N > 4 ? 4 : N > 2 ? 2 : 1;
+    const V power = half == 8 ? x8 : half == 4 ? x4 : half == 2 ? x2 : x;
+    return hn::Add(PolynomialTerms<half>(d, x, x2, x4, x8, c),
+                   hn::Mul(power, PolynomialTerms<N - half>(d, x, x2, x4, x8, c + half)));
   }
 }
 
 template <std::size_t N, class D, class V>
 HWY_INLINE V Polynomial(D d, V x, const double (&c)[N]) {
   static_assert(N <= 16);
-  V powers[4];
-  powers[0] = x;
-  powers[1] = hn::Mul(x, x);
-  powers[2] = hn::Mul(powers[1], powers[1]);
-  powers[3] = hn::Mul(powers[2], powers[2]);
-  return PolynomialTerms<N>(d, powers, c);
+  const V x2 = hn::Mul(x, x), x4 = hn::Mul(x2, x2), x8 = hn::Mul(x4, x4);
+  return PolynomialTerms<N>(d, x, x2, x4, x8, c);
 }
 
 // Adding 1.5 * 2^52 rounds |x| < 2^51 to the nearest integer, which is then also found, modulo

@@ -5,6 +5,7 @@
 
 #include "discreet/numerics/special-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace discreet::numerics {
 namespace {
 
@@ -36,6 +37,13 @@ double atan2(double y, double x) noexcept { return value(fn::Atan2(kTag, lane(y)
 double erfc(double x) noexcept { return value(fn::Erfc(kTag, lane(x))); }
 double log_erfc(double x) noexcept { return value(fn::LogErfc(kTag, lane(x))); }
 double normal_cdf(double x) noexcept { return value(fn::NormalCdf(kTag, lane(x))); }
+
+void sin_cos_two_pi(double u, double& sine, double& cosine) noexcept {
+  Lane s, c;
+  fn::SinCosTwoPi(kTag, lane(u), s, c);
+  sine = value(s);
+  cosine = value(c);
+}
 
 double normal_quantile(double p) noexcept {
   if (!(p > 0 && p < 1)) {
@@ -141,3 +149,4 @@ int reduce_large_angle(double x, double& high, double& low) noexcept {
 
 }  // namespace detail
 }  // namespace discreet::numerics
+HWY_AFTER_NAMESPACE();

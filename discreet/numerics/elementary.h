@@ -48,6 +48,10 @@ double log1p(double x) noexcept;
 double sin(double x) noexcept;
 double cos(double x) noexcept;
 
+// The sine and cosine of 2 pi u, for |u| <= 2^20, within 1 ulp; the reduction of u is exact, so
+// multiples of a quarter give exactly 0 and ±1. Zeros may have either sign.
+void sin_cos_two_pi(double u, double& sine, double& cosine) noexcept;
+
 // The angle of the point (x, y), in [-pi, pi], with the sign of y. Signed zeros and infinities as
 // in C (F.10.1.4): atan2(±0, +0) = ±0, atan2(±0, -0) = ±pi, atan2(±inf, +inf) = ±pi/4, atan2(±inf,
 // -inf) = ±3pi/4, atan2(±y, ±0) = ±pi/2.

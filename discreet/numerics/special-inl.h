@@ -127,35 +127,46 @@ HWY_INLINE V Erfcx(D d, V x, V low, V& tail) {
   return hn::GatherIndex(d, cf::kErfcx, start);
 }
 
-// factor * erfc(x + low), where square + square_low = (x + low)^2 and factor is a power of two.
+// e^(-square - square_low) * erfcx(x + low) * factor, for x >= 1/2 and factor a power of two.
 template <class D, class V>
-HWY_INLINE V ErfcSum(D d, V x, V low, V square, V square_low, double factor) {
-  const V one = hn::Set(d, 1.0), half = hn::Set(d, 0.5), scale = hn::Set(d, factor);
-  const V ax = hn::Abs(x);
-  const auto central = hn::Lt(ax, half);
-
-  V erf_tail, error;
-  const V erf = ErfSmall(d, hn::IfThenElseZero(central, x), low, erf_tail);
-  const V near = FastTwoSum(one, hn::Neg(erf), error);
-  const V inner = hn::Mul(scale, hn::Add(near, hn::Sub(error, erf_tail)));
-
-  // e^(-square) and erfcx as unevaluated sums, multiplied, then scaled once.
-  const auto positive = hn::Gt(x, hn::Zero(d));
-  const V bx = hn::Min(hn::Max(ax, half), hn::Set(d, 31.0));
-  const V bl = hn::IfThenElse(positive, low, hn::Neg(low));
+HWY_INLINE V ErfcOuter(D d, V x, V low, V square, V square_low, double factor) {
+  // Both as unevaluated sums, multiplied, then scaled once.
   V k, r, square_r, rest, e_low, cx_tail, p_low;
   ExpParts(d, hn::Neg(hn::Min(square, hn::Set(d, 800.0))), hn::Neg(square_low), k, r, square_r,
            rest);
-  V e = FastTwoSum(one, r, e_low);
+  V e = FastTwoSum(hn::Set(d, 1.0), r, e_low);
   e = FastTwoSum(e, hn::Add(e_low, hn::Add(square_r, rest)), e_low);
-  V cx = Erfcx(d, bx, bl, cx_tail);
+  V cx = Erfcx(d, x, low, cx_tail);
   cx = FastTwoSum(cx, cx_tail, cx_tail);
   const V product = TwoProduct(d, e, cx, p_low);
-  V value = hn::Add(product, hn::Add(p_low, hn::Add(hn::Mul(e, cx_tail), hn::Mul(e_low, cx))));
-  // erfcx < 1/2 shrinks with x; keep Scale's operand near 1 (erfcx(31) > 2^-6).
-  value = Scale(d, hn::Mul(value, hn::Set(d, 8 * factor)), hn::Sub(k, hn::Set(d, 3.0)));
-  const V outer = hn::IfThenElse(positive, value, hn::Sub(hn::Set(d, 2 * factor), value));
-  return NanUnlessOrdered(d, x, hn::IfThenElse(central, inner, outer));
+  const V value =
+      hn::Add(product, hn::Add(p_low, hn::Add(hn::Mul(e, cx_tail), hn::Mul(e_low, cx))));
+  // erfcx shrinks with x (erfcx(28) > 2^-6); this keeps Scale's operand near 1.
+  return Scale(d, hn::Mul(value, hn::Set(d, 8 * factor)), hn::Sub(k, hn::Set(d, 3.0)));
+}
+
+// factor * erfc(x + low), where square + square_low = (x + low)^2 and factor is a power of two.
+// Parts that no lane needs are skipped, which does not change the others.
+template <class D, class V>
+HWY_INLINE V ErfcSum(D d, V x, V low, V square, V square_low, double factor) {
+  const V half = hn::Set(d, 0.5);
+  const V ax = hn::Abs(x);
+  const auto central = hn::Lt(ax, half);
+  V result = hn::Zero(d);
+  if (!hn::AllFalse(d, central)) {
+    V erf_tail, error;
+    const V erf = ErfSmall(d, hn::IfThenElseZero(central, x), low, erf_tail);
+    const V near = FastTwoSum(hn::Set(d, 1.0), hn::Neg(erf), error);
+    result = hn::Mul(hn::Set(d, factor), hn::Add(near, hn::Sub(error, erf_tail)));
+  }
+  if (!hn::AllTrue(d, central)) {
+    const auto positive = hn::Gt(x, hn::Zero(d));
+    const V signed_low = hn::IfThenElse(positive, low, hn::Neg(low));
+    const V value = ErfcOuter(d, hn::Max(ax, half), signed_low, square, square_low, factor);
+    const V outer = hn::IfThenElse(positive, value, hn::Sub(hn::Set(d, 2 * factor), value));
+    result = hn::IfThenElse(central, result, outer);
+  }
+  return result;
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -184,34 +195,40 @@ HWY_INLINE V LogErfc(D d, V x) {
   const V zero = hn::Zero(d), one = hn::Set(d, 1.0), half = hn::Set(d, 0.5);
   const V ln2_1 = hn::Set(d, cf::kLn2_1), ln2_2 = hn::Set(d, cf::kLn2_2);
 
-  // |x| < 1/2: log1p(-erf x).
-  V erf_tail;
-  const auto central = hn::Lt(hn::Abs(x), half);
-  const V small = hn::IfThenElseZero(central, x);
-  const V erf = ErfSmall(d, small, zero, erf_tail);
-  const V inner = Log1p(d, hn::Neg(hn::Add(erf, erf_tail)));
-
-  // x <= -1/2: log(2 - w) = log 2 + log1p(-w/2), w = erfc(-x).
-  const V other = Erfc(d, hn::Max(hn::Neg(x), half));
-  const V left = hn::Add(ln2_1, hn::Add(ln2_2, Log1p(d, hn::Neg(hn::Mul(half, other)))));
-
-  // x >= 1/2: -x^2 + log erfcx(x); from 32 on erfcx(x) = (1 - 1/(2x^2) + 3/(4x^4) - ...) / (x sqrt
-  // pi).
   const V most = hn::Set(d, 0x1.fffffffffffffp511);  // its square is finite
-  const V bx = hn::Min(hn::Max(x, half), most);
-  V square_low, cx_tail;
-  const V square = TwoProduct(d, bx, bx, square_low);
-  const V cx = Erfcx(d, hn::Min(bx, hn::Set(d, 31.5)), zero, cx_tail);
-  const V log_near = LogPositive(d, hn::Add(cx, cx_tail));
-  const V w = hn::Div(one, hn::Mul(hn::Set(d, 2.0), square));
-  static constexpr double kSeries[] = {-1, 3, -15, 105, -945, 10395, -135135};
-  const V series = Log1p(d, hn::Mul(w, Polynomial(d, w, kSeries)));
-  const V log_far = hn::Sub(series, hn::Add(LogPositive(d, bx), hn::Set(d, cf::kLogSqrtPiHi)));
-  const auto far = hn::Gt(bx, hn::Set(d, 31.0));
-  const V log_cx = hn::IfThenElse(far, log_far, log_near);
-  const V right = hn::Sub(hn::Sub(log_cx, square_low), square);
-
-  V result = hn::IfThenElse(central, inner, hn::IfThenElse(hn::Lt(x, zero), left, right));
+  const auto central = hn::Lt(hn::Abs(x), half);
+  const auto negative = hn::Le(x, hn::Neg(half));
+  const auto far = hn::Gt(x, hn::Set(d, 31.0));
+  V result = zero;
+  if (!hn::AllFalse(d, central)) {  // log1p(-erf x)
+    V erf_tail;
+    const V erf = ErfSmall(d, hn::IfThenElseZero(central, x), zero, erf_tail);
+    result = Log1p(d, hn::Neg(hn::Add(erf, erf_tail)));
+  }
+  if (!hn::AllFalse(d, negative)) {  // log(2 - w) = log 2 + log1p(-w/2), w = erfc(-x)
+    const V other = Erfc(d, hn::Max(hn::Neg(x), half));
+    const V left = hn::Add(ln2_1, hn::Add(ln2_2, Log1p(d, hn::Neg(hn::Mul(half, other)))));
+    result = hn::IfThenElse(negative, left, result);
+  }
+  const auto right = hn::Ge(x, half);
+  if (!hn::AllFalse(d, right)) {  // -x^2 + log erfcx(x)
+    const V bx = hn::Min(hn::Max(x, half), most);
+    V square_low, log_cx = zero;
+    const V square = TwoProduct(d, bx, bx, square_low);
+    if (!hn::AllTrue(d, far)) {
+      V cx_tail;
+      const V cx = Erfcx(d, hn::Min(bx, hn::Set(d, 31.5)), zero, cx_tail);
+      log_cx = LogPositive(d, hn::Add(cx, cx_tail));
+    }
+    if (!hn::AllFalse(d, far)) {  // erfcx(x) = (1 - 1/(2x^2) + 3/(4x^4) - ...) / (x sqrt pi)
+      const V w = hn::Div(one, hn::Mul(hn::Set(d, 2.0), square));
+      static constexpr double kSeries[] = {-1, 3, -15, 105, -945, 10395, -135135};
+      const V series = Log1p(d, hn::Mul(w, Polynomial(d, w, kSeries)));
+      const V log_far = hn::Sub(series, hn::Add(LogPositive(d, bx), hn::Set(d, cf::kLogSqrtPiHi)));
+      log_cx = hn::IfThenElse(far, log_far, log_cx);
+    }
+    result = hn::IfThenElse(right, hn::Sub(hn::Sub(log_cx, square_low), square), result);
+  }
   result = hn::IfThenElse(hn::Gt(x, most), hn::Neg(Infinity(d)), result);
   return NanUnlessOrdered(d, x, hn::IfThenElse(hn::Eq(x, zero), hn::Neg(x), result));
 }

@@ -1,0 +1,262 @@
+#include "discreet/accounting/contour.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "discreet/accounting/contour_certificate_impl.h"
+#include "discreet/accounting/contour_plan_impl.h"
+#include "discreet/accounting/contour_query_impl.h"
+#include "discreet/accounting/contour_rounding_impl.h"
+#include "discreet/base/error.h"
+#include "discreet/numerics/strict_arithmetic.h"
+
+namespace discreet::accounting {
+namespace contour {
+namespace {
+
+constexpr int kRounds = 5;
+// Wider than this, relative to delta, another accountant does as well.
+constexpr double kWidest = 1e-2;
+
+[[noreturn]] void refuse(const char* name, double value, const char* remedy) {
+  throw Error(ErrorCode::kInvalidDpConfig, "contour",
+              fmt::format("{} is {}; {}", name, value, remedy));
+}
+
+void check(const Composition& composition, double relative_width) {
+  numerics::require_round_to_nearest();
+  if (!(relative_width > 0 && relative_width < 1)) {
+    refuse("relative_width", relative_width, "give a number between 0 and 1");
+  }
+  if (composition.gaussians.empty() && composition.explicits.empty()) {
+    throw Error(ErrorCode::kInvalidDpConfig, "contour",
+                "the composition is empty; give at least one step");
+  }
+  for (const GaussianSteps& steps : composition.gaussians) {
+    if (!(steps.rate > 0 && steps.rate <= 1)) refuse("rate", steps.rate, "give one in (0, 1]");
+    if (!(steps.sigma > 0 && std::isfinite(steps.sigma))) {
+      refuse("sigma", steps.sigma, "give a positive finite number");
+    }
+    if (steps.count == 0) refuse("count", 0, "leave out steps that are not taken");
+  }
+  for (const ExplicitSteps& steps : composition.explicits) {
+    if (!(steps.epsilon >= 0 && std::isfinite(steps.epsilon))) {
+      refuse("explicit epsilon", steps.epsilon, "give a finite number that is not negative");
+    }
+    if (!(steps.delta >= 0 && steps.delta < 1)) {
+      refuse("explicit delta", steps.delta, "give one in [0, 1)");
+    }
+    if (steps.count == 0) refuse("count", 0, "leave out steps that are not taken");
+  }
+}
+
+bool all_supported(const Composition& composition) {
+  return !composition.gaussians.empty() &&
+         std::all_of(composition.gaussians.begin(), composition.gaussians.end(), supported) &&
+         std::all_of(composition.explicits.begin(), composition.explicits.end(),
+                     [](const ExplicitSteps& s) {
+                       return s.epsilon <= 1000 && s.count <= (1ull << 53);
+                     });
+}
+
+// Explicit steps fail outright with probability p = 1 - prod (1 - delta)^count; given that they do
+// not, delta(epsilon) is that of the remaining loss: delta = p + (1-p) delta'.
+struct Failure {
+  double probability = 0;
+  double error = 0;  // of `probability`, absolute
+  explicit Failure(const Composition& composition) {
+    double log_survival = 0;
+    for (const ExplicitSteps& steps : composition.explicits) {
+      log_survival += static_cast<double>(steps.count) * numerics::log1p(-steps.delta);
+    }
+    if (log_survival == 0) return;
+    probability = -numerics::expm1(log_survival);
+    // 4u per factor, u per addition, and d(1 - e^s) = e^s ds <= |s e^s| relative to ds/s.
+    error = 2 * kUnit * (6 + static_cast<double>(composition.explicits.size())) *
+            std::min(-log_survival * numerics::exp(log_survival) + probability, 1.0);
+  }
+};
+
+using Value = Certificate::Value;
+
+// Moves outwards from an estimate until the certificate accepts; then the value is a bound.
+template <class Accept>
+std::optional<double> step_out(const Certificate& certificate, double epsilon, double gap,
+                               double direction, Accept&& accept) {
+  double stride = std::max(1.05 * gap, 4 * kUnit * (1 + std::abs(epsilon)));
+  for (int k = 0; k < 12; ++k) {
+    const double candidate = epsilon + direction * stride;
+    const Value value = certificate.at(candidate);
+    if (accept(value)) return candidate;
+    stride *= 1.6;
+  }
+  return std::nullopt;
+}
+
+// Root of estimate(epsilon) = 1 by Newton's method on the logarithm.
+double solve(const Certificate& certificate, double epsilon) {
+  for (int k = 0; k < 12; ++k) {
+    const Value value = certificate.at(epsilon);
+    const double excess = numerics::log(value.estimate);
+    if (!(value.slope < 0) || !std::isfinite(excess)) break;
+    const double move = std::clamp(-excess / value.slope, -0.5 * (1 + std::abs(epsilon)),
+                                   0.5 * (1 + std::abs(epsilon)));
+    epsilon += move;
+    if (std::abs(move * value.slope) < 1e-13) break;
+  }
+  return epsilon;
+}
+
+bool good_enough(const Value& value, double relative_width) {
+  const double width = value.upper - value.lower;
+  return width <= 6 * relative_width * value.estimate + 3 * value.round_off &&
+         width <= kWidest * value.estimate;
+}
+
+ContourResult zero(ContourResult result) {
+  result.value = {0, 0};
+  return result;
+}
+
+}  // namespace
+
+std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& composition,
+                                           double delta, double relative_width,
+                                           const Spoil& spoil) {
+  if (!(delta > 0 && delta < 1)) refuse("delta", delta, "give one in (0, 1)");
+  check(composition, relative_width);
+  if (!all_supported(composition) || delta < 1e-250) return std::nullopt;
+  const Failure failure(composition);
+  const double rest = delta - failure.probability;
+  if (!(rest > 1e-6 * delta)) return std::nullopt;
+  const double conditional = rest / (1 - failure.probability);
+  const double log_delta = numerics::log(conditional);
+  // conditional / exp(log_delta) is within 1 +- slack of the exact conditional delta's.
+  const double slack = up(2 * failure.error / rest +
+                          (failure.probability > 0 ? 8 * kUnit * delta / rest : 0) +
+                          4 * kUnit * (1 + std::abs(log_delta)));
+  relative_width = std::clamp(relative_width, 1e-13, 0.1);
+  totals.move_to(composition);
+
+  auto point = estimate_from_delta(totals, log_delta, relative_width);
+  if (!point) return std::nullopt;
+  for (int round = 0; round < kRounds; ++round) {
+    auto contour = choose_contour(totals, *point, relative_width, round / 2);
+    if (!contour) return std::nullopt;
+    contour->spacing += spoil.spacing;
+    contour->cut += spoil.cut;
+    const auto* sums = totals.contributions(*contour, spoil);
+    if (!sums) return std::nullopt;
+    const Certificate certificate(*contour, *sums, totals.distinct(), log_delta);
+    const double epsilon = solve(certificate, std::max(point->epsilon, 0.0));
+    ContourResult result{{0, 0}, 0, contour->c(), contour->terms(), totals.nodes()};
+    if (!std::isfinite(epsilon)) return std::nullopt;
+    if (epsilon < 0) {
+      // The answer is 0 if delta(0) <= delta; a contour made for epsilon = 0 tells.
+      const auto at_zero = query_delta(totals, composition, 0, 1e-3, spoil);
+      if (!at_zero || at_zero->value.upper <= delta) return at_zero ? zero(*at_zero) : at_zero;
+    }
+    point->epsilon = epsilon;
+    const Value value = certificate.at(epsilon);
+    if (!good_enough(value, relative_width) && !spoil.any()) continue;
+    const auto upper =
+        step_out(certificate, epsilon, (value.upper - 1 + slack) / -value.slope, 1,
+                 [&](const Value& v) { return v.upper <= 1 - slack; });
+    const double down = (1 - value.lower + slack) / -value.slope;
+    const auto lower = step_out(certificate, epsilon, down, -1,
+                                [&](const Value& v) { return v.lower >= 1 + slack; });
+    if (!upper || !(lower || epsilon < 2 * down)) continue;
+    result.value = {std::max(0.0, lower.value_or(0)), std::max(0.0, *upper)};
+    const double width = result.value.upper - result.value.lower;
+    if (!spoil.any() && !(width * -value.slope < 4 * kWidest)) continue;
+    result.delta_error = 0.5 * (value.upper - value.lower) * conditional;
+    return result;
+  }
+  return std::nullopt;
+}
+
+std::optional<ContourResult> query_delta(Totals& totals, const Composition& composition,
+                                         double epsilon, double relative_width,
+                                         const Spoil& spoil) {
+  if (!(epsilon >= 0 && std::isfinite(epsilon))) {
+    refuse("epsilon", epsilon, "give a finite number that is not negative");
+  }
+  check(composition, relative_width);
+  if (!all_supported(composition)) return std::nullopt;
+  const Failure failure(composition);
+  relative_width = std::clamp(relative_width, 1e-13, 0.1);
+  totals.move_to(composition);
+
+  auto point = estimate_from_epsilon(totals, epsilon, relative_width);
+  for (int round = 0; point && round < kRounds; ++round) {
+    auto contour = choose_contour(totals, *point, relative_width, round / 2);
+    if (!contour) return std::nullopt;
+    contour->spacing += spoil.spacing;
+    contour->cut += spoil.cut;
+    const auto* sums = totals.contributions(*contour, spoil);
+    if (!sums) return std::nullopt;
+    const Certificate certificate(*contour, *sums, totals.distinct(), point->log_delta);
+    const Value value = certificate.at(epsilon);
+    const double moved = numerics::log(value.estimate);
+    if (!good_enough(value, relative_width) || std::abs(moved) > 3) {
+      if (std::isfinite(moved)) point->log_delta = std::min(-1e-9, point->log_delta + moved);
+      continue;
+    }
+    // exp(log_delta), from both sides.
+    const double scale_error = 4 * kUnit * (2 + std::abs(point->log_delta));
+    const double scale = numerics::exp(point->log_delta);
+    const double survival = 1 - failure.probability;
+    const double low = std::max(0.0, value.lower) * scale * (1 - scale_error);
+    const double high = value.upper * scale * (1 + scale_error);
+    ContourResult result{{0, 0}, 0, contour->c(), contour->terms(), totals.nodes()};
+    result.value.lower = std::max(
+        0.0, (failure.probability - failure.error + survival * low) * (1 - 8 * kUnit) -
+                 failure.error * low);
+    result.value.upper =
+        std::min(1.0, (failure.probability + failure.error + survival * high) * (1 + 8 * kUnit) +
+                          failure.error * high);
+    result.delta_error = 0.5 * (result.value.upper - result.value.lower);
+    return result;
+  }
+  return std::nullopt;
+}
+
+}  // namespace contour
+
+std::optional<ContourResult> contour_epsilon(const Composition& composition, Direction direction,
+                                             double delta, double relative_width) {
+  contour::Totals totals(direction);
+  return contour::query_epsilon(totals, composition, delta, relative_width);
+}
+
+std::optional<ContourResult> contour_delta(const Composition& composition, Direction direction,
+                                           double epsilon, double relative_width) {
+  contour::Totals totals(direction);
+  return contour::query_delta(totals, composition, epsilon, relative_width);
+}
+
+struct ContourSession::State {
+  contour::Totals totals;
+};
+
+ContourSession::ContourSession(Direction direction)
+    : state_(std::make_unique<State>(State{contour::Totals(direction)})) {}
+ContourSession::~ContourSession() = default;
+ContourSession::ContourSession(ContourSession&&) noexcept = default;
+ContourSession& ContourSession::operator=(ContourSession&&) noexcept = default;
+
+std::optional<ContourResult> ContourSession::epsilon(const Composition& composition, double delta,
+                                                     double relative_width) {
+  return contour::query_epsilon(state_->totals, composition, delta, relative_width);
+}
+
+std::optional<ContourResult> ContourSession::delta(const Composition& composition, double epsilon,
+                                                   double relative_width) {
+  return contour::query_delta(state_->totals, composition, epsilon, relative_width);
+}
+
+}  // namespace discreet::accounting

@@ -1,0 +1,303 @@
+#include "discreet/accounting/pld.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "discreet/accounting/closed_form.h"
+#include "discreet/accounting/transform.h"
+#include "discreet/base/cbor.h"
+#include "discreet/base/error.h"
+
+namespace discreet::accounting {
+namespace {
+
+constexpr Direction kDirections[] = {Direction::kRemove, Direction::kAdd};
+// At a coarser contour more settings certify, and still far better than by transform.
+constexpr double kCoarseContour = 1e-6;
+
+struct Answer {
+  Interval value;
+  Path path;
+};
+
+void require_delta(double delta) {
+  if (!(delta > 0 && delta < 1))
+    throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
+                fmt::format("delta is {}; it must lie between 0 and 1, both excluded", delta));
+}
+
+void require_epsilon(double epsilon) {
+  if (!(epsilon >= 0) || !std::isfinite(epsilon))
+    throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
+                fmt::format("epsilon is {}; it must be finite and not negative", epsilon));
+}
+
+Answer checked(Answer answer) {
+  if (!(answer.value.lower <= answer.value.upper))
+    throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
+                fmt::format("the {} path gives [{}, {}]; the schedule leaves the range of binary64",
+                            to_string(answer.path), answer.value.lower, answer.value.upper));
+  return answer;
+}
+
+bool empty(const Composition& steps) { return steps.gaussians.empty() && steps.explicits.empty(); }
+
+// One direction's evaluations of epsilon(delta).
+class EpsilonPaths {
+ public:
+  EpsilonPaths(const Composition& steps, double delta, const Accuracy& accuracy,
+               ContourSession* sessions[2])
+      : steps_(steps), delta_(delta), accuracy_(accuracy), sessions_(sessions) {}
+
+  std::optional<Answer> closed_form(Direction direction) const {
+    const auto value = closed_form_epsilon(steps_, direction, delta_);
+    if (!value) return std::nullopt;
+    return checked({*value, Path::kClosedForm});
+  }
+
+  std::optional<Answer> contour(Direction direction) const {
+    for (const double width : {accuracy_.contour, std::max(accuracy_.contour, kCoarseContour)}) {
+      ContourSession* session = sessions_ ? sessions_[direction == Direction::kAdd] : nullptr;
+      const auto result = session ? session->epsilon(steps_, delta_, width)
+                                  : contour_epsilon(steps_, direction, delta_, width);
+      if (result) return checked({result->value, Path::kContour});
+    }
+    return std::nullopt;
+  }
+
+  Answer transform(Direction direction) const {
+    Interval value = transform_epsilon(steps_, direction, delta_, accuracy_.transform).value;
+    // A small epsilon deserves a width in proportion.
+    const double wanted = accuracy_.transform * value.upper;
+    if (value.upper < 1 && value.upper > 0 && value.upper - value.lower > wanted) {
+      const Interval again = transform_epsilon(steps_, direction, delta_, wanted).value;
+      value = {std::max(value.lower, again.lower), std::min(value.upper, again.upper)};
+    }
+    return checked({value, Path::kTransform});
+  }
+
+ private:
+  const Composition& steps_;
+  double delta_;
+  const Accuracy& accuracy_;
+  ContourSession** sessions_;
+};
+
+class DeltaPaths {
+ public:
+  DeltaPaths(const Composition& steps, double epsilon, const Accuracy& accuracy,
+             ContourSession* sessions[2])
+      : steps_(steps), epsilon_(epsilon), accuracy_(accuracy), sessions_(sessions) {}
+
+  std::optional<Answer> closed_form(Direction direction) const {
+    const auto value = closed_form_delta(steps_, direction, epsilon_);
+    if (!value) return std::nullopt;
+    return checked({*value, Path::kClosedForm});
+  }
+
+  std::optional<Answer> contour(Direction direction) const {
+    for (const double width : {accuracy_.contour, std::max(accuracy_.contour, kCoarseContour)}) {
+      ContourSession* session = sessions_ ? sessions_[direction == Direction::kAdd] : nullptr;
+      const auto result = session ? session->delta(steps_, epsilon_, width)
+                                  : contour_delta(steps_, direction, epsilon_, width);
+      if (result) return checked({result->value, Path::kContour});
+    }
+    return std::nullopt;
+  }
+
+  Answer transform(Direction direction) const {
+    return checked({transform_delta(steps_, direction, epsilon_, accuracy_.transform).value,
+                    Path::kTransform});
+  }
+
+ private:
+  const Composition& steps_;
+  double epsilon_;
+  const Accuracy& accuracy_;
+  ContourSession** sessions_;
+};
+
+template <class Paths>
+Answer first(const Paths& paths, Direction direction) {
+  if (auto answer = paths.closed_form(direction)) return *answer;
+  if (auto answer = paths.contour(direction)) return *answer;
+  return paths.transform(direction);
+}
+
+Certified worse(const Answer& remove, const Answer& add) {
+  const bool removes = remove.value.upper >= add.value.upper;
+  return {{std::max(remove.value.lower, add.value.lower),
+           std::max(remove.value.upper, add.value.upper)},
+          removes ? remove.path : add.path,
+          removes ? Direction::kRemove : Direction::kAdd};
+}
+
+constexpr Certified kNothing{{0, 0}, Path::kClosedForm, Direction::kRemove};
+
+template <class Paths>
+Certified certify(const Paths& paths) {
+  return worse(first(paths, Direction::kRemove), first(paths, Direction::kAdd));
+}
+
+Certified verify_paths(const EpsilonPaths& paths, double delta) {
+  for (const Direction direction : kDirections) {
+    std::vector<Answer> answers{paths.transform(direction)};
+    if (auto answer = paths.closed_form(direction)) answers.push_back(*answer);
+    if (auto answer = paths.contour(direction)) answers.push_back(*answer);
+    for (const Answer& a : answers) {
+      for (const Answer& b : answers) {
+        if (a.value.lower <= b.value.upper) continue;
+        throw Error(
+            ErrorCode::kAccountantDivergence, "PldAccountant",
+            fmt::format("at delta {} ({}) the {} path gives [{}, {}] and the {} path [{}, {}]; "
+                        "do not trust either and report this",
+                        delta, to_string(direction), to_string(a.path), a.value.lower,
+                        a.value.upper, to_string(b.path), b.value.lower, b.value.upper));
+      }
+    }
+  }
+  return certify(paths);
+}
+
+}  // namespace
+
+std::string_view to_string(Path path) noexcept {
+  switch (path) {
+    case Path::kClosedForm: return "closed_form";
+    case Path::kContour: return "contour";
+    case Path::kTransform: return "transform";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Direction worst) noexcept {
+  return worst == Direction::kRemove ? "remove" : "add";
+}
+
+Certified certified_epsilon(const Composition& steps, double delta, const Accuracy& accuracy) {
+  require_delta(delta);
+  return empty(steps) ? kNothing : certify(EpsilonPaths(steps, delta, accuracy, nullptr));
+}
+
+Certified certified_delta(const Composition& steps, double epsilon, const Accuracy& accuracy) {
+  require_epsilon(epsilon);
+  return empty(steps) ? kNothing : certify(DeltaPaths(steps, epsilon, accuracy, nullptr));
+}
+
+Certified verified_epsilon(const Composition& steps, double delta, const Accuracy& accuracy) {
+  require_delta(delta);
+  return empty(steps) ? kNothing
+                      : verify_paths(EpsilonPaths(steps, delta, accuracy, nullptr), delta);
+}
+
+ContourSession& PldAccountant::Sessions::of(Direction direction) {
+  auto& session = direction == Direction::kRemove ? remove : add;
+  if (!session) session.emplace(direction);
+  return *session;
+}
+
+PldAccountant::PldAccountant(Adjacency adjacency) : adjacency_(adjacency) {}
+
+void PldAccountant::add(const Event& event, std::uint64_t count) {
+  if (event.adjacency() != adjacency_) {
+    throw Error(
+        ErrorCode::kInvalidDpConfig, "PldAccountant",
+        fmt::format("{} cannot join a total under {}", describe(event), to_string(adjacency_)));
+  }
+  const Composition reduced = reduce({{event, count}});
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 63;
+  if (count >= kLimit - steps_) {
+    throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
+                fmt::format("{} and {} steps are more than can be counted", steps_, count));
+  }
+  events_[event] += count;
+  steps_ += count;
+  budget_.add(reduced);
+}
+
+std::vector<RepeatedEvent> PldAccountant::events() const {
+  std::vector<RepeatedEvent> all;
+  all.reserve(events_.size());
+  for (const auto& [event, count] : events_) all.push_back({event, count});
+  return all;
+}
+
+Certified PldAccountant::epsilon(double delta, const Accuracy& accuracy) const {
+  require_delta(delta);
+  if (events_.empty()) return kNothing;
+  ContourSession* sessions[2] = {&sessions_.of(Direction::kRemove), &sessions_.of(Direction::kAdd)};
+  const Composition steps = reduce(events());
+  return certify(EpsilonPaths(steps, delta, accuracy, sessions));
+}
+
+Certified PldAccountant::delta(double epsilon, const Accuracy& accuracy) const {
+  require_epsilon(epsilon);
+  if (events_.empty()) return kNothing;
+  ContourSession* sessions[2] = {&sessions_.of(Direction::kRemove), &sessions_.of(Direction::kAdd)};
+  const Composition steps = reduce(events());
+  return certify(DeltaPaths(steps, epsilon, accuracy, sessions));
+}
+
+Certified PldAccountant::verify(double delta, const Accuracy& accuracy) const {
+  return verified_epsilon(reduce(events()), delta, accuracy);
+}
+
+bool PldAccountant::would_exceed(const Event& event, std::uint64_t count, double target,
+                                 double delta) const {
+  require_delta(delta);
+  require_epsilon(target);
+  if (event.adjacency() != adjacency_) {
+    throw Error(
+        ErrorCode::kInvalidDpConfig, "PldAccountant",
+        fmt::format("{} cannot join a total under {}", describe(event), to_string(adjacency_)));
+  }
+  RenyiBudget budget = budget_;
+  budget.add(reduce({{event, count}}));
+  if (budget.epsilon_upper(delta) <= target) return false;
+  std::vector<RepeatedEvent> all = events();
+  all.push_back({event, count});
+  ContourSession* sessions[2] = {&sessions_.of(Direction::kRemove), &sessions_.of(Direction::kAdd)};
+  const Composition steps = reduce(all);
+  const Accuracy accuracy;
+  return !(certify(EpsilonPaths(steps, delta, accuracy, sessions)).value.upper <= target);
+}
+
+Bytes PldAccountant::save() const {
+  std::vector<cbor::Value> items;
+  for (const auto& [event, count] : events_)
+    items.push_back(cbor::array({cbor::decode(encode(event)), count}));
+  return cbor::encode(cbor::map({{"accountant", "pld"},
+                                 {"adjacency", to_string(adjacency_)},
+                                 {"events", cbor::array(std::move(items))}}));
+}
+
+PldAccountant PldAccountant::restore(ByteView bytes) {
+  const auto malformed = [](std::string sentence) {
+    return Error(ErrorCode::kMalformed, "PldAccountant::restore", std::move(sentence));
+  };
+  const cbor::Value value = cbor::decode(bytes);
+  try {
+    if (value.as_map().size() != 3 || value.at("accountant").as_text() != "pld")
+      throw malformed("this is not the state of a PLD accountant");
+    std::optional<PldAccountant> restored;
+    for (const Adjacency a : {Adjacency::kAddRemove, Adjacency::kZeroOut, Adjacency::kReplaceOne})
+      if (to_string(a) == value.at("adjacency").as_text()) restored.emplace(a);
+    if (!restored) throw malformed("the adjacency is unknown");
+    for (const cbor::Value& item : value.at("events").as_array()) {
+      if (item.as_array().size() != 2) throw malformed("an event must come with its count");
+      const Event event = decode_event(cbor::encode(item.as_array()[0]));
+      if (!restored->events_.empty() && !(restored->events_.rbegin()->first < event))
+        throw malformed("the events are not sorted");
+      restored->add(event, item.as_array()[1].as_unsigned());
+    }
+    return std::move(*restored);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidInput) throw;
+    throw malformed(error.sentence());
+  }
+}
+
+}  // namespace discreet::accounting

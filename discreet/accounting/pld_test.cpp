@@ -1,0 +1,244 @@
+#include "discreet/accounting/pld.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "discreet/accounting/transform.h"
+#include "discreet/base/error.h"
+
+namespace discreet::accounting {
+namespace {
+
+constexpr Adjacency kAdjacency = Adjacency::kAddRemove;
+
+Event step(double rate, double sigma) { return Event(Gaussian{sigma}, Poisson{rate}, kAdjacency); }
+
+Composition single(double q, double sigma, std::uint64_t count) {
+  return {{{q, sigma, count}}, {}};
+}
+
+template <class F>
+std::string refusal(F&& f, ErrorCode code) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.sentence();
+  }
+  return "nothing was refused";
+}
+
+struct Row {
+  double q, sigma;
+  std::uint64_t steps;
+  double delta, epsilon, digits;
+};
+
+TEST(Pld, ReproducesThePublishedTable) {
+  const Row rows[] = {
+      {.04, 1.5, 2249, 1e-5, 6.76704411, 1e-8},
+      {.05, 1.5, 100, 1e-6, 1.94373555, 1e-8},
+      {.05, 1.5, 1000, 1e-6, 6.19969168, 1e-8},
+      {.05, 3, 20000, 1e-6, 13.95060947, 1e-8},
+      {.2, .8, 100, 1e-6, 24.32262020, 1e-8},
+      {.001, .8, 20000, 1e-6, 1.28592271, 1e-8},
+      {.001, 2, 50000, 1e-6, .48131484, 1e-8},
+      {.01, .7, 120, 1e-5, 2.46123769, 1e-8},
+      {.1, 3, 512, 1e-6, 3.76968381, 1e-8},
+      {.01, 1, 1000, 1e-5, 1.82823667, 1e-8},
+      {.01, .8, 10000, 1e-5, 10.05363477, 1e-8},
+      {256 / 60000., 1.1, 14040, 1e-5, 2.37955452, 1e-8},
+      {.001, .6, 100000, 1e-6, 6.96084388, 1e-8},
+      {.05, 2, 5000, 1e-6, 10.35402849, 1e-8},
+      {.01, 1, 1000, 1e-15, 4.85453775, 1e-8},
+      {.3, 10, 2000, 1e-9, 8.6228151, 1e-7},
+      {.001, 2, 100, 1e-5, .0146294031, 1e-9},
+      {.001, 1, 1000000, 1e-8, 7.86451794, 2e-8},
+      {1, 1, 1, .1269367375, 1, 1e-8},
+  };
+  for (const Row& row : rows) {
+    const Certified result = certified_epsilon(single(row.q, row.sigma, row.steps), row.delta);
+    EXPECT_LE(result.value.lower, row.epsilon + row.digits) << row.q << ' ' << row.sigma;
+    EXPECT_GE(result.value.upper, row.epsilon - row.digits) << row.q << ' ' << row.sigma;
+    EXPECT_LE(result.error(), 1e-3 * std::max(1.0, row.epsilon));
+    EXPECT_EQ(result.worst, Direction::kRemove);
+  }
+  const Certified delta = certified_delta(single(.2, .5, 3), 1);
+  EXPECT_LE(delta.value.lower, .1559328 + 1e-7);
+  EXPECT_GE(delta.value.upper, .1559328 - 1e-7);
+}
+
+TEST(Pld, PathsOverlapOnARandomSet) {
+  // Fixed seed: no false alarms. Half of the draws in the contour's country, half outside.
+  std::mt19937_64 random(20);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  for (int trial = 0; trial < 40; ++trial) {
+    const bool small = trial % 2;
+    const double q = std::pow(10, -3.5 + 3.4 * uniform(random));
+    const double sigma = std::pow(10, -.4 + 1.4 * uniform(random));
+    const auto steps = static_cast<std::uint64_t>(small ? 1 + 12 * uniform(random)
+                                                        : std::pow(10, 1 + 3 * uniform(random)));
+    const double delta = std::pow(10, -12 + 10 * uniform(random));
+    const Certified result = verified_epsilon(single(q, sigma, steps), delta);
+    EXPECT_LE(result.value.lower, result.value.upper) << q << ' ' << sigma << ' ' << steps;
+    EXPECT_LE(result.error(), 2e-3 * std::max(result.value.upper, 1e-3))
+        << q << ' ' << sigma << ' ' << steps << ' ' << delta << ' ' << to_string(result.path);
+  }
+}
+
+TEST(Pld, PathsOverlapOnMixtures) {
+  const Composition mixtures[] = {
+      {{{.01, 1, 500}, {.02, 1.4, 300}, {1, 30, 5}}, {}},
+      {{{.01, 1, 500}, {.02, 1.4, 300}}, {{.2, 1e-8, 2}}},
+      {{{.1, 2, 3}, {.5, 4, 2}}, {{.05, 0, 4}}},
+  };
+  for (const Composition& steps : mixtures) {
+    const Certified result = verified_epsilon(steps, 1e-5);
+    EXPECT_LT(result.error(), 5e-3);
+  }
+}
+
+TEST(Pld, IsMonotoneInEveryParameter) {
+  const auto upper = [](double q, double sigma, std::uint64_t steps, double delta) {
+    return certified_epsilon(single(q, sigma, steps), delta).value;
+  };
+  const Interval base = upper(.02, 1.2, 400, 1e-6);
+  EXPECT_GT(base.lower, upper(.02, 1.21, 400, 1e-6).upper);
+  EXPECT_GT(base.lower, upper(.0198, 1.2, 400, 1e-6).upper);
+  EXPECT_GT(base.lower, upper(.02, 1.2, 396, 1e-6).upper);
+  EXPECT_GT(base.lower, upper(.02, 1.2, 400, 1.1e-6).upper);
+  const Interval few = upper(.02, 1.2, 3, 1e-6);
+  EXPECT_GT(few.lower, upper(.02, 1.3, 3, 1e-6).upper);
+  EXPECT_GT(few.lower, upper(.018, 1.2, 3, 1e-6).upper);
+  EXPECT_GT(few.lower, upper(.02, 1.2, 2, 1e-6).upper);
+  EXPECT_GT(few.lower, upper(.02, 1.2, 3, 1.5e-6).upper);
+}
+
+TEST(Pld, KnowsThatAddAndRemoveDiffer) {
+  const Composition steps = single(.01, 1, 1000);
+  const auto remove = contour_epsilon(steps, Direction::kRemove, 1e-5);
+  const auto add = contour_epsilon(steps, Direction::kAdd, 1e-5);
+  ASSERT_TRUE(remove && add);
+  EXPECT_GT(remove->value.lower, 1.8282);
+  EXPECT_LT(add->value.upper, 1.4167);
+}
+
+TEST(PldAccountant, HasTheSameBitsInAnyOrder) {
+  PldAccountant forwards(kAdjacency), backwards(kAdjacency);
+  const std::pair<Event, std::uint64_t> events[] = {
+      {step(.01, 1), 300},
+      {step(.02, 1.5), 100},
+      {step(.01, 1.25), 50},
+      {Event(Guarantee{.1, 1e-9}, NoSampling{}, kAdjacency), 1}};
+  for (int i = 0; i < 4; ++i) forwards.add(events[i].first, events[i].second);
+  for (int i = 4; i-- > 0;) {
+    backwards.add(events[i].first, events[i].second - 1 + (events[i].second == 1));
+    if (events[i].second > 1) backwards.add(events[i].first);
+  }
+  EXPECT_EQ(forwards, backwards);
+  EXPECT_EQ(forwards.save(), backwards.save());
+  const Certified a = forwards.epsilon(1e-5), b = backwards.epsilon(1e-5);
+  EXPECT_EQ(a.value.lower, b.value.lower);
+  EXPECT_EQ(a.value.upper, b.value.upper);
+  EXPECT_EQ(forwards.steps(), 451u);
+}
+
+TEST(PldAccountant, ComesBackFromItsBytes) {
+  PldAccountant accountant(kAdjacency);
+  accountant.add(step(.01, 1), 300);
+  accountant.add(
+      Event(GaussianGroups{{{2, 1}, {2, 1}, {2, 1}, {2, 1}}, {}, {}}, Poisson{.01}, kAdjacency), 7);
+  accountant.add(Event(Guarantee{.1, 1e-9}, NoSampling{}, kAdjacency));
+  const Bytes bytes = accountant.save();
+  const PldAccountant back = PldAccountant::restore(bytes);
+  EXPECT_EQ(back, accountant);
+  EXPECT_EQ(back.save(), bytes);
+  EXPECT_EQ(back.epsilon(1e-5).value.upper, accountant.epsilon(1e-5).value.upper);
+  EXPECT_EQ(back.would_exceed(step(.01, 1), 1, .5, 1e-5),
+            accountant.would_exceed(step(.01, 1), 1, .5, 1e-5));
+  Bytes cut = bytes;
+  cut.pop_back();
+  refusal([&] { PldAccountant::restore(cut); }, ErrorCode::kMalformed);
+  refusal([&] { PldAccountant::restore(encode(step(.1, 1))); }, ErrorCode::kMalformed);
+}
+
+TEST(PldAccountant, CountsGroupsOnOneSubsampleAsOneGaussian) {
+  PldAccountant accountant(kAdjacency);
+  const Group group{2, 1};
+  accountant.add(
+      Event(GaussianGroups{{group, group, group, group}, {}, {}}, Poisson{.01}, kAdjacency), 1000);
+  // Four groups of sigma 2 are one of sigma 1; summing their log-moments would claim 1.430.
+  const Certified result = accountant.epsilon(1e-5);
+  EXPECT_NEAR(result.value.upper, 1.82823667, 1e-8);
+}
+
+TEST(PldAccountant, StopsExactlyWhereTheCertificateSays) {
+  PldAccountant accountant(kAdjacency);
+  accountant.add(step(.01, 1), 900);
+  const auto epsilon = [](std::uint64_t n) {
+    return certified_epsilon(single(.01, 1, n), 1e-5).value.upper;
+  };
+  EXPECT_FALSE(accountant.would_exceed(step(.01, 1), 100, epsilon(1000), 1e-5));
+  EXPECT_TRUE(accountant.would_exceed(step(.01, 1), 101, epsilon(1000), 1e-5));
+  EXPECT_FALSE(accountant.would_exceed(step(.01, 1), 1, 100, 1e-5));
+  EXPECT_EQ(accountant.steps(), 900u);
+}
+
+TEST(PldAccountant, BoundsEpsilonCheaplyFromAbove) {
+  for (const auto& [q, sigma, n, delta] : {std::tuple{.01, 1.0, 1000u, 1e-5},
+                                           {.2, .8, 100u, 1e-6},
+                                           {1.0, 5.0, 10u, 1e-5},
+                                           {.001, 2.0, 50000u, 1e-6},
+                                           {.5, 1.0, 2u, 1e-9}}) {
+    RenyiBudget budget;
+    budget.add(single(q, sigma, n));
+    const double upper = budget.epsilon_upper(delta);
+    const Certified exact = certified_epsilon(single(q, sigma, n), delta);
+    EXPECT_GE(upper, exact.value.lower);
+    EXPECT_LT(upper, 1.6 * exact.value.upper + .2) << q << ' ' << sigma;
+    RenyiBudget twice;
+    twice.add(single(q, sigma, n / 2));
+    twice.add(single(q, sigma, n - n / 2));
+    EXPECT_EQ(twice, budget);
+  }
+}
+
+TEST(PldAccountant, SpendsNothingWithoutSteps) {
+  const PldAccountant accountant(kAdjacency);
+  EXPECT_EQ(accountant.epsilon(1e-5).value.upper, 0);
+  EXPECT_EQ(accountant.delta(.5).value.upper, 0);
+}
+
+TEST(PldAccountant, RefusesBadInputAndStaysAsItWas) {
+  PldAccountant accountant(kAdjacency);
+  accountant.add(step(.01, 1), 10);
+  const Bytes before = accountant.save();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double bad : {0.0, 1.0, -.5, nan}) {
+    const auto sentence = refusal([&] { accountant.epsilon(bad); }, ErrorCode::kInvalidDpConfig);
+    EXPECT_NE(sentence.find("delta is"), std::string::npos) << sentence;
+  }
+  for (const double bad : {-1.0, nan, std::numeric_limits<double>::infinity()})
+    refusal([&] { accountant.delta(bad); }, ErrorCode::kInvalidDpConfig);
+  refusal([&] { accountant.add(step(.01, 1), 0); }, ErrorCode::kInvalidDpConfig);
+  refusal([&] { accountant.add(Event(Laplace{1}, NoSampling{}, kAdjacency)); },
+          ErrorCode::kInvalidDpConfig);
+  refusal([&] { accountant.add(Event(Gaussian{1}, NoSampling{}, Adjacency::kZeroOut)); },
+          ErrorCode::kInvalidDpConfig);
+  refusal([&] { accountant.add(step(.5, 1), (std::uint64_t{1} << 63) - 5); },
+          ErrorCode::kAccountantOverflow);
+  EXPECT_EQ(accountant.save(), before);
+}
+
+TEST(PldAccountant, SaysInfinityWhenAGuaranteeFailsMoreOftenThanDelta) {
+  PldAccountant accountant(kAdjacency);
+  accountant.add(Event(Guarantee{.1, 1e-3}, NoSampling{}, kAdjacency));
+  EXPECT_EQ(accountant.epsilon(1e-5).value.upper, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(accountant.would_exceed(step(.01, 1), 1, 50, 1e-5));
+}
+
+}  // namespace
+}  // namespace discreet::accounting

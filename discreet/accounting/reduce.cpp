@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "discreet/accounting/event.h"
+#include "discreet/base/error.h"
+
+namespace discreet::accounting {
+namespace {
+
+[[noreturn]] void refuse(const Event& event, std::string_view why) {
+  throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
+              fmt::format("cannot account for {}: {}", describe(event), why));
+}
+
+// The Gaussian an event's mechanism is, or is a post-processing of.
+std::optional<double> gaussian_multiplier(const Mechanism& mechanism) {
+  if (const auto* gaussian = std::get_if<Gaussian>(&mechanism)) return gaussian->noise_multiplier;
+  if (const auto* groups = std::get_if<GaussianGroups>(&mechanism))
+    return effective_noise_multiplier(*groups);
+  if (const auto* rounded = std::get_if<RoundedGaussian>(&mechanism))
+    return rounded->noise_multiplier;
+  return std::nullopt;
+}
+
+void add(std::uint64_t& count, std::uint64_t more) {
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 63;
+  if (more >= kLimit || count >= kLimit - more) {
+    throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
+                fmt::format("{} and {} steps are more than can be counted", count, more));
+  }
+  count += more;
+}
+
+}  // namespace
+
+Composition reduce(const std::vector<RepeatedEvent>& events) {
+  std::map<std::pair<double, double>, std::uint64_t> gaussians, explicits;
+  std::uint64_t total = 0;
+  for (const auto& [event, count] : events) {
+    if (count == 0) refuse(event, "its count is 0; give at least 1");
+    if (event.adjacency() != events.front().event.adjacency()) {
+      refuse(event, fmt::format("events before it are under {}; one total needs one adjacency",
+                                to_string(events.front().event.adjacency())));
+    }
+    add(total, count);
+    if (const auto* guarantee = std::get_if<Guarantee>(&event.mechanism())) {
+      explicits[{guarantee->epsilon, guarantee->delta}] += count;
+      continue;
+    }
+    const std::optional<double> sigma = gaussian_multiplier(event.mechanism());
+    if (!sigma) refuse(event, "no privacy loss distribution is known for this noise");
+    if (std::holds_alternative<NoSampling>(event.sampling())) {
+      // Replacing a record moves the sum by up to twice what adding one does.
+      const bool replace = event.adjacency() == Adjacency::kReplaceOne;
+      gaussians[{1.0, replace ? *sigma / 2 : *sigma}] += count;
+    } else if (const auto* poisson = std::get_if<Poisson>(&event.sampling())) {
+      gaussians[{poisson->rate, *sigma}] += count;
+    } else {
+      refuse(event, "this sampling needs another accountant");
+    }
+  }
+  Composition steps;
+  for (const auto& [key, count] : gaussians)
+    steps.gaussians.push_back({key.first, key.second, count});
+  for (const auto& [key, count] : explicits)
+    steps.explicits.push_back({key.first, key.second, count});
+  return steps;
+}
+
+}  // namespace discreet::accounting
