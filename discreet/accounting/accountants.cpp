@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "discreet/accounting/accountant.h"
 #include "discreet/accounting/moments.h"
+#include "discreet/accounting/pld.h"
 #include "discreet/accounting/renyi_events.h"
 #include "discreet/accounting/tally.h"
 #include "discreet/base/error.h"
@@ -157,9 +160,74 @@ class GdpAccountant final : public TallyAccountant {
   }
 };
 
+// Composition through certified divergences: the epsilon of the trade-off curve of fdp.h, which the
+// same events reduced give.
+class FdpAccountant final : public TallyAccountant {
+ public:
+  using TallyAccountant::TallyAccountant;
+  std::string_view name() const noexcept override { return "f_dp"; }
+  std::unique_ptr<Accountant> clone() const override {
+    return std::make_unique<FdpAccountant>(*this);
+  }
+
+ private:
+  void check(const Event& event) const override { reduce({{event, 1}}); }
+  Composition composition() const {
+    std::vector<RepeatedEvent> all;
+    for (const auto& [event, count] : events()) all.push_back({event, count});
+    return reduce(all);
+  }
+  EpsilonBound evaluate_epsilon(double delta) const override {
+    return {certified_epsilon(composition(), delta).value, adjacency(), std::nullopt};
+  }
+  Interval evaluate_delta(double epsilon) const override {
+    return certified_delta(composition(), epsilon).value;
+  }
+};
+
+// PldAccountant behind the interface. It fixes its adjacency at the first event.
+class Pld final : public Accountant {
+ public:
+  std::string_view name() const noexcept override { return "pld"; }
+  std::unique_ptr<Accountant> clone() const override { return std::make_unique<Pld>(*this); }
+
+  void compose(const Event& event, std::uint64_t count) override {
+    PldAccountant next = pld_.value_or(PldAccountant(event.adjacency()));
+    next.add(event, count);
+    pld_ = std::move(next);
+  }
+  EpsilonBound epsilon(double delta) const override {
+    const PldAccountant& pld = pld_ ? *pld_ : kNothing;
+    return {pld.epsilon(delta).value, pld.adjacency(), std::nullopt};
+  }
+  Interval delta(double epsilon) const override {
+    return (pld_ ? *pld_ : kNothing).delta(epsilon).value;
+  }
+  Bytes save() const override { return (pld_ ? *pld_ : kNothing).save(); }
+  void restore(ByteView bytes) override {
+    try {
+      PldAccountant restored = PldAccountant::restore(bytes);
+      if (restored.steps() == 0) {
+        pld_.reset();
+      } else {
+        pld_ = std::move(restored);
+      }
+    } catch (const Error& error) {
+      throw Error(ErrorCode::kMalformed, "pld",
+                  fmt::format("the saved state cannot be restored ({})", error.sentence()));
+    }
+  }
+
+ private:
+  inline static const PldAccountant kNothing{Adjacency::kAddRemove};
+  std::optional<PldAccountant> pld_;
+};
+
 }  // namespace
 
 std::unique_ptr<Accountant> make_accountant(std::string_view name, AccountantOptions options) {
+  if (name == "pld") return std::make_unique<Pld>();
+  if (name == "f_dp") return std::make_unique<FdpAccountant>(options);
   if (name == "rdp") return std::make_unique<RdpAccountant>(options);
   if (name == "moments") return std::make_unique<MomentsAccountant>(options);
   if (name == "gdp") return std::make_unique<GdpAccountant>(options);
