@@ -192,9 +192,13 @@ class Pld final : public Accountant {
   std::unique_ptr<Accountant> clone() const override { return std::make_unique<Pld>(*this); }
 
   void compose(const Event& event, std::uint64_t count) override {
-    PldAccountant next = pld_.value_or(PldAccountant(event.adjacency()));
-    next.add(event, count);
-    pld_ = std::move(next);
+    if (pld_) {
+      pld_->add(event, count);
+      return;
+    }
+    PldAccountant first(event.adjacency());
+    first.add(event, count);
+    pld_ = std::move(first);
   }
   EpsilonBound epsilon(double delta) const override {
     const PldAccountant& pld = pld_ ? *pld_ : kNothing;

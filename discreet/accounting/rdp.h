@@ -75,8 +75,8 @@ std::unique_ptr<RenyiCurve> poisson_skellam_curve(double rate, double variance, 
 // replaced record moves the sum by at most twice its bound). Integer orders, chords between them.
 std::unique_ptr<RenyiCurve> fixed_size_replace_curve(double rate, double sigma);
 
-// The same sampler under add/remove: the Poisson log-moment at sigma / 2 at integer orders (Birrell
-// et al. 2024), chords between them.
+// The same sampler under add/remove: the Poisson log-moment at sigma / 2, at every order (rdp.md;
+// Birrell et al. 2024 at integer orders).
 std::unique_ptr<RenyiCurve> fixed_size_add_remove_curve(double rate, double sigma);
 
 }  // namespace discreet::accounting

@@ -146,20 +146,6 @@ class FixedSizeReplace final : public IntegerCurve {
   std::vector<double> central_;  // at even indices; +inf where the cancellation is not worth it
 };
 
-// Birrell et al.: Poisson at half the noise, integer orders.
-class FixedSizeAddRemove final : public IntegerCurve {
- public:
-  FixedSizeAddRemove(double rate, double sigma) : rate_(rate), sigma_(0.5 * sigma) {}
-
- private:
-  Interval at_integer(int order) override {
-    return binomial_log_moment(
-        rate_, order, [&](int i) { return widened(i * (i - 1.0) / (2 * sigma_ * sigma_), 6); });
-  }
-  double rate_;
-  double sigma_;
-};
-
 }  // namespace
 
 std::unique_ptr<RenyiCurve> poisson_laplace_curve(double rate, double scale) {
@@ -195,7 +181,7 @@ std::unique_ptr<RenyiCurve> fixed_size_replace_curve(double rate, double sigma) 
 std::unique_ptr<RenyiCurve> fixed_size_add_remove_curve(double rate, double sigma) {
   require_rate("fixed_size_add_remove_curve", rate);
   require_scale("fixed_size_add_remove_curve", "sigma", sigma);
-  return std::make_unique<FixedSizeAddRemove>(rate, sigma);
+  return poisson_gaussian_curve(rate, 0.5 * sigma);
 }
 
 }  // namespace discreet::accounting

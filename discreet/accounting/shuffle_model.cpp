@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 #include <vector>
 
 #include "discreet/base/error.h"
@@ -251,6 +252,15 @@ Interval shuffle_epsilon(const ShuffledRecords& r, double delta) {
     return bisect(r.epsilon0, [d](Interval found) { return found.upper <= d; }).upper;
   });
   return {bisect(upper, [delta](Interval found) { return !(found.lower >= delta); }).lower, upper};
+}
+
+double amplification_by_shuffling(const Sampling& sampling) {
+  if (!std::holds_alternative<ShuffledEpoch>(sampling)) {
+    throw Error(
+        ErrorCode::kInvalidDpConfig, "AmplificationByShuffling_v1",
+        fmt::format("the sampling is {}; this factor is for shuffled_epoch only", name(sampling)));
+  }
+  return 1;
 }
 
 }  // namespace discreet::accounting

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "discreet/accounting/composition.h"
+#include "discreet/accounting/event.h"
 
 // Amplification by shuffling of locally noised records (Feldman, McMillan, Talwar 2021).
 //
@@ -47,5 +48,11 @@ Interval shuffle_pair_delta(const ShuffledRecords& records, double epsilon);
 // below the epsilon of the pair without the charge: it says how tight the computation is, not what
 // some randomizer does. Typically several times below the closed form.
 Interval shuffle_epsilon(const ShuffledRecords& records, double delta);
+
+// AmplificationByShuffling_v1 of the specification: the factor by which shuffled epochs reduce
+// epsilon. It is 1 for a shuffled epoch, for no amplification is proven there (and shuffled batches
+// can be far worse than Poisson ones); kInvalidDpConfig for every other sampling, which has its own
+// accounting.
+double amplification_by_shuffling(const Sampling& sampling);
 
 }  // namespace discreet::accounting

@@ -129,6 +129,12 @@ TEST(ShuffleModel, ChargesDeltaZeroOfTheLocalRandomizer) {
   EXPECT_THROW(shuffle_epsilon({100000, 4, 1e-5}, 1e-6), Error);
 }
 
+TEST(ShuffleModel, ShuffledEpochsEarnNoAmplification) {
+  EXPECT_EQ(amplification_by_shuffling(ShuffledEpoch{100}), 1);
+  EXPECT_THROW(amplification_by_shuffling(Poisson{0.01}), Error);
+  EXPECT_THROW(amplification_by_shuffling(BallsAndBins{100}), Error);
+}
+
 TEST(ShuffleModel, RefusesNonsense) {
   EXPECT_THROW(shuffle_epsilon({0, 1}, 1e-6), Error);
   EXPECT_THROW(shuffle_epsilon({10, NAN}, 1e-6), Error);
