@@ -171,11 +171,11 @@ def q_erf(z):
 polynomial("kErf", q_erf, 0, mpf(1) / 4 * (1 + mpf(2) ** -10), 9, lambda z: z, "(erf x - 2x/sqrt(pi)) / x^3 in z = x^2, |x| <= 1/2")
 
 DEGREE = 11
-print("// erfcx(c + t) = e^((c+t)^2) erfc(c+t) on 48 intervals [2^e (1 + j/8), 2^e (1 + (j+1)/8)), e = -1..4,")
-print("// c its midpoint: row i holds the constant term (high, low), then the coefficients of t, t^2, ...")
+print("// erfcx(c + t) = e^((c+t)^2) erfc(c+t) on 49 intervals [2^e (1 + j/8), 2^e (1 + (j+1)/8)), from 15/32")
+print("// to 32, c the midpoint: row i holds the constant term (high, low), then the coefficients of t, t^2, ...")
 rows, worst = [], mpf(0)
-for e in range(-1, 5):
-    for j in range(8):
+for e in range(-2, 5):
+    for j in range(8) if e > -2 else (7,):
         a, b = ldexp(mpf(8 + j) / 8, e), ldexp(mpf(9 + j) / 8, e)
         c = (a + b) / 2
         p = fit(lambda t: erfcx(c + t), -(b - a) / 2, (b - a) / 2, DEGREE)

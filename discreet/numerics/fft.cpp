@@ -135,8 +135,10 @@ Fft::Fft(std::size_t n) : size_(n) {
   if (!is_fft_length(n))
     throw Error(ErrorCode::kInvalidInput, "Fft",
                 std::to_string(n) + " is not a product of 2, 3 and 5; use fft_length(n)");
-  // fft.md: error of a pass in units of u, butterfly and twiddle.
-  static constexpr std::pair<int, double> kRadices[] = {{4, 14}, {2, 9}, {3, 17}, {5, 29}};
+  // fft.md: the error of a pass in units of u, butterfly and twiddle; one more for the division by
+  // n.
+  relative_error_ = kUnit;
+  static constexpr std::pair<int, double> kRadices[] = {{4, 8}, {2, 7}, {3, 12}, {5, 22}};
   for (const auto& [r, error] : kRadices) {
     const auto radix = static_cast<std::size_t>(r);
     for (; n % radix == 0; n /= radix) {
@@ -181,7 +183,7 @@ void Fft::inverse(std::span<Complex> data, std::span<Complex> work) const {
 }
 
 RealFft::RealFft(std::size_t n)
-    : size_(n), half_(half_of(n)), relative_error_(half_.relative_error() + 12 * kUnit) {
+    : size_(n), half_(half_of(n)), relative_error_(half_.relative_error() + 8 * kUnit) {
   twiddles_.resize(n / 4 + 1);
   for (std::size_t k = 0; k <= n / 4; ++k) twiddles_[k] = unit_root(k, n);
 }

@@ -45,7 +45,7 @@ class Fft {
   // The relative error of one transform, in the Euclidean norm (see above).
   double relative_error() const noexcept { return relative_error_; }
 
-  // e^(-2 pi i k / n), k < n: within 2u of it.
+  // e^(-2 pi i k / n), k < n: within 2.2u of it, u = 2^-53.
   std::span<const Complex> twiddles() const noexcept { return twiddles_; }
 
  private:

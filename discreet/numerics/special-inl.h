@@ -104,15 +104,15 @@ HWY_INLINE V ErfSmall(D d, V x, V low, V& tail) {
   return hn::Mul(xh, hn::Set(d, cf::kTwoOverSqrtPi_1));
 }
 
-// erfcx(x + low) = e^(x^2) erfc(x) as high + tail, for 1/2 <= x < 32.
+// erfcx(x + low) = e^(x^2) erfc(x) as high + tail, for 15/32 <= x < 32.
 template <class D, class V>
 HWY_INLINE V Erfcx(D d, V x, V low, V& tail) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
   const auto bits = hn::BitCast(du, x);
-  constexpr std::uint64_t kFirst = 0x3fe0000000000000u >> 49;
+  constexpr std::uint64_t kFirst = 0x3fde000000000000u >> 49;  // of 15/32
   auto row = hn::BitCast(di, hn::Sub(hn::ShiftRight<49>(bits), hn::Set(du, kFirst)));
-  row = hn::Min(hn::Max(row, hn::Zero(di)), hn::Set(di, 47));  // lanes that are not ours
+  row = hn::Min(hn::Max(row, hn::Zero(di)), hn::Set(di, 48));  // lanes that are not ours
   // row * 13 without a 64-bit multiply, which older targets lack.
   static_assert(cf::kErfcxTerms == 13);
   const auto start = hn::Add(row, hn::Add(hn::ShiftLeft<2>(row), hn::ShiftLeft<3>(row)));
@@ -127,7 +127,7 @@ HWY_INLINE V Erfcx(D d, V x, V low, V& tail) {
   return hn::GatherIndex(d, cf::kErfcx, start);
 }
 
-// e^(-square - square_low) * erfcx(x + low) * factor, for x >= 1/2 and factor a power of two.
+// e^(-square - square_low) * erfcx(x + low) * factor, for x >= 15/32 and factor a power of two.
 template <class D, class V>
 HWY_INLINE V ErfcOuter(D d, V x, V low, V square, V square_low, double factor) {
   // Both as unevaluated sums, multiplied, then scaled once.
@@ -149,9 +149,9 @@ HWY_INLINE V ErfcOuter(D d, V x, V low, V square, V square_low, double factor) {
 // Parts that no lane needs are skipped, which does not change the others.
 template <class D, class V>
 HWY_INLINE V ErfcSum(D d, V x, V low, V square, V square_low, double factor) {
-  const V half = hn::Set(d, 0.5);
+  const V seam = hn::Set(d, 15.0 / 32);  // erfc is still above 1/2
   const V ax = hn::Abs(x);
-  const auto central = hn::Lt(ax, half);
+  const auto central = hn::Lt(ax, seam);
   V result = hn::Zero(d);
   if (!hn::AllFalse(d, central)) {
     V erf_tail, error;
@@ -162,7 +162,7 @@ HWY_INLINE V ErfcSum(D d, V x, V low, V square, V square_low, double factor) {
   if (!hn::AllTrue(d, central)) {
     const auto positive = hn::Gt(x, hn::Zero(d));
     const V signed_low = hn::IfThenElse(positive, low, hn::Neg(low));
-    const V value = ErfcOuter(d, hn::Max(ax, half), signed_low, square, square_low, factor);
+    const V value = ErfcOuter(d, hn::Max(ax, seam), signed_low, square, square_low, factor);
     const V outer = hn::IfThenElse(positive, value, hn::Sub(hn::Set(d, 2 * factor), value));
     result = hn::IfThenElse(central, result, outer);
   }

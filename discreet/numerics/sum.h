@@ -20,14 +20,14 @@
 // Proof: sum.md
 namespace discreet::numerics {
 
-// The sum of x, with |error| <= 6u * sum |x_i|.
+// The sum of x, with |error| <= 7u * sum |x_i|.
 // If the compensated sum is not finite (an element is not, or a partial sum overflowed) the result
 // is that of plain addition in ascending order: ±inf for infinities of one sign, otherwise NaN.
 double sum(std::span<const double> x, int threads = 1);
 double sum(std::span<const float> x, int threads = 1);
 
 // The dot product of x and y. Products of doubles are rounded, those of floats are exact:
-// |error| <= 7u * sum |x_i y_i| + n 2^-1074. Not finite: as for sum, over the rounded products.
+// |error| <= 8u * sum |x_i y_i| + n 2^-1074. Not finite: as for sum, over the rounded products.
 // Throws kInvalidInput if the sizes differ.
 double dot(std::span<const double> x, std::span<const double> y, int threads = 1);
 double dot(std::span<const float> x, std::span<const float> y, int threads = 1);
