@@ -11,8 +11,8 @@
 #include "discreet/accounting/accountant.h"
 #include "discreet/accounting/moments.h"
 #include "discreet/accounting/pld.h"
-#include "discreet/accounting/renyi_events.h"
-#include "discreet/accounting/tally.h"
+#include "discreet/accounting/renyi_events_impl.h"
+#include "discreet/accounting/tally_impl.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {

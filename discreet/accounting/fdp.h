@@ -17,7 +17,9 @@
 //
 // Each epsilon gives two supporting lines, so finitely many of them, with upper bounds of delta,
 // give a curve below the true one: the safe side. Rounding is downward throughout. Composition goes
-// through delta(epsilon) of the composition (pld.h): exact, not by the central limit. Proof: fdp.md
+// through delta(epsilon) of the composition (pld.h): exact, not by the central limit.
+//
+// Proof: fdp.md
 namespace discreet::accounting {
 
 class TradeoffCurve {

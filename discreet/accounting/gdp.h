@@ -14,7 +14,9 @@
 // with equality. The first part of this header is exact and certified. The second part is the
 // central limit approximation for subsampled steps: it is not a bound in either direction and can
 // be far too low (q = .001, sigma = .6, 10^4 steps, delta = 1e-5: 1.505 against a true 2.456), so
-// it has types of its own that convert to nothing. Proof: gdp.md
+// it has types of its own that convert to nothing.
+//
+// Proof: gdp.md
 namespace discreet::accounting {
 
 // delta(epsilon), enclosed. mu >= 0 finite, epsilon >= 0 finite; otherwise kInvalidInput.

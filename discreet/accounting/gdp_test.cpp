@@ -6,38 +6,32 @@
 #include <cmath>
 #include <type_traits>
 
+#include "discreet/accounting/golden_testing.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {
 namespace {
 
-struct Golden {
-  double mu, epsilon, delta;
-};
-const Golden kGolden[] = {
-#include "tests/golden/accounting/gaussian_golden.inc"
-};
-
 TEST(Gdp, EnclosesTheFortyDigitDelta) {
-  for (const auto& row : kGolden) {
-    const Interval delta = gaussian_delta(row.mu, row.epsilon);
-    SCOPED_TRACE(testing::Message() << row.mu << " " << row.epsilon);
-    EXPECT_LE(delta.lower, row.delta * (1 + 2e-16));
-    EXPECT_GE(delta.upper, row.delta * (1 - 2e-16));
-    const double ratio = row.epsilon / row.mu;
-    EXPECT_LE(delta.upper - delta.lower,
-              2e-14 * (1 + ratio * ratio * ratio) / std::min(1.0, row.mu) * row.delta);
+  for (const auto& [mu, epsilon, delta] : golden_rows<3>("gaussian.txt")) {
+    const Interval found = gaussian_delta(mu, epsilon);
+    SCOPED_TRACE(testing::Message() << mu << " " << epsilon);
+    EXPECT_LE(found.lower, delta * (1 + 2e-16));
+    EXPECT_GE(found.upper, delta * (1 - 2e-16));
+    const double ratio = epsilon / mu;
+    EXPECT_LE(found.upper - found.lower,
+              2e-14 * (1 + ratio * ratio * ratio) / std::min(1.0, mu) * delta);
   }
 }
 
 TEST(Gdp, InvertsWithinAHair) {
-  for (const auto& row : kGolden) {
-    if (!(row.delta < 0.9) || row.delta < 1e-300) continue;
-    const Interval epsilon = gaussian_epsilon(row.mu, row.delta);
-    SCOPED_TRACE(testing::Message() << row.mu << " " << row.epsilon);
-    EXPECT_LE(epsilon.lower, row.epsilon + 1e-12 * row.epsilon);
-    EXPECT_GE(epsilon.upper, row.epsilon - 1e-12 * row.epsilon);
-    EXPECT_LE(epsilon.upper - epsilon.lower, 1e-9 * row.epsilon + 1e-10 * row.mu);
+  for (const auto& [mu, epsilon, delta] : golden_rows<3>("gaussian.txt")) {
+    if (!(delta < 0.9) || delta < 1e-300) continue;
+    const Interval found = gaussian_epsilon(mu, delta);
+    SCOPED_TRACE(testing::Message() << mu << " " << epsilon);
+    EXPECT_LE(found.lower, epsilon + 1e-12 * epsilon);
+    EXPECT_GE(found.upper, epsilon - 1e-12 * epsilon);
+    EXPECT_LE(found.upper - found.lower, 1e-9 * epsilon + 1e-10 * mu);
   }
 }
 

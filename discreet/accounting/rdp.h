@@ -19,7 +19,9 @@
 // rounding of every operation and the error of every quadrature are bounded and added (at most a
 // few 1e-15 in absolute terms plus a few 1e-15 of the value); `value.lower` is the same quantity
 // rounded down, so that upper - lower is the numerical error and nothing else. Elementary functions
-// are taken to be within 1 ulp (numerics/elementary.h). Proof: rdp.md
+// are taken to be within 1 ulp (numerics/elementary.h).
+//
+// Proof: rdp.md
 namespace discreet::accounting {
 
 // K at one order, with a derivative for searching.

@@ -14,7 +14,9 @@
 //
 // (Canonne, Kamath, Steinke 2020; Asoodeh et al. 2020; Balle et al. 2020), and with epsilon = 0
 // when delta^2 >= 1 - e^{-r} (Bretagnolle and Huber). Every order gives a valid bound, so the
-// minimisation is free to be approximate. epsilon is rounded up and never below 0. Proof: rdp.md
+// minimisation is free to be approximate. epsilon is rounded up and never below 0.
+//
+// Proof: rdp.md
 namespace discreet::accounting {
 
 // The log-moment of a composition at an order: upper bounds of its steps, added and rounded up.

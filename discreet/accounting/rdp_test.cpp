@@ -7,28 +7,23 @@
 #include <random>
 #include <vector>
 
+#include "discreet/accounting/golden_testing.h"
 #include "discreet/accounting/rdp_conversion.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {
 namespace {
 
-struct Golden {
-  double rate, sigma, order, log_moment;
-};
-const Golden kGolden[] = {
-#include "tests/golden/accounting/renyi_golden.inc"
-};
-
 TEST(Rdp, ContainsTheFortyDigitLogMoments) {
-  for (const auto& row : kGolden) {
-    const auto k = poisson_gaussian_curve(row.rate, row.sigma)->at(row.order).value;
-    SCOPED_TRACE(testing::Message() << row.rate << " " << row.sigma << " " << row.order);
+  for (const auto& row : golden_rows<4>("renyi.txt")) {
+    const auto [rate, sigma, order, log_moment] = row;
+    const auto k = poisson_gaussian_curve(rate, sigma)->at(order).value;
+    SCOPED_TRACE(testing::Message() << rate << " " << sigma << " " << order);
     // The reference is rounded to binary64 when it is read.
-    const double ulp = 2e-16 * row.log_moment;
-    EXPECT_LE(k.lower, row.log_moment + ulp);
-    EXPECT_GE(k.upper, row.log_moment - ulp);
-    EXPECT_LE(k.upper - k.lower, 5e-14 + 1e-12 * row.log_moment);
+    const double ulp = 2e-16 * log_moment;
+    EXPECT_LE(k.lower, log_moment + ulp);
+    EXPECT_GE(k.upper, log_moment - ulp);
+    EXPECT_LE(k.upper - k.lower, 5e-14 + 1e-12 * log_moment);
   }
 }
 

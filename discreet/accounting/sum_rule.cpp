@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "discreet/accounting/rdp_conversion.h"
-#include "discreet/accounting/tally.h"
+#include "discreet/accounting/tally_impl.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {

@@ -1,6 +1,6 @@
-"""Prints the rows of renyi_golden.inc: log-moments at 40 digits by mpmath, independent of discreet.
+"""Prints the rows of renyi.txt: log-moments at 40 digits by mpmath, independent of discreet.
 
-    python tests/golden/accounting/renyi_golden.py > tests/golden/accounting/renyi_golden.inc
+    python tests/golden/accounting/renyi.py > tests/golden/accounting/renyi.txt
 """
 from mpmath import mp, mpf, quad, exp, log, sqrt, pi, linspace
 
@@ -31,4 +31,4 @@ SETTINGS += [("0.2", "30", a) for a in ("1.5", "17", "800.5")]
 for q, sigma, order in SETTINGS:
     # The inputs are the binary64 numbers, not the decimals.
     value = moment(float(q), float(sigma), float(order))
-    print(f"{{{q}, {sigma}, {order}, {mp.nstr(value, 20)}}},")
+    print(q, sigma, order, mp.nstr(value, 20))

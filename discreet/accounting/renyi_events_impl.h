@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "discreet/accounting/rdp_conversion.h"
-#include "discreet/accounting/tally.h"
+#include "discreet/accounting/tally_impl.h"
 
 // Log-moments of events and of multisets of them: what `rdp` and `moments` share.
 namespace discreet::accounting {

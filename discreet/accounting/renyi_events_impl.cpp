@@ -1,4 +1,4 @@
-#include "discreet/accounting/renyi_events.h"
+#include "discreet/accounting/renyi_events_impl.h"
 
 #include <algorithm>
 #include <cmath>

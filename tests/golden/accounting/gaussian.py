@@ -1,6 +1,6 @@
-"""Prints the rows of gaussian_golden.inc: delta of the Gaussian pair at 60 digits by mpmath.
+"""Prints the rows of gaussian.txt: delta of the Gaussian pair at 60 digits by mpmath.
 
-    python tests/golden/accounting/gaussian_golden.py > tests/golden/accounting/gaussian_golden.inc
+    python tests/golden/accounting/gaussian.py > tests/golden/accounting/gaussian.txt
 """
 from mpmath import mp, mpf, ncdf, exp, nstr
 
@@ -11,4 +11,4 @@ for mu in (1e-4, 0.01, 0.3, 1.0, 4.0, 30.0):
         epsilon = ratio * mu + mu * mu / 2
         m, e = mpf(mu), mpf(epsilon)
         delta = ncdf(m / 2 - e / m) - exp(e) * ncdf(-m / 2 - e / m)
-        print(f"{{{mu!r}, {epsilon!r}, {nstr(delta, 20)}}},")
+        print(repr(mu), repr(epsilon), nstr(delta, 20))

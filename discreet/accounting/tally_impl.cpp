@@ -1,4 +1,4 @@
-#include "discreet/accounting/tally.h"
+#include "discreet/accounting/tally_impl.h"
 
 #include <fmt/core.h>
 
