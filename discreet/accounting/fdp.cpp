@@ -49,6 +49,7 @@ TradeoffCurve tradeoff_curve(const Composition& steps, int points) {
   require(points >= 2, "tradeoff_curve", "the number of points", points, "of at least 2");
   const double last = certified_epsilon(steps, 1e-12).value.upper;
   std::vector<double> epsilons;
+  epsilons.reserve(static_cast<std::size_t>(points));
   for (int i = 0; i < points; ++i) epsilons.push_back(last * i / (points - 1));
   return {[&](double epsilon) { return certified_delta(steps, epsilon).value.upper; }, epsilons};
 }

@@ -128,8 +128,9 @@ class FixedSizeReplace final : public IntegerCurve {
       if (j == 2) {
         factor = std::min(factor, 2 * log2 + (power < 700 ? log(expm1(power)) : power));
       } else {
-        const double low = central_[static_cast<std::size_t>(2 * (j / 2))];
-        const double high = central_[static_cast<std::size_t>(2 * ((j + 1) / 2))];
+        const auto index = static_cast<std::size_t>(j);
+        const double low = central_[index - index % 2];
+        const double high = central_[index + index % 2];
         if (low > 0 && std::isfinite(high)) {
           factor = std::min(factor, 2 * log2 + 0.5 * (log(low) + log(high)));
         }
