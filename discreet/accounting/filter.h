@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "discreet/accounting/composition.h"
+#include "discreet/base/bytes.h"
+#include "discreet/base/cbor.h"
 
 // Filters and an odometer: budgets that stay valid when each step's noise is chosen after seeing
 // the earlier releases.
@@ -27,6 +28,9 @@ class SumRoundedUp {
  public:
   void add(double term) noexcept;
   double upper() const noexcept;
+  // The state, and back; kMalformed for two numbers that no sum leaves.
+  cbor::Value to_cbor() const;
+  static SumRoundedUp from_cbor(const cbor::Value& value);
   friend bool operator==(const SumRoundedUp&, const SumRoundedUp&) = default;
 
  private:
@@ -56,9 +60,15 @@ class RdpFilter {
   std::span<const double> budgets() const noexcept { return budgets_; }
   // Spent at orders()[i], rounded up.
   double spent(std::size_t i) const { return spent_.at(i).upper(); }
+  // Deterministic CBOR, and back bit for bit; kMalformed for anything else. The same for the
+  // classes below. A restored filter goes on where the saved one stopped: never restore an older
+  // state.
+  Bytes save() const;
+  static RdpFilter restore(ByteView bytes);
   friend bool operator==(const RdpFilter&, const RdpFilter&) = default;
 
  private:
+  RdpFilter() = default;
   void check(std::span<const double> divergences) const;
   std::vector<double> orders_;
   std::vector<double> budgets_;
@@ -80,6 +90,8 @@ class ZcdpFilter {
   double spent() const noexcept { return spent_.upper(); }
   // The claim for the whole run, whenever it ends: epsilon of the budget, not of what was spent.
   double epsilon(double delta) const;
+  Bytes save() const;
+  static ZcdpFilter restore(ByteView bytes);
   friend bool operator==(const ZcdpFilter&, const ZcdpFilter&) = default;
 
  private:
@@ -130,6 +142,8 @@ class ZcdpOdometer {
   double delta() const noexcept { return delta_; }
   int phase() const noexcept;
   double epsilon() const;  // rounded up; 0 before the first spend
+  Bytes save() const;
+  static ZcdpOdometer restore(ByteView bytes);
   friend bool operator==(const ZcdpOdometer&, const ZcdpOdometer&) = default;
 
  private:

@@ -105,6 +105,38 @@ TEST(Filter, RefusesNonsense) {
   EXPECT_EQ(code_of([&] { ZcdpOdometer(1, 0); }), ErrorCode::kInvalidDpConfig);
 }
 
+TEST(Filter, RestoresBitForBitAndRefusesOtherBytes) {
+  const double orders[] = {8, 40};
+  RdpFilter rdp(orders, 3, 1e-5);
+  ZcdpFilter zcdp(0.3);
+  ZcdpOdometer odometer(0.3, 1e-5);
+  const double spends[] = {0.1, INFINITY};
+  for (int i = 0; i < 3; ++i) {
+    rdp.spend(spends);
+    zcdp.spend(0.01);
+    odometer.spend(0.1);
+  }
+  EXPECT_EQ(RdpFilter::restore(rdp.save()), rdp);
+  EXPECT_EQ(ZcdpFilter::restore(zcdp.save()), zcdp);
+  EXPECT_EQ(ZcdpOdometer::restore(odometer.save()), odometer);
+  EXPECT_EQ(code_of([&] { RdpFilter::restore(zcdp.save()); }), ErrorCode::kMalformed);
+  EXPECT_EQ(code_of([&] { ZcdpFilter::restore(odometer.save()); }), ErrorCode::kMalformed);
+  for (const Bytes& bytes : {rdp.save(), zcdp.save(), odometer.save()}) {
+    for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+      const ByteView part = ByteView(bytes).first(cut);
+      EXPECT_EQ(code_of([&] { RdpFilter::restore(part); }), ErrorCode::kMalformed);
+      EXPECT_EQ(code_of([&] { ZcdpFilter::restore(part); }), ErrorCode::kMalformed);
+      EXPECT_EQ(code_of([&] { ZcdpOdometer::restore(part); }), ErrorCode::kMalformed);
+    }
+  }
+  EXPECT_EQ(
+      code_of([&] {
+        ZcdpFilter::restore(cbor::encode(cbor::map(
+            {{"type", "zcdp_filter"}, {"budget", 1.0}, {"spent", cbor::array({-1.0, 0.0})}})));
+      }),
+      ErrorCode::kMalformed);
+}
+
 TEST(IndividualFilters, LeaveOutWhoCannotPayAndLetThemReturn) {
   IndividualFilters filters(3, 1.0);
   std::uint8_t active[3];
