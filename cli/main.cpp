@@ -11,6 +11,11 @@ namespace discreet::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"account", "Certified epsilon of a training schedule, or delta for an epsilon.",
+     "discreet account --sampling-rate 0.01 --noise-multiplier 1 --steps 1000 --delta 1e-5\n"
+     "  discreet account --sampling none --noise-multiplier 5 --steps 10 --epsilon 2 --json\n"
+     "  discreet account --schedule schedule.jsonl --delta 1e-6",
+     add_account},
     {"selfcheck", "Verify this build against published values and say what it can do.",
      "discreet selfcheck\n  discreet selfcheck --json", add_selfcheck},
 };

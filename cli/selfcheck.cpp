@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "discreet/discreet.h"
+#include "discreet/numerics/strict_arithmetic.h"
 
 namespace discreet::cli {
 namespace {
@@ -18,12 +19,57 @@ struct KnownAnswer {
   std::function<bool()> holds;
 };
 
+bool contains(const accounting::Interval& interval, double value) {
+  return interval.lower <= value && value <= interval.upper;
+}
+
+bool epsilon_is(const accounting::Composition& steps, double delta, double published,
+                double rounding) {
+  const accounting::Interval found = accounting::certified_epsilon(steps, delta).value;
+  return contains({found.lower - rounding, found.upper + rounding}, published);
+}
+
 std::vector<KnownAnswer> known_answers() {
   return {
       {"SHA-256", "FIPS 180-4, 'abc'",
        [] {
          return to_hex(sha256(bytes_of("abc"))) ==
                 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+       }},
+      {"deterministic CBOR", "RFC 8949 appendix A, {1: 2, 3: 4}",
+       [] {
+         return to_hex(cbor::encode(cbor::map({{3, 4}, {1, 2}}))) == "a201020304";
+       }},
+      {"round to nearest, no fast-math", "IEEE 754",
+       [] {
+         numerics::require_round_to_nearest();
+         return numerics::exp(1.0) == 0x1.5bf0a8b145769p+1;
+       }},
+      {"Philox4x32-10", "Random123, zero counter and key",
+       [] {
+         return random::philox4x32_10({}, {}) ==
+                random::PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+       }},
+      {"AES-128 in counter mode", "NIST SP 800-38A F.5.1",
+       [] {
+         Bytes key = from_hex("2b7e151628aed2a6abf7158809cf4f3c");
+         key.resize(random::Key::kSize);
+         const random::Generator aes(random::Algorithm::kAes128Ctr, random::Key::from_bytes(key));
+         std::uint64_t words[2];
+         random::BlockSource(aes).read(0xf0f1f2f3f4f5f6f7, 0xf8f9fafbfcfdfeff, words);
+         return words[0] == 0xb07c609873df8cec && words[1] == 0xe4a19eea7516d2f2;
+       }},
+      {"epsilon of a Gaussian", "closed form, δ = 0.1269367375 at ε = 1",
+       [] {
+         return epsilon_is({{{1, 1, 1}}, {}}, 0.1269367375, 1.0, 1e-9);
+       }},
+      {"epsilon of subsampled steps", "Opacus test, q=.05 σ=1.5 T=1000 δ=1e-6",
+       [] {
+         return epsilon_is({{{0.05, 1.5, 1000}}, {}}, 1e-6, 6.19969168, 1e-8);
+       }},
+      {"epsilon where rounding misleads others", "q=.3 σ=10 T=2000 δ=1e-9: 8.6228151",
+       [] {
+         return epsilon_is({{{0.3, 10, 2000}}, {}}, 1e-9, 8.6228151, 5e-8);
        }},
   };
 }
@@ -38,7 +84,7 @@ int selfcheck(bool json) {
     if (json) {
       rows.push_back({{"capability", answer.capability}, {"source", answer.source}, {"ok", ok}});
     } else {
-      fmt::print("  {:<6} {:<28} {}\n", ok ? "ok" : "FAILED", answer.capability, answer.source);
+      fmt::print("  {:<6} {:<40} {}\n", ok ? "ok" : "FAILED", answer.capability, answer.source);
     }
   }
   if (json) {

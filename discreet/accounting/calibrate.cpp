@@ -49,7 +49,13 @@ class Search {
 
   Point evaluate(double x) {
     ++evaluations;
-    Point point{x, certified_epsilon(at_(x), target_.delta, kAccuracy), 0};
+    Point point{x, {{0, HUGE_VAL}, Path::kTransform, Direction::kRemove}, 0};
+    try {
+      point.epsilon = certified_epsilon(at_(x), target_.delta, kAccuracy);
+    } catch (const Error& error) {
+      // An epsilon beyond binary64 is above every target.
+      if (error.code() != ErrorCode::kAccountantOverflow) throw;
+    }
     const double upper = point.epsilon.value.upper;
     // Decisions compare exactly; the logarithm only guides.
     point.height =
@@ -68,7 +74,9 @@ class Search {
   // Illinois weights and bisection whenever that stalls.
   void narrow(
       Point& bad, Point& good, double tolerance,
-      const std::function<double(double)>& round = [](double x) { return x; }) {
+      const std::function<double(double, double, double)>& round = [](double x, double, double) {
+        return x;
+      }) {
     double bad_height = bad.height, good_height = good.height;
     int side = 0;
     while (good.x > bad.x * (1 + tolerance) && evaluations < kMaxEvaluations) {
@@ -80,7 +88,7 @@ class Search {
       const double margin = 0.3 * numerics::log1p(tolerance);
       double aim = low + share * (high - low) + (side < 0 ? -margin : margin);
       aim = std::clamp(aim, low + 0.01 * (high - low), high - 0.01 * (high - low));
-      const double x = round(numerics::exp(aim));
+      const double x = round(numerics::exp(aim), bad.x, good.x);
       if (!(x > bad.x && x < good.x)) return;
       const Point middle = evaluate(x);
       if (keeps(middle)) {
@@ -165,7 +173,12 @@ Calibrated<std::uint64_t> calibrate_steps(double rate, double noise_multiplier,
     }
   }
   if (!bad) return {count(good.x), good.epsilon, false, search.evaluations};
-  search.narrow(*bad, good, 0.9 * kTolerance, [](double x) { return 1 / std::round(1 / x); });
+  // A whole number strictly between the ends, where there is one.
+  const auto whole = [](double x, double bad_x, double good_x) {
+    const double few = std::round(1 / good_x) + 1, many = std::round(1 / bad_x) - 1;
+    return few <= many ? 1 / std::clamp(std::round(1 / x), few, many) : bad_x;
+  };
+  search.narrow(*bad, good, 0.9 * kTolerance, whole);
   const std::uint64_t most = count(good.x), least_bad = count(bad->x);
   const bool close = least_bad == most + 1 || good.x <= bad->x * (1 + kTolerance);
   return {most, good.epsilon, close && search.proven(*bad), search.evaluations};

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
 #include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
@@ -45,7 +45,7 @@ Interval divergence(double q, double sigma, Direction direction, double epsilon)
     return remove ? pair.cell(at, pair.edge_at(kInfinity))
                   : pair.cell(pair.edge_at(-kInfinity), at);
   };
-  const Mass excess = pair.excess(region(edge), numerics::expm1(loss));
+  const Mass excess = pair.excess(region(edge), pair.slope_at(loss));
   const double factor = remove ? 1 : numerics::exp(epsilon);
   const double value = factor * (remove ? excess.value : -excess.value);
   const double error = factor * excess.error + 8 * kU * std::abs(value);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {

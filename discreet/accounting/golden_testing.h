@@ -12,7 +12,7 @@ namespace discreet::accounting {
 // The rows of tests/golden/accounting/NAME, `columns` numbers each; the script beside it made them.
 template <std::size_t columns>
 std::vector<std::array<double, columns>> golden_rows(const std::string& name) {
-  std::ifstream file(std::string(DISCREET_TEST_DATA) + "/accounting/" + name);
+  std::ifstream file(std::string(DISCREET_GOLDEN) + "/" + name);
   std::vector<std::array<double, columns>> rows;
   for (std::array<double, columns> row;;) {
     for (double& value : row) file >> value;

@@ -17,6 +17,8 @@ namespace {
 constexpr Direction kDirections[] = {Direction::kRemove, Direction::kAdd};
 // At a coarser contour more settings certify, and still far better than by transform.
 constexpr double kCoarseContour = 1e-6;
+// Relative width at which a direction is looked at that is probably not the worse one.
+constexpr double kGlance = 0.1;
 
 struct Answer {
   Interval value;
@@ -35,8 +37,10 @@ void require_epsilon(double epsilon) {
                 fmt::format("epsilon is {}; it must be finite and not negative", epsilon));
 }
 
+// NaN, and an infinity that is not the truth, are terminal.
 Answer checked(Answer answer) {
-  if (!(answer.value.lower <= answer.value.upper))
+  const bool lost = std::isinf(answer.value.upper) && !std::isinf(answer.value.lower);
+  if (!(answer.value.lower <= answer.value.upper) || lost)
     throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
                 fmt::format("the {} path gives [{}, {}]; the schedule leaves the range of binary64",
                             to_string(answer.path), answer.value.lower, answer.value.upper));
@@ -66,6 +70,12 @@ class EpsilonPaths {
       if (result) return checked({result->value, Path::kContour});
     }
     return std::nullopt;
+  }
+
+  // Wide, for a direction that need not be known better than that it is the lesser one.
+  Answer glance(Direction direction, double level) const {
+    return checked(
+        {transform_epsilon(steps_, direction, delta_, kGlance * level).value, Path::kTransform});
   }
 
   Answer transform(Direction direction) const {
@@ -108,6 +118,10 @@ class DeltaPaths {
     return std::nullopt;
   }
 
+  Answer glance(Direction direction, double) const {
+    return checked({transform_delta(steps_, direction, epsilon_, kGlance).value, Path::kTransform});
+  }
+
   Answer transform(Direction direction) const {
     return checked({transform_delta(steps_, direction, epsilon_, accuracy_.transform).value,
                     Path::kTransform});
@@ -121,9 +135,18 @@ class DeltaPaths {
 };
 
 template <class Paths>
-Answer first(const Paths& paths, Direction direction) {
-  if (auto answer = paths.closed_form(direction)) return *answer;
-  if (auto answer = paths.contour(direction)) return *answer;
+std::optional<Answer> cheap(const Paths& paths, Direction direction) {
+  if (auto answer = paths.closed_form(direction)) return answer;
+  return paths.contour(direction);
+}
+
+// By transform, only as well as a known other direction demands.
+template <class Paths>
+Answer beside(const Paths& paths, Direction direction, const std::optional<Answer>& other) {
+  if (other && other->value.lower > 0) {
+    const Answer glance = paths.glance(direction, other->value.lower);
+    if (glance.value.upper <= other->value.lower) return glance;
+  }
   return paths.transform(direction);
 }
 
@@ -139,25 +162,20 @@ constexpr Certified kNothing{{0, 0}, Path::kClosedForm, Direction::kRemove};
 
 template <class Paths>
 Certified certify(const Paths& paths) {
-  return worse(first(paths, Direction::kRemove), first(paths, Direction::kAdd));
+  std::optional<Answer> remove = cheap(paths, Direction::kRemove);
+  std::optional<Answer> add = cheap(paths, Direction::kAdd);
+  if (!remove) remove = beside(paths, Direction::kRemove, add);
+  if (!add) add = beside(paths, Direction::kAdd, remove);
+  return worse(*remove, *add);
 }
 
-Certified verify_paths(const EpsilonPaths& paths, double delta) {
+Certified verify_paths(const EpsilonPaths& paths) {
   for (const Direction direction : kDirections) {
     std::vector<Answer> answers{paths.transform(direction)};
     if (auto answer = paths.closed_form(direction)) answers.push_back(*answer);
     if (auto answer = paths.contour(direction)) answers.push_back(*answer);
-    for (const Answer& a : answers) {
-      for (const Answer& b : answers) {
-        if (a.value.lower <= b.value.upper) continue;
-        throw Error(
-            ErrorCode::kAccountantDivergence, "PldAccountant",
-            fmt::format("at delta {} ({}) the {} path gives [{}, {}] and the {} path [{}, {}]; "
-                        "do not trust either and report this",
-                        delta, to_string(direction), to_string(a.path), a.value.lower,
-                        a.value.upper, to_string(b.path), b.value.lower, b.value.upper));
-      }
-    }
+    for (const Answer& a : answers)
+      for (const Answer& b : answers) require_overlap(a.path, a.value, b.path, b.value);
   }
   return certify(paths);
 }
@@ -177,6 +195,15 @@ std::string_view to_string(Direction worst) noexcept {
   return worst == Direction::kRemove ? "remove" : "add";
 }
 
+void require_overlap(Path first, const Interval& a, Path second, const Interval& b) {
+  if (a.lower <= b.upper && b.lower <= a.upper) return;
+  throw Error(
+      ErrorCode::kAccountantDivergence, "PldAccountant",
+      fmt::format("the {} path gives [{}, {}] and the {} path [{}, {}]; do not trust either "
+                  "and report this",
+                  to_string(first), a.lower, a.upper, to_string(second), b.lower, b.upper));
+}
+
 Certified certified_epsilon(const Composition& steps, double delta, const Accuracy& accuracy) {
   require_delta(delta);
   return empty(steps) ? kNothing : certify(EpsilonPaths(steps, delta, accuracy, nullptr));
@@ -189,8 +216,7 @@ Certified certified_delta(const Composition& steps, double epsilon, const Accura
 
 Certified verified_epsilon(const Composition& steps, double delta, const Accuracy& accuracy) {
   require_delta(delta);
-  return empty(steps) ? kNothing
-                      : verify_paths(EpsilonPaths(steps, delta, accuracy, nullptr), delta);
+  return empty(steps) ? kNothing : verify_paths(EpsilonPaths(steps, delta, accuracy, nullptr));
 }
 
 ContourSession& PldAccountant::Sessions::of(Direction direction) {

@@ -49,6 +49,9 @@ Certified certified_delta(const Composition& steps, double epsilon, const Accura
 // numbers unless all intervals of a direction overlap. Returns what certified_epsilon returns.
 Certified verified_epsilon(const Composition& steps, double delta, const Accuracy& accuracy = {});
 
+// Throws kAccountantDivergence, with paths and numbers, unless the two intervals overlap.
+void require_overlap(Path first, const Interval& a, Path second, const Interval& b);
+
 // The privacy spent by a run: a sorted multiset of events. The same multiset has the same bits in
 // every result and in save(), whatever the order of add(). For schedules fixed in advance or driven
 // by this accountant's own state; a schedule that reacts to released values needs a filter.

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
 #include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
@@ -59,11 +59,22 @@ void RenyiBudget::accumulate(Wide& sum, Wide term, std::uint64_t count) {
   }
 }
 
+const RenyiBudget::Terms& RenyiBudget::terms_of(const GaussianSteps& event) {
+  if (event.rate != last_rate_ || event.sigma != last_sigma_) {
+    for (std::size_t i = 0; i < kOrders.size(); ++i)
+      last_terms_[i] = rounded_up(gaussian_cumulant(event.rate, event.sigma, kOrders[i]), 40);
+    last_rate_ = event.rate;
+    last_sigma_ = event.sigma;
+  }
+  return last_terms_;
+}
+
 void RenyiBudget::add(const Composition& steps) {
+  for (const GaussianSteps& event : steps.gaussians) {
+    const Terms& terms = terms_of(event);
+    for (std::size_t i = 0; i < kOrders.size(); ++i) accumulate(sums_[i], terms[i], event.count);
+  }
   for (std::size_t i = 0; i < kOrders.size(); ++i) {
-    for (const GaussianSteps& event : steps.gaussians)
-      accumulate(sums_[i], rounded_up(gaussian_cumulant(event.rate, event.sigma, kOrders[i]), 40),
-                 event.count);
     for (const ExplicitSteps& event : steps.explicits)
       accumulate(sums_[i], rounded_up(explicit_cumulant(event.epsilon, kOrders[i]), 40),
                  event.count);

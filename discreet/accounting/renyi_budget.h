@@ -24,7 +24,9 @@ class RenyiBudget {
   // delta in (0, 1).
   double epsilon_upper(double delta) const;
 
-  friend bool operator==(const RenyiBudget&, const RenyiBudget&) = default;
+  friend bool operator==(const RenyiBudget& a, const RenyiBudget& b) {
+    return a.sums_ == b.sums_ && a.failure_ == b.failure_;
+  }
 
   static constexpr std::array<int, 24> kOrders = {
       1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256};
@@ -34,8 +36,14 @@ class RenyiBudget {
   static Wide rounded_up(double value, int bits);
   static void accumulate(Wide& sum, Wide term, std::uint64_t count);
 
-  std::array<Wide, kOrders.size()> sums_{};  // of K(c) in units of 2^-40
-  Wide failure_ = 0;                         // of -log(1 - delta) in units of 2^-100
+  using Terms = std::array<Wide, kOrders.size()>;
+  const Terms& terms_of(const GaussianSteps& event);
+
+  Terms sums_{};      // of K(c) in units of 2^-40
+  Wide failure_ = 0;  // of -log(1 - delta) in units of 2^-100
+  // The terms of the last Gaussian step added: runs repeat it.
+  double last_rate_ = 0, last_sigma_ = 0;
+  Terms last_terms_{};
 };
 
 }  // namespace discreet::accounting

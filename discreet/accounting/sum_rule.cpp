@@ -38,7 +38,8 @@ SumRuleEpsilon rdp_sum_rule_epsilon(const std::vector<RepeatedEvent>& events, do
     } else if (const auto* groups = std::get_if<GaussianGroups>(&event.mechanism())) {
       for (const auto& group : groups->groups) add(group.noise_multiplier);
       if (groups->adaptation) {
-        add(2 * groups->adaptation->deviation / std::sqrt(double{groups->adaptation->counts}));
+        add(2 * groups->adaptation->deviation /
+            std::sqrt(static_cast<double>(groups->adaptation->counts)));
       }
     } else {
       refuse("rdp_sum_rule_epsilon", event);

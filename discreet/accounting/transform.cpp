@@ -6,238 +6,22 @@
 #include <limits>
 #include <vector>
 
-#include "discreet/accounting/loss_grid.h"
-#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/accounting/loss_grid_impl.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
+#include "discreet/accounting/transform_plan_impl.h"
 #include "discreet/numerics/elementary.h"
 #include "discreet/numerics/fft.h"
 
 namespace discreet::accounting {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kMaxLength = 0x1p20;
-constexpr double kMaxLoss = 600;  // e^{loss} must stay far from overflow
+using namespace transform_impl;
+
 constexpr int kMaxRounds = 5;
 // Spectra below e^-kNegligible are set to zero, and that is charged.
 constexpr double kNegligible = 80;
 
 using Complex = std::complex<double>;
-
-// log sup_{y > 0} (1 - e^{-y}) e^{-c y}
-double log_kernel(double c) { return c * numerics::log(c) - (1 + c) * numerics::log1p(c); }
-
-// The largest double with at most 20 significant bits that is <= h: multiples stay exact.
-double with_20_bits(double h) {
-  int exponent;
-  const double mantissa = std::frexp(h, &exponent);
-  return std::ldexp(std::floor(std::ldexp(mantissa, 20)), exponent - 20);
-}
-
-// What the loss cannot exceed: in the add direction each step's is at most -log(1 - q).
-double largest_loss(const Composition& steps, Direction direction) {
-  double total = 0;
-  for (const GaussianSteps& event : steps.gaussians) {
-    if (direction == Direction::kRemove || event.rate >= 1) return kInfinity;
-    total -= static_cast<double>(event.count) * numerics::log1p(-event.rate);
-  }
-  for (const ExplicitSteps& event : steps.explicits) {
-    if (event.delta > 0) return kInfinity;
-    total += static_cast<double>(event.count) * event.epsilon;
-  }
-  const auto terms = static_cast<double>(steps.gaussians.size() + steps.explicits.size());
-  return total * (1 + 4 * kU * (terms + 2));
-}
-
-// ---------------------------------------------------------------- planning: widths only, no
-// soundness
-
-struct Table {
-  std::vector<double> order;     // ascending, zero among them
-  std::vector<double> cumulant;  // of the whole composition
-  double steps = 0;
-  double max_loss = 0;
-};
-
-// One Gaussian event on nodes of x: losses and log-weights under A.
-struct Nodes {
-  std::vector<double> loss, log_weight;
-  double cumulant(double order) const {
-    double top = -kInfinity, sum = 0;
-    for (std::size_t i = 0; i < loss.size(); ++i)
-      top = std::max(top, order * loss[i] + log_weight[i]);
-    for (std::size_t i = 0; i < loss.size(); ++i)
-      sum += numerics::exp(order * loss[i] + log_weight[i] - top);
-    return top + numerics::log(sum);
-  }
-};
-
-Nodes nodes_of(const GaussianSteps& event, Direction direction, double tail) {
-  const Interval range = outcome_range(event.rate, event.sigma, direction, tail);
-  const double wanted = std::min(event.sigma / 3, event.sigma * event.sigma);
-  const double count = std::clamp(std::ceil((range.upper - range.lower) / wanted), 16.0, 400.0);
-  const double dx = (range.upper - range.lower) / count;
-  Nodes nodes;
-  for (double i = 0; i <= count; ++i) {
-    const double x = range.lower + i * dx;
-    const double loss = loss_at(x, event.rate, event.sigma);
-    const bool remove = direction == Direction::kRemove;
-    const double z = x / event.sigma;
-    nodes.loss.push_back(remove ? loss : -loss);
-    nodes.log_weight.push_back((remove ? loss : 0) - z * z / 2);
-  }
-  const double total = nodes.cumulant(0);
-  for (double& w : nodes.log_weight) w -= total;
-  return nodes;
-}
-
-double explicit_cumulant(const ExplicitSteps& event, double order) {
-  const double e = event.epsilon;
-  const double high = std::max(e * order, -e * (1 + order));
-  const double low = std::min(e * order, -e * (1 + order));
-  return high + numerics::log1p(numerics::exp(low - high)) - numerics::log1p(numerics::exp(-e)) +
-         numerics::log1p(-event.delta);
-}
-
-Table make_table(const Composition& steps, Direction direction, double tail) {
-  Table table;
-  std::vector<Nodes> nodes;
-  double variance = 0;
-  for (const GaussianSteps& event : steps.gaussians) {
-    nodes.push_back(nodes_of(event, direction, tail));
-    double mean = 0, square = 0;
-    const Nodes& n = nodes.back();
-    for (std::size_t i = 0; i < n.loss.size(); ++i) {
-      const double w = numerics::exp(n.log_weight[i]);
-      mean += w * n.loss[i];
-      square += w * n.loss[i] * n.loss[i];
-      table.max_loss = std::max(table.max_loss, std::abs(n.loss[i]));
-    }
-    const double count = static_cast<double>(event.count);
-    variance += count * std::max(square - mean * mean, 0.0);
-    table.steps += count;
-  }
-  for (const ExplicitSteps& event : steps.explicits) {
-    variance += static_cast<double>(event.count) * event.epsilon * event.epsilon;
-    table.max_loss = std::max(table.max_loss, event.epsilon);
-  }
-  const double deviation = std::max(std::sqrt(variance), 1e-12);
-  const double low = 0.02 / std::max(deviation, 1.0);
-  double high = 60 / std::min(deviation, 1.0);
-  // Near the end of a bounded loss the tilt grows without limit.
-  const double bound = largest_loss(steps, direction);
-  if (bound < kInfinity) high = std::max(high, 2000 / bound);
-  constexpr int kOrders = 64;
-  const double ratio = numerics::exp(numerics::log(high / low) / (kOrders - 1));
-  for (int i = 0; i < kOrders; i += 4) {
-    table.order.push_back(-high * numerics::exp(-i * numerics::log(ratio)));
-  }
-  table.order.push_back(0);
-  for (double order = low; order < high * 1.0001; order *= ratio) table.order.push_back(order);
-  for (const double order : table.order) {
-    double total = 0;
-    for (std::size_t k = 0; k < nodes.size(); ++k)
-      total += static_cast<double>(steps.gaussians[k].count) * nodes[k].cumulant(order);
-    for (const ExplicitSteps& event : steps.explicits)
-      total += static_cast<double>(event.count) * explicit_cumulant(event, order);
-    table.cumulant.push_back(total);
-  }
-  return table;
-}
-
-double chernoff_epsilon(const Table& table, double log_delta) {
-  double best = kInfinity;
-  for (std::size_t i = 0; i < table.order.size(); ++i) {
-    const double c = table.order[i];
-    if (c > 0) best = std::min(best, (table.cumulant[i] + log_kernel(c) - log_delta) / c);
-  }
-  return best;
-}
-
-double chernoff_log_delta(const Table& table, double epsilon) {
-  double best = 0;
-  for (std::size_t i = 0; i < table.order.size(); ++i) {
-    const double c = table.order[i];
-    if (c > 0) best = std::min(best, table.cumulant[i] + log_kernel(c) - c * epsilon);
-  }
-  return best;
-}
-
-struct Plan {
-  double tilt = 0;           // order of the tilt
-  double left = 0;           // order that bounds the tilted tail below the window
-  double right = 0;          // and above it
-  double low = 0, high = 0;  // window of the composed loss
-};
-
-// Euclidean norm of m -> e^{-c h m} min(1, h (m + 1)), m >= 0: a bound of the weights that delta
-// gives to the tilted masses, relative to e^{-c epsilon}.
-double weight_norm(double c, double h) {
-  const double a = numerics::exp(-c * h), gap = -numerics::expm1(-2 * c * h);
-  return std::min(1 / std::sqrt(gap), h * std::sqrt((1 + a * a) / gap) / gap) * (1 + 1e-9);
-}
-
-// The order of the saddle: - d log delta / d epsilon, roughly.
-double sharpness_at(const Table& table, double epsilon) {
-  double best = kInfinity, sharpness = 0;
-  for (std::size_t i = 0; i < table.order.size(); ++i) {
-    const double c = table.order[i];
-    if (c <= 0) continue;
-    const double value = table.cumulant[i] + log_kernel(c) - c * epsilon;
-    if (value < best) {
-      best = value;
-      sharpness = c;
-    }
-  }
-  return sharpness;
-}
-
-// The tilt whose window is narrowest when both tilted tails may cost `share` of delta and round-off
-// should cost less than `noise_share`. The saddle
-// itself can be a poor tilt: far-off outcomes make the cumulant explode just above it.
-Plan make_plan(const Table& table, double epsilon, double log_delta, double share,
-               double noise_share, double h) {
-  const double least = chernoff_log_delta(table, epsilon);
-  std::vector<double> cumulant = table.cumulant;
-  for (std::size_t i = 0; i < cumulant.size(); ++i) {
-    const double c = table.order[i];  // what the grid adds
-    cumulant[i] += table.steps * std::abs(c * (c + 1)) * h * h / 10 *
-                   numerics::exp(std::min(std::abs(c) * h, 30.0));
-  }
-  Plan best;
-  double best_cost = kInfinity;
-  for (std::size_t i = 0; i < table.order.size(); ++i) {
-    const double c = table.order[i];
-    if (c <= 0) continue;
-    const double amplification = table.cumulant[i] + log_kernel(c) - c * epsilon - log_delta;
-    if (amplification > least - log_delta + 12) continue;
-    const double log_tail = numerics::log(share) - amplification;
-    Plan plan{c, 0, 0, -kInfinity, kInfinity};
-    for (std::size_t j = 0; j < table.order.size(); ++j) {
-      if (j == i) continue;
-      const double gap = table.order[j] - c;
-      const double edge = (cumulant[j] - cumulant[i] - log_tail) / gap;
-      if (gap > 0 && edge < plan.high) {
-        plan.high = edge;
-        plan.right = table.order[j];
-      }
-      if (gap < 0 && edge > plan.low) {
-        plan.low = edge;
-        plan.left = table.order[j];
-      }
-    }
-    const double noise = 2e-14 * (table.steps + 1) * weight_norm(c, h) *
-                         numerics::exp(amplification - log_kernel(c));
-    const double cost = (plan.high - plan.low) * (1 + 0.02 * std::max(0.0, amplification)) *
-                        (1 + noise / noise_share);
-    if (cost < best_cost) {
-      best_cost = cost;
-      best = plan;
-    }
-  }
-  return best;
-}
-
-// ---------------------------------------------------------------- the certified composition
 
 Complex power(Complex base, std::uint64_t exponent) {
   double br = base.real(), bi = base.imag(), r = 1, i = 0;
@@ -283,10 +67,9 @@ class Composed {
     double log_finite_upper = 0, log_finite_lower = 0;
     for (std::size_t e = 0; e < laws.size(); ++e) {
       const double n = static_cast<double>(counts[e]);
-      const double last =
-          static_cast<double>(laws[e].first) + static_cast<double>(laws[e].upper.size());
-      support_low += n * static_cast<double>(laws[e].first);
-      support_high += n * last;
+      const auto [least, most] = std::minmax_element(laws[e].index.begin(), laws[e].index.end());
+      support_low += n * static_cast<double>(*least);
+      support_high += n * static_cast<double>(*most + 1);
       offset_ += n * static_cast<double>(laws[e].offset);
       log_finite_upper += n * numerics::log1p(-laws[e].infinity_upper);
       log_finite_lower += n * numerics::log1p(-laws[e].infinity_lower);
@@ -296,8 +79,8 @@ class Composed {
     infinity_lower_ = -numerics::expm1(log_finite_lower) * (1 - rounding);
 
     offset_ *= h / static_cast<double>(kOffsetUnits);
-    const double low = std::max(std::floor((plan.low - offset_) / h), support_low);
     const double high = std::min(std::ceil((plan.high - offset_) / h), support_high);
+    const double low = std::min(std::max(std::floor((plan.low - offset_) / h), support_low), high);
     length_ = 2 * numerics::fft_length(static_cast<std::size_t>(high - low + 16) / 2);
     first_ = static_cast<std::int64_t>(low);
     const bool no_left = low <= support_low;
@@ -367,7 +150,7 @@ class Composed {
       std::fill(packed.begin(), packed.end(), Complex(0));
       double total = 0, lefts[2] = {0, 0}, rights[2] = {0, 0}, largest = 0;
       for (std::size_t i = 0; i < law.upper.size(); ++i) {
-        const double at = static_cast<double>(law.first + static_cast<std::int64_t>(i));
+        const auto at = static_cast<double>(law.index[i]);
         const double exponent = th_ * at - kappa;
         const double weight = numerics::exp(exponent);
         const double error = kU * (3 * std::abs(th_ * at) + 3 * std::abs(kappa) + 16);
@@ -383,7 +166,7 @@ class Composed {
           lefts[s] += mass > 0 ? mass * left : 0;
           rights[s] += mass > 0 ? mass * right : 0;
         }
-        auto slot = (law.first + static_cast<std::int64_t>(i)) % static_cast<std::int64_t>(n);
+        auto slot = law.index[i] % static_cast<std::int64_t>(n);
         if (slot < 0) slot += static_cast<std::int64_t>(n);
         Complex& cell = packed[static_cast<std::size_t>(slot)];
         // Each fold rounds once: away from zero for upper, towards it for lower.
@@ -462,7 +245,7 @@ class Composed {
     double top = -kInfinity, sum = 0;
     std::vector<double> exponents(law.upper.size());
     for (std::size_t i = 0; i < law.upper.size(); ++i) {
-      exponents[i] = th_ * static_cast<double>(law.first + static_cast<std::int64_t>(i));
+      exponents[i] = th_ * static_cast<double>(law.index[i]);
       if (law.upper[i] > 0) top = std::max(top, exponents[i] + numerics::log(law.upper[i]));
     }
     for (std::size_t i = 0; i < law.upper.size(); ++i)
@@ -541,36 +324,28 @@ Interval invert(const Composed& composed, double delta) {
   return epsilon;
 }
 
-// The grid whose laws differ by about `width` in epsilon: they differ by h^2/4 in variance per
-// step.
-double grid_for(const Composition& steps, const Table& table, double sharpness, double width,
-                double coarsest) {
-  double h = std::sqrt(6.2 * width / (std::max(table.steps, 1.0) * (sharpness + 1)));
-  h = std::min(h, coarsest);
-  const ExplicitSteps* main = nullptr;
-  for (const ExplicitSteps& event : steps.explicits)
-    if (event.epsilon > 0 && (main == nullptr || event.count > main->count)) main = &event;
-  if (main != nullptr) h = main->epsilon / std::ceil(main->epsilon / h);
-  return with_20_bits(h);
-}
-
-double total_steps(const Composition& steps) {
-  double total = 0;
-  for (const GaussianSteps& event : steps.gaussians) total += static_cast<double>(event.count);
-  return std::max(total, 1.0);
-}
-
 }  // namespace
 
 TransformResult transform_epsilon(const Composition& steps, Direction direction, double delta,
                                   double width) {
   const double log_delta = numerics::log(delta);
-  const double tail = 1e-7 * delta / total_steps(steps);
-  const Table table = make_table(steps, direction, tail);
+  // Outcomes cut off cost at most their mass: as much as the width allows, because what is kept of
+  // the tail can dominate the log-moments.
+  const double least_tail = delta / total_steps(steps);
+  double tail = 1e-3 * least_tail;
+  Table table = make_table(steps, direction, tail);
   TransformResult best{{0, kInfinity}, 0, 0, false};
-  if (!(table.max_loss < kMaxLoss)) return best;
-  best.value.upper = largest_loss(steps, direction);
+  const Interval failure = failure_mass(steps);
+  if (failure.lower > delta) return {{kInfinity, kInfinity}, 0, 0, true};
+  if (failure.upper <= delta) best.value.upper = largest_loss(steps, direction);
   double epsilon = std::clamp(chernoff_epsilon(table, log_delta), 0.0, best.value.upper);
+  const double share_cut = 0.03 * width * sharpness_at(table, epsilon);
+  if (share_cut < 3e-4) {
+    tail = std::max(share_cut, 1e-9) * least_tail;
+    table = make_table(steps, direction, tail);
+    epsilon = std::clamp(chernoff_epsilon(table, log_delta), 0.0, best.value.upper);
+  }
+  if (!(table.max_loss < kMaxLoss)) return best;
   double coarsest = kInfinity, thrift = 1;
   for (int round = 0; round < kMaxRounds; ++round) {
     const double sharpness = sharpness_at(table, epsilon);
@@ -607,8 +382,9 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
 TransformResult transform_delta(const Composition& steps, Direction direction, double epsilon,
                                 double relative_width) {
   const double scale = 1e-4 * relative_width / total_steps(steps);
-  TransformResult best{{0, 1}, 0, 0, false};
-  if (epsilon >= largest_loss(steps, direction)) return {{0, 0}, 0, 0, true};
+  const Interval failure = failure_mass(steps);
+  if (epsilon >= largest_loss(steps, direction)) return {failure, 0, 0, true};
+  TransformResult best{{failure.lower, 1}, 0, 0, false};
   Table table = make_table(steps, direction, scale * 1e-30);
   double log_delta = std::max(chernoff_log_delta(table, epsilon) - 3, -160.0);
   double share = 1e-3 * relative_width, coarsest = kInfinity;

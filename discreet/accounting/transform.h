@@ -9,7 +9,7 @@ namespace discreet::accounting {
 // Proof: transform.md
 
 // delta(epsilon) and epsilon(delta) of a composition in one direction, certified from both sides:
-// every step's loss is bracketed by two laws on a grid (loss_grid.h), the laws are tilted and
+// every step's loss is bracketed by two laws on a grid (loss_grid_impl.h), the laws are tilted and
 // convolved by the discrete Fourier transform, and what the grid window, wrap-around and rounding
 // can do to delta is bounded and charged. Works for any composition; the contour is faster and
 // narrower where it applies.

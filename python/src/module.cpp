@@ -3,6 +3,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/version.h"
+#include "python/src/rooms.h"
 
 namespace nb = nanobind;
 
@@ -32,4 +33,7 @@ NB_MODULE(_core, m) {
   // The type lives in discreet.errors, so that its attributes are declared and documented there.
   const nb::object error_type = nb::module_::import_("discreet.errors").attr("Error");
   nb::register_exception_translator(raise_as_python, error_type.ptr());
+
+  discreet::python::add_random(m);
+  discreet::python::add_accounting(m);
 }

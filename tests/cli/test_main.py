@@ -6,18 +6,19 @@ import subprocess
 
 import pytest
 
+from command import discreet
 
-def discreet(*args, **kwargs):
-    return subprocess.run([os.environ["DISCREET"], *args], capture_output=True, text=True, **kwargs)
+COMMANDS = ["account", "selfcheck"]
 
 
 def test_help_lists_the_commands_and_exit_statuses():
     result = discreet("--help")
     assert result.returncode == 0
-    assert "selfcheck" in result.stdout and "Exit status: 0 done" in result.stdout
+    assert all(f"  {command} " in result.stdout for command in COMMANDS)
+    assert "Exit status: 0 done" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["selfcheck"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(command):
     result = discreet(command, "--help")
     assert result.returncode == 0

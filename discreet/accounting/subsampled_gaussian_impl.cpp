@@ -1,4 +1,4 @@
-#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
 
 #include <algorithm>
 #include <cmath>
@@ -76,18 +76,27 @@ Mass SubsampledGaussian::a_mass(const Cell& cell) const {
   return {value, (1 - q_) * cell.without.error + q_ * cell.with.error + 4 * kU * value};
 }
 
-Mass SubsampledGaussian::excess(const Cell& cell, double growth) const {
-  const double slope = q_ + growth;
+Slope SubsampledGaussian::slope_at(double loss) const {
+  const double growth = numerics::expm1(loss);
+  if (q_ < 0.5 || growth > -0.5) {
+    return {q_ + growth, kU * (3 * std::abs(growth) + q_)};
+  }
+  // 1 - q is exact here.
+  const double power = numerics::exp(loss);
+  return {power - (1 - q_), kU * (3 * power + 1 - q_)};
+}
+
+Mass SubsampledGaussian::excess(const Cell& cell, const Slope& slope) const {
   const double with = q_ * cell.with.value;
-  const double without = slope * cell.without.value;
-  const double error =
-      q_ * cell.with.error + std::abs(slope) * cell.without.error +
-      kU * (4 * (with + std::abs(without)) + (3 * std::abs(growth) + q_) * cell.without.value);
+  const double without = slope.value * cell.without.value;
+  const double error = q_ * cell.with.error + std::abs(slope.value) * cell.without.error +
+                       kU * 4 * (with + std::abs(without)) + slope.error * cell.without.value;
   return {with - without, error * (1 + 16 * kU)};
 }
 
 double loss_at(double x, double q, double sigma) {
   const double v = (x - 0.5) / (sigma * sigma);
+  if (q == 1) return v;
   if (v > 36) return v + numerics::log(q);
   return numerics::log1p(q * numerics::expm1(v));
 }

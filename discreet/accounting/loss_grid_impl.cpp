@@ -1,10 +1,11 @@
-#include "discreet/accounting/loss_grid.h"
+#include "discreet/accounting/loss_grid_impl.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
-#include "discreet/accounting/subsampled_gaussian.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
 #include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
@@ -43,8 +44,11 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
   const double lowest = q < 1 ? std::max(loss_at(range.lower, q, sigma), numerics::log1p(-q))
                               : loss_at(range.lower, q, sigma);
   const double start_at = static_cast<double>(offset) * unit;
-  const auto grid_low = static_cast<std::int64_t>(std::floor((lowest - start_at) / h));
-  const double highest = loss_at(range.upper, q, sigma);
+  // Losses so low that the tilt leaves nothing of them need no cells.
+  const double floor = 45 / orders.lower;
+  const auto grid_low = static_cast<std::int64_t>(
+      std::floor((std::max(lowest, remove ? -floor : -kInfinity) - start_at) / h));
+  const double highest = std::min(loss_at(range.upper, q, sigma), remove ? kInfinity : floor);
 
   // Cells in order of x, so of rising remove-loss, each in two halves. They are one grid step wide
   // where the tilted mass is and wider where there is next to none.
@@ -76,29 +80,29 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     if (weight < kIdle / 32 && 2 * width <= widest) width *= 2;
   }
   const std::size_t cells = ends.size() - 1;
-  const std::int64_t grid_high = ends.back();
 
-  // Atoms in the loss of this direction, plus one for the slivers by which rounded cell edges
-  // overshoot the grid.
+  // Two atoms for each cell end, in the loss of this direction: the end itself, and one grid step
+  // above it for the slivers by which rounded cell edges overshoot the grid.
   LossGrid law;
-  law.first = remove ? grid_low : -grid_high;
   law.offset = remove ? offset : -offset;
-  law.upper.assign(static_cast<std::size_t>(grid_high - grid_low) + 2, 0);
-  law.lower.assign(law.upper.size(), 0);
-  const auto atom = [&](std::vector<double>& masses, std::int64_t grid) -> double& {
-    return masses[static_cast<std::size_t>((remove ? grid : -grid) - law.first)];
-  };
+  law.index.resize(2 * (cells + 1));
+  law.upper.assign(law.index.size(), 0);
+  law.lower.assign(law.index.size(), 0);
+  for (std::size_t c = 0; c <= cells; ++c) {
+    law.index[2 * c] = remove ? ends[c] : -ends[c];
+    law.index[2 * c + 1] = law.index[2 * c] + 1;
+  }
 
   for (std::size_t c = 0; c < cells; ++c) {
-    const std::int64_t from = remove ? ends[c] : ends[c + 1];  // the end of lower loss
-    const std::int64_t to = remove ? ends[c + 1] : ends[c];
+    const std::size_t from = remove ? c : c + 1;  // the end of lower loss
+    const std::size_t to = remove ? c + 1 : c;
     const double width = static_cast<double>(ends[c + 1] - ends[c]) * h;
-    const double loss = loss_of(2 * from);  // as a remove-loss
-    const double growth = numerics::expm1(loss);
+    const double loss = loss_of(2 * ends[from]);  // as a remove-loss
+    const Slope slope = pair.slope_at(loss);
     double mass = 0, shifted = 0;
     for (const std::size_t half : {2 * c, 2 * c + 1}) {
       const Mass a = pair.a_mass(halves[half]);
-      const Mass d = pair.excess(halves[half], growth);
+      const Mass d = pair.excess(halves[half], slope);
       mass += a.value + a.error;
       shifted += (remove ? d.value : -d.value) + d.error;
     }
@@ -106,10 +110,9 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     if (!remove) shifted *= numerics::exp(-loss);
     const double high = up(std::max(0.0, up(shifted)) / (-numerics::expm1(-width) * (1 - 4 * kU)));
     const double sliver = std::max(loss_error[c], loss_error[c + 1]);
-    atom(law.upper, from) += std::max(mass - high, 0.0);
-    atom(law.upper, to) += high;
-    atom(law.upper, remove ? to + 1 : to - 1) +=
-        up(mass * sliver * 3 * numerics::exp(width + 2 * h) / h);
+    law.upper[2 * from] += std::max(mass - high, 0.0);
+    law.upper[2 * to] += high;
+    law.upper[2 * to + 1] += up(mass * sliver * 3 * numerics::exp(width + 2 * h) / h);
   }
   {
     // Outcomes beyond the last edges: on the side of low loss they move up to the first atom.
@@ -117,23 +120,26 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     const Mass above = pair.a_mass(pair.cell(last, everywhere));
     const Mass& lost = remove ? above : below;
     const Mass& cheap = remove ? below : above;
-    law.upper[0] += cheap.value + cheap.error;
+    law.upper[remove ? 0 : 2 * cells] += cheap.value + cheap.error;
     law.infinity_upper = up(lost.value + lost.error);
   }
   for (double& mass : law.upper) mass = up(mass);
 
   // Groups: from the sharp edge of the loss outwards, so in order of x in both directions.
   // A group may take the grid loss g once sum f (B - e^{-g} A) <= 0 holds with all errors added.
-  std::vector<double> remaining(halves.size(), 1);  // fraction of a half-cell not yet in a group
+  std::vector<double> remaining(halves.size(), 1);    // fraction of a half-cell not yet in a group
+  std::vector<std::pair<std::size_t, double>> taken;  // half-cells of the group, with fractions
   std::size_t start = 0;
   for (std::size_t t = 1; t <= cells; ++t) {
-    const double growth = numerics::expm1(loss_of(2 * ends[t]));
+    const Slope slope = pair.slope_at(loss_of(2 * ends[t]));
     double defect = 0, scale = 0, mass = 0;
     const auto step_of = [&](std::size_t j) {
-      const Mass d = pair.excess(halves[j], growth);
+      const Mass d = pair.excess(halves[j], slope);
       return ((remove ? -d.value : d.value) + d.error) * remaining[j];
     };
+    taken.clear();
     const auto take = [&](std::size_t j, double step, double fraction) {
+      taken.push_back({j, remaining[j] * fraction});
       const Mass a = pair.a_mass(halves[j]);
       mass =
           (mass + down(std::max(a.value - a.error, 0.0)) * remaining[j] * fraction) * (1 - 2 * kU);
@@ -147,7 +153,7 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     for (; start < 2 * t; ++start) {
       if (remaining[start] > 0) take(start, step_of(start), 1);
     }
-    if (!(mass > 0) || (remove ? !(defect > 0) : !(defect < 0))) continue;
+    if (!(mass > 0) || (!remove && !(defect < 0))) continue;
     bool balanced = false;
     for (std::size_t j = 2 * t; j < halves.size() && !balanced;) {
       const std::size_t width = j == 2 * t + 1 && j + 1 < halves.size() ? 2 : 1;
@@ -162,7 +168,19 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
       }
       j += width;
     }
-    if (defect <= 0) atom(law.lower, ends[t]) += mass;
+    // A group that ran out of outcomes behind its grid point belongs to one before.
+    std::size_t place = t;
+    while (defect > 0 && place > 0 && t - place < 8) {
+      const Slope below = pair.slope_at(loss_of(2 * ends[--place]));
+      defect = scale = 0;
+      for (const auto& [j, fraction] : taken) {
+        const Mass d = pair.excess(halves[j], below);
+        const double step = ((remove ? -d.value : d.value) + d.error) * fraction;
+        defect += step + 8 * kU * (scale + std::abs(step));
+        scale += std::abs(step);
+      }
+    }
+    if (defect <= 0) law.lower[2 * place] += mass;
   }
   for (double& mass : law.lower) mass = down(mass);
   return law;
@@ -172,34 +190,32 @@ LossGrid explicit_grid(double epsilon, double delta, double h) {
   LossGrid law;
   law.infinity_upper = law.infinity_lower = delta;
   const auto top = static_cast<std::int64_t>(std::ceil(epsilon / h));
-  law.first = -top;
-  law.upper.assign(static_cast<std::size_t>(2 * top + 1), 0);
-  law.lower.assign(static_cast<std::size_t>(2 * top + 1), 0);
-  const auto at = [&](std::vector<double>& masses, std::int64_t i) -> double& {
-    return masses[static_cast<std::size_t>(i - law.first)];
+  const auto add = [&](std::int64_t index, double upper, double lower) {
+    law.index.push_back(index);
+    law.upper.push_back(upper);
+    law.lower.push_back(lower);
   };
   const double rest = 1 - delta;
   const double a = rest / (1 + numerics::exp(-epsilon));
   const double b = rest / (1 + numerics::exp(epsilon));
   if (top == 0) {
-    at(law.upper, 0) = up(rest);
+    add(0, up(rest), 0);
   } else {
     // Connect the dots for an atom between two grid points; see gaussian_grid.
     const double spread = -numerics::expm1(-h) * (1 - 4 * kU);
     const double gap = epsilon - static_cast<double>(top - 1) * h;  // in (0, h]
     const double noise = 8 * kU * (epsilon + 1);
     const double raised = up(a * (-numerics::expm1(-gap) + noise) / spread);
-    at(law.upper, top) += raised;
-    at(law.upper, top - 1) += std::max(up(a) - raised, 0.0);
+    add(top, raised, 0);
+    add(top - 1, std::max(up(a) - raised, 0.0), 0);
     const double lifted = up(b * (-numerics::expm1(gap - h) + noise) / spread);
-    at(law.upper, 1 - top) += lifted;
-    at(law.upper, -top) += std::max(up(b) - lifted, 0.0);
-    for (double& mass : law.upper) mass = up(mass);
+    add(1 - top, lifted, 0);
+    add(-top, std::max(up(b) - lifted, 0.0), 0);
   }
   const auto floor = static_cast<std::int64_t>(std::floor(epsilon / h));
   const double low = static_cast<double>(floor) * h;
-  at(law.lower, floor) += down(rest / (1 + numerics::exp(-low)));
-  at(law.lower, -floor) += down(rest / (1 + numerics::exp(low)));
+  add(floor, 0, down(rest / (1 + numerics::exp(-low))));
+  add(-floor, 0, down(rest / (1 + numerics::exp(low))));
   return law;
 }
 

@@ -39,6 +39,11 @@ struct Cell {
   Mass without, with;
 };
 
+// q + expm1(l) at a loss l, with a bound of its absolute error.
+struct Slope {
+  double value, error;
+};
+
 class SubsampledGaussian {
  public:
   // q in (0, 1], sigma > 0; the direction decides which law is A and which is B.
@@ -49,9 +54,11 @@ class SubsampledGaussian {
   Cell cell(const Edge& left, const Edge& right) const;
   Mass a_mass(const Cell& cell) const;
 
-  // q m1 - (q + growth) m0 for the cell's masses m0 and m1 and growth = expm1(l): that is
-  // P(cell) - e^l Q(cell), without the cancellation when q is small.
-  Mass excess(const Cell& cell, double growth) const;
+  Slope slope_at(double remove_loss) const;
+
+  // q m1 - slope m0 for the cell's masses m0 and m1: that is P(cell) - e^l Q(cell) for the loss l of
+  // the slope, without the cancellation when q is small.
+  Mass excess(const Cell& cell, const Slope& slope) const;
 
  private:
   double q_, sigma_, scale_;

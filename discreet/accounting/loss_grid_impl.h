@@ -22,8 +22,8 @@ constexpr std::int64_t kOffsetUnits = 4096;
 // processing). Every rounding error is charged: masses of `upper` are never too small, those of
 // `lower` never too large.
 struct LossGrid {
-  std::int64_t first = 0;  // atom k sits at loss (first + k) h + offset h / kOffsetUnits
-  std::int64_t offset = 0;
+  std::int64_t offset = 0;          // atom k sits at loss index[k] h + offset h / kOffsetUnits
+  std::vector<std::int64_t> index;  // in no order; a place may occur twice
   std::vector<double> upper;  // A-mass, rounded upward
   std::vector<double> lower;  // A-mass, rounded downward; same length
   double infinity_upper = 0;  // A-mass of infinite loss: truncated tails, explicit deltas

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace discreet::random {
+
+// The key stream of AES-128 in counter mode by instructions that encrypt four blocks at once (VAES,
+// on processors with AVX-512 since 2019). OpenSSL 3.0 has no such code for this mode, and without
+// it the secure generator would be slower than Philox there. Same bits as OpenSSL; constant time,
+// since there are no tables.
+struct AesSchedule {
+  alignas(16) std::array<std::uint8_t, 176> round_keys{};  // eleven of 16 bytes
+  ~AesSchedule();                                          // overwrites the keys
+};
+
+bool has_wide_aes() noexcept;
+
+// Both require has_wide_aes().
+void expand_aes_key(std::span<const std::uint8_t, 16> key, AesSchedule& schedule) noexcept;
+// Blocks of the 128-bit big-endian counters high·2^64 + block, … as for BlockSource::read.
+void fill_wide_aes(const AesSchedule& schedule, std::uint64_t high, std::uint64_t block,
+                   std::span<std::uint64_t> words) noexcept;
+
+}  // namespace discreet::random

@@ -1,0 +1,85 @@
+#include "discreet/random/key.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "discreet/base/error.h"
+#include "discreet/base/hash.h"
+
+namespace discreet::random {
+
+Key Key::from_system() {
+  Key key;
+  if (getentropy(key.bytes_.data(), kSize) != 0) {
+    throw Error(ErrorCode::kIoError, "Key::from_system",
+                "the operating system gave no random bytes; run on a kernel with getrandom");
+  }
+  return key;
+}
+
+Key Key::from_seed(std::uint64_t seed) {
+  std::array<std::uint8_t, 8> little_endian;
+  for (int i = 0; i < 8; ++i) little_endian[i] = static_cast<std::uint8_t>(seed >> (8 * i));
+  Key key;
+  key.bytes_ =
+      Sha256().update(bytes_of("discreet/insecure-seed/1/")).update(little_endian).finish();
+  return key;
+}
+
+Key Key::from_bytes(ByteView bytes) {
+  if (bytes.size() != kSize) {
+    throw Error(
+        ErrorCode::kMalformed, "Key::from_bytes",
+        fmt::format("a key has {} bytes, not {}; restore the key file", kSize, bytes.size()));
+  }
+  Key key;
+  std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());
+  return key;
+}
+
+Key Key::derive(std::string_view name) const {
+  if (name.empty()) {
+    throw Error(ErrorCode::kInvalidInput, "Key::derive", "a stream needs a name; give one");
+  }
+  const std::string info = fmt::format("discreet/stream/1/{}\x01", name);
+  Key key;
+  unsigned length = 0;
+  if (HMAC(EVP_sha256(), bytes_.data(), kSize, bytes_of(info).data(), info.size(),
+           key.bytes_.data(), &length) == nullptr) {
+    throw Error(ErrorCode::kIoError, "Key::derive", "OpenSSL failed in HMAC");
+  }
+  return key;
+}
+
+Key::~Key() { OPENSSL_cleanse(bytes_.data(), kSize); }
+
+Key::Key(Key&& other) noexcept : bytes_(other.bytes_) {
+  OPENSSL_cleanse(other.bytes_.data(), kSize);
+}
+
+Key& Key::operator=(Key&& other) noexcept {
+  if (this != &other) {
+    bytes_ = other.bytes_;
+    OPENSSL_cleanse(other.bytes_.data(), kSize);
+  }
+  return *this;
+}
+
+std::uint64_t parse_seed(std::string_view text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error(
+        ErrorCode::kInvalidDpConfig, "parse_seed",
+        fmt::format("'{}' is no seed; give an integer from 0 to 18446744073709551615", text));
+  }
+  return seed;
+}
+
+}  // namespace discreet::random

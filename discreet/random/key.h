@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "discreet/base/bytes.h"
+
+namespace discreet::random {
+
+// A secret of 256 bits. It moves and never copies, has no text form, and its bytes are overwritten
+// when it is destroyed or moved from.
+//
+// A run holds one master key; every use of randomness draws from its own stream, whose key is
+// derived from the master. Nobody who learns one stream's key learns another's.
+class Key {
+ public:
+  static constexpr std::size_t kSize = 32;
+
+  // 256 bits from the operating system. Throws kIoError when it has none to give.
+  static Key from_system();
+
+  // The key that an insecure run derives from its configured seed. Every value is accepted.
+  // The seed is public, so whoever draws from such a key is not private; the caller records that.
+  static Key from_seed(std::uint64_t seed);
+
+  // A stored key. Throws kMalformed unless `bytes` has exactly 32.
+  static Key from_bytes(ByteView bytes);
+
+  // The key of one stream: HKDF-Expand (RFC 5869) with SHA-256, this key as the pseudo-random key
+  // and "discreet/stream/1/" + name as info, 32 bytes. name: not empty, else kInvalidInput.
+  Key derive(std::string_view name) const;
+
+  // The secret itself, for the file that keeps it and for the ciphers. Borrowed.
+  ByteView secret_bytes() const noexcept { return bytes_; }
+
+  ~Key();
+  Key(Key&& other) noexcept;
+  Key& operator=(Key&& other) noexcept;
+  Key(const Key&) = delete;
+  Key& operator=(const Key&) = delete;
+
+ private:
+  Key() = default;
+  std::array<std::uint8_t, kSize> bytes_{};
+};
+
+// The streams of a run. Two different uses never share a name.
+namespace stream {
+inline constexpr std::string_view kNoise = "noise";
+inline constexpr std::string_view kSampling = "sampling";
+inline constexpr std::string_view kInitialisation = "initialisation";
+}  // namespace stream
+
+// Reads a seed from text: decimal digits only, a value in {0 … 2^64 − 1}.
+// Throws kInvalidDpConfig for anything else: a sign, a space, a fraction, a larger number.
+std::uint64_t parse_seed(std::string_view text);
+
+}  // namespace discreet::random

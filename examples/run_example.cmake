@@ -1,0 +1,12 @@
+# Runs an example in C++ and, if PYTHON is set, in Python, and compares with what it should print.
+file(READ ${EXPECTED} expected)
+execute_process(COMMAND ${CPP} OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+if(NOT printed STREQUAL expected)
+  message(FATAL_ERROR "${CPP} printed\n${printed}and not\n${expected}")
+endif()
+if(PYTHON)
+  execute_process(COMMAND ${PYTHON} ${PY} OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT printed STREQUAL expected)
+    message(FATAL_ERROR "${PY} printed\n${printed}and not\n${expected}")
+  endif()
+endif()

@@ -1,0 +1,122 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+
+#include "discreet/accounting/calibrate.h"
+#include "discreet/accounting/pld.h"
+#include "discreet/base/error.h"
+#include "python/src/rooms.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace discreet::python {
+namespace {
+
+using namespace discreet::accounting;
+
+Adjacency adjacency_named(const std::string& text) {
+  for (const Adjacency each :
+       {Adjacency::kAddRemove, Adjacency::kZeroOut, Adjacency::kReplaceOne}) {
+    if (to_string(each) == text) return each;
+  }
+  throw Error(ErrorCode::kInvalidDpConfig, "adjacency",
+              "adjacency is '" + text + "'; give add_remove, zero_out or replace_one");
+}
+
+// A sampling rate of 1 is the full batch, whatever the name of the sampler.
+Event gaussian_event(double sampling_rate, double noise_multiplier, Adjacency adjacency) {
+  if (sampling_rate == 1) return Event(Gaussian{noise_multiplier}, NoSampling{}, adjacency);
+  return Event(Gaussian{noise_multiplier}, Poisson{sampling_rate}, adjacency);
+}
+
+// (lower, upper, path, worse direction)
+using Result = std::tuple<double, double, std::string, std::string>;
+Result result_of(const Certified& certified) {
+  return {certified.value.lower, certified.value.upper, std::string(to_string(certified.path)),
+          std::string(to_string(certified.worst))};
+}
+
+}  // namespace
+
+void add_accounting(nb::module_& m) {
+  nb::class_<PldAccountant>(m, "PldAccountant")
+      .def(
+          "__init__",
+          [](PldAccountant* self, const std::string& adjacency) {
+            new (self) PldAccountant(adjacency_named(adjacency));
+          },
+          "adjacency"_a)
+      .def(
+          "add",
+          [](PldAccountant& self, double sampling_rate, double noise_multiplier,
+             std::uint64_t steps) {
+            self.add(gaussian_event(sampling_rate, noise_multiplier, self.adjacency()), steps);
+          },
+          "sampling_rate"_a, "noise_multiplier"_a, "steps"_a)
+      .def(
+          "epsilon",
+          [](const PldAccountant& self, double delta) { return result_of(self.epsilon(delta)); },
+          "delta"_a)
+      .def(
+          "verify",
+          [](const PldAccountant& self, double delta) { return result_of(self.verify(delta)); },
+          "delta"_a)
+      .def(
+          "delta",
+          [](const PldAccountant& self, double epsilon) { return result_of(self.delta(epsilon)); },
+          "epsilon"_a)
+      .def(
+          "would_exceed",
+          [](const PldAccountant& self, double sampling_rate, double noise_multiplier,
+             std::uint64_t steps, double target_epsilon, double delta) {
+            return self.would_exceed(
+                gaussian_event(sampling_rate, noise_multiplier, self.adjacency()), steps,
+                target_epsilon, delta);
+          },
+          "sampling_rate"_a, "noise_multiplier"_a, "steps"_a, "target_epsilon"_a, "delta"_a)
+      .def("save",
+           [](const PldAccountant& self) {
+             const Bytes bytes = self.save();
+             return nb::bytes(bytes.data(), bytes.size());
+           })
+      .def_static(
+          "restore",
+          [](const nb::bytes& saved) {
+            return PldAccountant::restore(
+                {static_cast<const std::uint8_t*>(saved.data()), saved.size()});
+          },
+          "saved"_a)
+      .def_prop_ro("steps", &PldAccountant::steps)
+      .def_prop_ro("adjacency", [](const PldAccountant& self) {
+        return std::string(to_string(self.adjacency()));
+      });
+
+  // Each returns (setting, result, proven).
+  m.def(
+      "calibrate_noise_multiplier",
+      [](double rate, std::uint64_t steps, double epsilon, double delta) {
+        const auto found = calibrate_noise_multiplier(rate, steps, {epsilon, delta});
+        return std::tuple(found.value, result_of(found.reached), found.proven);
+      },
+      "sampling_rate"_a, "steps"_a, "target_epsilon"_a, "delta"_a);
+  m.def(
+      "calibrate_steps",
+      [](double rate, double noise_multiplier, double epsilon, double delta) {
+        const auto found = calibrate_steps(rate, noise_multiplier, {epsilon, delta});
+        return std::tuple(found.value, result_of(found.reached), found.proven);
+      },
+      "sampling_rate"_a, "noise_multiplier"_a, "target_epsilon"_a, "delta"_a);
+  m.def(
+      "calibrate_rate",
+      [](double noise_multiplier, std::uint64_t steps, double epsilon, double delta) {
+        const auto found = calibrate_rate(noise_multiplier, steps, {epsilon, delta});
+        return std::tuple(found.value, result_of(found.reached), found.proven);
+      },
+      "noise_multiplier"_a, "steps"_a, "target_epsilon"_a, "delta"_a);
+}
+
+}  // namespace discreet::python

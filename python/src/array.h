@@ -1,0 +1,76 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "discreet/base/error.h"
+
+// Arrays of the caller, used where they lie. An array that cannot be used in place is refused: a
+// silent copy would lose what is written to it.
+namespace discreet::python {
+
+namespace nb = nanobind;
+
+using Array = nb::ndarray<>;
+
+// A writable array in this process's memory, in C order; anything else throws kInvalidInput.
+inline Array in_place(const char* op, nb::handle object) {
+  Array array;
+  if (!nb::try_cast(object, array, /*convert=*/false)) {
+    throw Error(
+        ErrorCode::kInvalidInput, op,
+        "this is not a writable array; give a NumPy array or CPU tensor that may be written");
+  }
+  if (array.device_type() != nb::device::cpu::value) {
+    throw Error(ErrorCode::kInvalidInput, op,
+                "the array is not in main memory; move it to the CPU");
+  }
+  std::int64_t expected = 1;
+  for (std::size_t i = array.ndim(); i-- > 0;) {
+    if (array.shape(i) != 1 && array.size() > 0 && array.stride(i) != expected) {
+      throw Error(ErrorCode::kInvalidInput, op,
+                  "the array is not contiguous in C order; give one that is (a copy would lose "
+                  "what is written)");
+    }
+    expected *= static_cast<std::int64_t>(array.shape(i));
+  }
+  return array;
+}
+
+template <class T>
+bool holds(const Array& array) {
+  return array.dtype() == nb::dtype<T>();
+}
+
+template <class T>
+std::span<T> elements(const Array& array) {
+  return {static_cast<T*>(array.data()), array.size()};
+}
+
+[[noreturn]] inline void refuse_dtype(const char* op, const char* wanted) {
+  throw Error(ErrorCode::kInvalidInput, op,
+              fmt::format("the array has the wrong dtype; give {}", wanted));
+}
+
+// Elements of exactly the type T.
+template <class T>
+std::span<T> in_place_of(const char* op, nb::handle object, const char* wanted) {
+  const Array array = in_place(op, object);
+  if (!holds<T>(array)) refuse_dtype(op, wanted);
+  return elements<T>(array);
+}
+
+// Gives a vector to Python as a NumPy array, without copying its elements.
+template <class T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {
+  auto* owned = new std::vector<T>(std::move(values));
+  const nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner);
+}
+
+}  // namespace discreet::python

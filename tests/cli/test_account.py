@@ -1,0 +1,132 @@
+import json
+import time
+
+import pytest
+
+from command import discreet
+
+SETTING = {"--sampling-rate": "0.01", "--noise-multiplier": "1", "--steps": "1000",
+           "--delta": "1e-5"}
+
+
+def account(changes=(), *more):
+    setting = {k: v for k, v in (SETTING | dict(changes)).items() if v is not None}
+    return discreet("account", *[f"{k}={v}" for k, v in setting.items()], *more)
+
+
+def test_json_has_the_documented_shape():
+    result = account((), "--json")
+    assert result.returncode == 0
+    out = json.loads(result.stdout)
+    assert out["epsilon"]["lower"] <= 1.828236666515 <= out["epsilon"]["upper"]
+    assert (out["delta"], out["accountant"], out["sampling"], out["adjacency"]) == (
+        1e-5, "pld", "poisson", "add_remove")
+    assert (out["sampling_rate"], out["noise_multiplier"], out["steps"]) == (0.01, 1.0, 1000)
+
+
+def test_text_rounds_epsilon_up_and_names_the_adjacency():
+    result = account()
+    assert result.stdout.startswith("epsilon ≤ 1.828237 at delta = 1e-05, add_remove\n")
+    assert "adding or removing one record" in result.stdout
+
+
+def test_epsilon_gives_delta_and_the_two_invert_each_other():
+    epsilon = json.loads(account((), "--json").stdout)["epsilon"]["upper"]
+    out = json.loads(account({"--delta": None, "--epsilon": repr(epsilon)}, "--json").stdout)
+    assert out["delta"]["upper"] == pytest.approx(1e-5, rel=1e-8)
+
+
+def test_no_sampling_and_replace_one():
+    none = {"--sampling-rate": None, "--sampling": "none", "--noise-multiplier": "4"}
+    one = json.loads(account(none, "--json").stdout)
+    two = json.loads(account(none | {"--noise-multiplier": "8", "--adjacency": "replace_one"},
+                             "--json").stdout)
+    assert two["epsilon"] == one["epsilon"], "replacing doubles the sensitivity"
+    assert two["adjacency"] == "replace_one"
+
+
+def test_paths_agree():
+    assert account((), "--verify").returncode == 0
+
+
+def test_schedule_is_the_same_as_its_steps(tmp_path):
+    line = '{"noise_multiplier": 1, "sampling_rate": 0.01, "steps": 250}\n'
+    schedule = tmp_path / "schedule.jsonl"
+    schedule.write_text(line * 3 + "\n" + line)
+    whole = json.loads(account((), "--json").stdout)
+    parts = json.loads(discreet("account", "--schedule", str(schedule), "--delta", "1e-5",
+                                "--json").stdout)
+    assert parts["epsilon"] == whole["epsilon"]
+    piped = discreet("account", "--schedule", "-", "--delta", "1e-5", "--json",
+                     input=schedule.read_text())
+    assert json.loads(piped.stdout)["epsilon"] == whole["epsilon"]
+
+
+GOOD_LINE = '{"noise_multiplier": 1, "sampling_rate": 0.01, "steps": 1}'
+BAD_LINES = [
+    ("not json", "not JSON"), ("[1]", "no JSON object"), (GOOD_LINE[:-1], "not JSON"),
+    (GOOD_LINE.replace("steps", "stesp"), "'stesp' is unknown"),
+    ('{"noise_multiplier": 1, "sampling_rate": 0.01}', "'steps' is missing"),
+    (GOOD_LINE.replace("1}", "1, \"steps\": 2}"), "stands twice"),
+    (GOOD_LINE.replace("1}", "-3}"), "-3"), (GOOD_LINE.replace("1}", "1.5}"), "1.5"),
+    (GOOD_LINE.replace("1}", '"many"}'), "many"), (GOOD_LINE.replace("0.01", "7"), "7"),
+    (GOOD_LINE.replace("r\": 1", "r\": -2"), "-2"), (GOOD_LINE.replace("1}", "1e300}"), "1e+300"),
+    (GOOD_LINE.replace("r\": 1", "r\": NaN"), "not JSON"),
+]
+
+
+@pytest.mark.parametrize("line, named", BAD_LINES)
+def test_bad_line_deep_in_a_huge_schedule_is_named(tmp_path, line, named):
+    schedule = tmp_path / "schedule.jsonl"
+    schedule.write_text((GOOD_LINE + "\n") * 100_000 + line + "\n" + GOOD_LINE + "\n")
+    result = discreet("account", "--schedule", str(schedule), "--delta", "1e-5")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: INVALID_DP_CONFIG: line 100001 of ")
+    assert named in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_empty_schedule_is_refused(tmp_path, content):
+    schedule = tmp_path / "schedule.jsonl"
+    schedule.write_text(content)
+    result = discreet("account", "--schedule", str(schedule), "--delta", "1e-5")
+    assert result.returncode == 2 and "has no lines" in result.stderr
+
+
+def test_absent_schedule_is_refused():
+    result = discreet("account", "--schedule", "nowhere.jsonl", "--delta", "1e-5")
+    assert result.returncode == 2 and "nowhere.jsonl" in result.stderr
+
+
+BAD = [
+    ({"--sampling-rate": "0"}, "0"), ({"--sampling-rate": "1.01"}, "1.01"),
+    ({"--sampling-rate": "nan"}, "nan"), ({"--sampling-rate": "x"}, "x"),
+    ({"--noise-multiplier": "0"}, "0"), ({"--noise-multiplier": "-1"}, "-1"),
+    ({"--noise-multiplier": "inf"}, "inf"), ({"--noise-multiplier": "1e999"}, "1e999"),
+    ({"--steps": "-1"}, "-1"), ({"--steps": "1.5"}, "1.5"), ({"--steps": "1e30"}, "1e30"),
+    ({"--steps": "ten"}, "ten"), ({"--delta": "0"}, "0"), ({"--delta": "1"}, "1"),
+    ({"--delta": "nan"}, "nan"), ({"--epsilon": "1"}, "either"), ({"--delta": None}, "either"),
+    ({"--delta": None, "--epsilon": "-1"}, "-1"), ({"--adjacency": "both"}, "both"),
+    ({"--sampling": "magic"}, "magic"), ({"--sampling": "none"}, "--sampling-rate"),
+    ({"--sampling-rate": None}, "--sampling-rate"), ({"--adjacency": "replace_one"}, "replace_one"),
+    ({"--noise-multiplier": None}, "--noise-multiplier"),
+]
+
+
+@pytest.mark.parametrize("changes, named", BAD, ids=[str(changes) for changes, _ in BAD])
+def test_bad_input_is_one_sentence_naming_the_value(changes, named):
+    result = account(changes)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: INVALID_DP_CONFIG: ")
+    assert named in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_answers_within_the_blink_of_an_eye():
+    best = min(_seconds() for _ in range(5))
+    assert best < 0.25, "benchmarks/accounting_bench.py has the real limit"
+
+
+def _seconds():
+    begin = time.monotonic()
+    account()
+    return time.monotonic() - begin

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Writes epsilon.json: eps(delta) of composed events to 32 digits, and checks it.
+
+    python3 -m venv build/venv && build/venv/bin/pip install python-flint numpy
+    build/venv/bin/python tests/golden/accounting/generate.py             # everything, hours
+    build/venv/bin/python tests/golden/accounting/generate.py --check 10  # 10 random entries again
+
+The formula, the method and its limits are described in oracle.py.  Inputs are exact binary64
+numbers: a decimal in the file stands for the binary64 nearest to it.  An entry is
+
+    events     rate (1 = full batch), sigma (noise multiplier), count
+    explicits  epsilon, delta, count
+    remove     eps with P against Q, digits as they stand; "0" if delta(0) <= delta
+    add        eps with Q against P
+    method     closed form (one step, or full batches only: bisection), or contour
+    agree      the relative difference, as a power of ten, between two evaluations that share no
+               abscissa, contour, path or step (the worse of the two directions); null: not yet done
+
+Both directions' values are roots: delta_direction(eps) = delta.  `--check` re-evaluates with the
+second plan, and single steps and full batches also with their closed forms.
+Evaluation is deterministic; a setting slower than the limit is dropped and named.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import random
+import signal
+import sys
+import time
+
+from flint import arb
+
+import oracle
+
+HERE = pathlib.Path(__file__).resolve().parent
+DIGITS = 30
+
+
+def one(q, sigma, count, delta):
+    return ([(q, sigma, count)], [], delta)
+
+
+def settings():
+    """The list of (events, explicits, delta)."""
+    out = []
+    # The tables of the accountant's references: published values, five settings, the hard case
+    # where another accountant's pessimistic value is below the truth.
+    for row in [(.01, 1., 1000, 1e-5), (.01, .8, 10 ** 4, 1e-5), (256 / 60000, 1.1, 14040, 1e-5),
+                (.001, .6, 10 ** 5, 1e-6), (.05, 2., 5000, 1e-6), (.01, 1., 1000, 1e-15),
+                (.3, 10., 2000, 1e-9), (.001, 2., 100, 1e-5), (.001, 1., 10 ** 6, 1e-8),
+                (.1, 1., 20, 1e-5), (.001, .8, 1000, 1e-6), (.001, .6, 100, 1e-6),
+                (256 / 60000, .967979, 14040, 1e-5), (.04, 1.5, 2250, 1e-5), (.04, 1.5, 2249, 1e-5),
+                (.05, 1.5, 100, 1e-6), (.05, 1.5, 1000, 1e-6), (.05, 3., 20000, 1e-6),
+                (.2, .8, 100, 1e-6), (.001, .8, 20000, 1e-6), (.001, 2., 50000, 1e-6),
+                (.01, .7, 120, 1e-5), (.1, 3., 512, 1e-6), (.1, 9.66175728, 512, 1e-6),
+                (.2, .5, 3, .1559328), (1., 1., 1, .1269367375), (.04, 1.34589833, 2250, 1e-5),
+                (.001, .6, 10 ** 4, 1e-5), (.01, .25, 1, 1e-5), (.01, 2.5, 50, 1e-5)]:
+        out.append(one(*row))
+    # Few steps.
+    for i, count in enumerate((1, 2, 3, 5, 8, 10, 20)):
+        for q, sigma, delta in ((.1, 1., 1e-3), (.01, .7, 1e-6), (.3, 3., 1e-9), (.5, .5, 1e-4),
+                                (.02, 5., 1e-4), (.9, 2., 1e-7), (.003, 1.5, 1e-5)):
+            out.append(one(q, sigma, count, delta))
+    # Large sigma, q near and at 1, tiny delta.
+    for count in (1, 10, 1000, 10 ** 5):
+        for delta in (1e-2, 1e-5, 1e-12, 1e-30):
+            out.append(one(1., math.sqrt(count), count, delta))
+            out.append(one(.99, 1.5 * math.sqrt(count), count, delta))
+    for sigma in (20., 50., 100.):
+        for q, count, delta in ((.01, 10 ** 6, 1e-6), (.2, 10 ** 5, 1e-10), (.5, 1000, 1e-3),
+                                (.7, 300, 1e-20)):
+            out.append(one(q, sigma, count, delta))
+    for delta in (1e-2, 1e-3, 1e-7, 1e-10, 1e-20, 1e-25, 1e-30):
+        out.append(one(.01, 1.3, 2000, delta))
+        out.append(one(.1, 4., 500, delta))
+        out.append(one(.001, .9, 30000, delta))
+    # Many steps.
+    for q, sigma, count, delta in ((1e-4, .8, 10 ** 7, 1e-8), (1e-3, 4., 10 ** 7, 1e-6),
+                                   (1e-5, .6, 10 ** 7, 1e-7), (1e-2, 40., 10 ** 7, 1e-5),
+                                   (1e-6, .5, 10 ** 7, 1e-6), (1e-7, .4, 10 ** 7, 1e-7),
+                                   (3e-4, 1., 3 * 10 ** 6, 1e-12), (.1, 100., 10 ** 7, 1e-9)):
+        out.append(one(q, sigma, count, delta))
+    # Small rates, few expected participations, small sigma.
+    for q, sigma, count, delta in ((1e-4, 1., 1000, 1e-6), (1e-5, .7, 1000, 1e-8),
+                                   (1e-6, .5, 10 ** 5, 1e-8), (1e-7, 1., 10 ** 6, 1e-9),
+                                   (1e-3, .5, 300, 1e-5), (1e-2, .3, 10, 1e-4), (1e-3, .3, 100, 1e-4),
+                                   (1e-2, .4, 50, 1e-3), (.1, .3, 5, 1e-2), (1e-3, 5., 500, 1e-7),
+                                   (1e-4, 3., 5000, 1e-9), (1e-3, 1., 10, 1e-6)):
+        out.append(one(q, sigma, count, delta))
+    # Zero and nearly zero: delta at and around delta(0).
+    for q, sigma, count in ((.01, 1., 1), (.01, 5., 100), (.3, 30., 4), (1., 50., 1), (.001, 1., 50)):
+        curve = oracle.Curve(*expand([(q, sigma, count)], []), "remove", oracle.FIRST.rough())
+        top = float(curve.delta(0.0))
+        for factor in (1.01, 1 - 1e-4, .99, .8):
+            out.append(one(q, sigma, count, float(f"{top * factor:.4g}")))
+    # One step, full batches, full batches with explicit events: closed forms.
+    for q in (1e-7, 1e-4, .003, .1, .9):
+        for sigma, deltas in ((.3, (1e-2, 1e-9)), (1., (1e-8, 1e-30)), (4., (1e-5, 1e-12))):
+            out += [one(q, sigma, 1, delta) for delta in deltas]
+    for sigma, count, delta in ((.3, 1, 1e-30), (.5, 7, 1e-6), (3., 40, 1e-2), (100., 10 ** 7, 1e-8),
+                                (100., 1, 1e-5), (100., 1, 3e-3), (20., 3, 1e-20), (8., 500, 1e-15)):
+        out.append(one(1., sigma, count, delta))
+    for sigma, count, e0, d0, n, delta in (
+            (2., 3, .1, 1e-8, 2, 1e-5), (5., 10, .5, 0., 4, 1e-6), (1., 1, 1., 1e-6, 1, 1e-5),
+            (30., 2, .01, 1e-12, 6, 1e-9), (10., 100, .2, 1e-7, 3, 1e-6), (4., 1, 2., 1e-20, 2, 1e-15)):
+        out.append(([(1., sigma, count)], [(e0, d0, n)], delta))
+    # Random draws.
+    draw = random.Random(20240229)
+    for i in range(110):
+        q = float(f"{10 ** draw.uniform(-3.5, -.1):.3g}")
+        count = int(float(f"{10 ** draw.uniform(.7, 6):.2g}"))
+        sigma = float(f"{10 ** draw.uniform(-.3, 1.2):.3g}")
+        # keep eps below about 60
+        sigma = max(sigma, float(f"{.25 * q * math.sqrt(count):.3g}"), .45)
+        out.append(one(q, sigma, count, float(f"{10 ** draw.uniform(-14, -2):.2g}")))
+    # Mixtures; half with full batches, half with explicit events.
+    for i in range(56):
+        n = 2 + i % 5
+        events = []
+        for _ in range(n):
+            q = float(f"{10 ** draw.uniform(-3, -.3):.2g}")
+            count = int(float(f"{10 ** draw.uniform(1, 4):.2g}"))
+            sigma = max(float(f"{10 ** draw.uniform(-.1, .8):.2g}"),
+                        float(f"{.5 * q * math.sqrt(count):.2g}"))
+            events.append((q, sigma, count))
+        delta = float(f"{10 ** draw.uniform(-10, -3):.2g}")
+        if i % 2:
+            events.append((1., float(f"{draw.uniform(3, 30):.3g}"), 1 + i % 3))
+        explicits = []
+        if i % 4 >= 2:
+            explicits.append((float(f"{draw.uniform(.01, .5):.2g}"), float(f"{delta / 37:.2g}"),
+                              1 + i % 4))
+        out.append((events, explicits, delta))
+    return out
+
+
+def expand(events, explicits):
+    return ([{"rate": q, "sigma": s, "count": n} for q, s, n in events],
+            [{"epsilon": e, "delta": d, "count": n} for e, d, n in explicits])
+
+
+class TooSlow(Exception):
+    pass
+
+
+def limited(seconds, work):
+    def alarm(*_):
+        raise TooSlow("too slow")
+    signal.signal(signal.SIGVTALRM, alarm)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)  # processor time: the same on a busy machine
+    try:
+        return work()
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def text(x, digits=DIGITS):
+    """A decimal string with `digits` significant digits."""
+    return "0" if x == 0 else x.mid().str(digits, radius=False)
+
+
+def agreement(x, y):
+    """log10 of the relative difference of two values."""
+    if x == y:
+        return -99
+    if x == 0 or y == 0:
+        return 0
+    return math.ceil(math.log10(max(1e-99, abs(float(((x - y) / x).mid())))))
+
+
+def line(entry):
+    return json.dumps(entry, separators=(", ", ": "))
+
+
+def closed_form(entry, direction):
+    """delta(eps) - delta, relative, where a closed form exists; None elsewhere."""
+    eps = arb(entry[direction])
+    if entry["explicits"] or len(entry["events"]) != 1 or entry[direction] == "0":
+        return None
+    e = entry["events"][0]
+    q, sigma, delta = arb(e["rate"]), arb(e["sigma"]), arb(entry["delta"])
+    if e["rate"] == 1.0:
+        value = oracle.gaussian((arb(e["count"]) / sigma ** 2).sqrt(), eps)
+    elif e["count"] == 1 and direction == "remove":
+        value = oracle.one_step_remove(q, sigma, eps)
+    elif e["count"] == 1:
+        value = 1 - eps.exp() + eps.exp() * oracle.one_step_remove(q, sigma, -eps)
+    else:
+        return None
+    return abs(float((value / delta - 1).mid()))
+
+
+def write(entries, path):
+    path.write_text("[\n" + ",\n".join(line(e) for e in entries) + "\n]\n")
+
+
+def generate(path, first_seconds, second_seconds, until):
+    """First plan for all, then the second plan; resumes from what the file already holds."""
+    entries = json.loads(path.read_text()) if path.exists() else []
+    key = lambda e: json.dumps([e["events"], e["explicits"], e["delta"]])
+    done = {key(e) for e in entries}
+    todo = settings()
+    order = list(range(len(todo)))
+    # References first, then what costs nothing, then the rest, easy ones first.
+    free = [i for i in range(len(todo)) if oracle.has_closed_form(*expand(*todo[i][:2]))]
+    cost = lambda i: sum(1 + 2 / (q * n * s) + 1 / s for q, s, n in todo[i][0] if q < 1)
+    order = free + list(range(30)) + sorted((i for i in order if i >= 30), key=cost)
+    for i in order:
+        if time.time() > until:
+            break
+        events, explicits = expand(*todo[i][:2])
+        entry = {"events": events, "explicits": explicits, "delta": todo[i][2]}
+        if key(entry) in done:
+            continue
+        start = time.time()
+        try:
+            values = {}
+            for d in ("remove", "add"):
+                closed = oracle.has_closed_form(events, explicits)
+                values[d] = limited(first_seconds, lambda: (
+                    oracle.closed_epsilon if closed else oracle.evaluate)(
+                        events, explicits, entry["delta"], d))
+                entry[d] = text(values[d], DIGITS + 2)
+            entry["method"] = "closed form" if closed else "contour"
+            entry["agree"] = None
+            for d in ("remove", "add"):
+                off = None if closed else closed_form(entry, d)
+                if off is not None and off > 1e-28:
+                    raise ArithmeticError(f"closed form differs by {off}")
+        except (ArithmeticError, TooSlow, ValueError, ZeroDivisionError, AttributeError) as error:
+            print("dropped", line(entry), repr(error), flush=True)
+            continue
+        entries.append(entry)
+        done.add(key(entry))
+        write(entries, path)
+        print(f"{len(entries)} {time.time() - start:.1f}s", line(entry), flush=True)
+
+
+def confirm(path, seconds, until, only=None):
+    """The second plan on every entry not yet confirmed (or on `only` random ones, reporting)."""
+    entries = json.loads(path.read_text())
+    chosen = [e for e in entries if e.get("agree") is None]
+    random.Random(2).shuffle(chosen)
+    chosen.sort(key=lambda e: e["method"] == "closed form")
+    if only is not None:
+        chosen = random.sample(entries, min(only, len(entries)))
+    failed = 0
+    for e in chosen:
+        if time.time() > until:
+            break
+        try:
+            worst = max(agreement(arb(e[d]), limited(seconds, lambda: oracle.evaluate(
+                e["events"], e["explicits"], e["delta"], d, oracle.SECOND))) for d in ("remove", "add"))
+        except (ArithmeticError, TooSlow, ValueError, ZeroDivisionError, AttributeError) as error:
+            print("not confirmed", line(e), repr(error), flush=True)
+            continue
+        print("10^%d" % worst, line(e), flush=True)
+        failed += worst > -25
+        if only is None:
+            e["agree"] = worst
+            write(entries, path)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", type=int, metavar="N", help="re-evaluate N random entries")
+    parser.add_argument("--confirm", action="store_true", help="only the second evaluation")
+    parser.add_argument("--limit", type=int, default=600, help="processor seconds per direction")
+    parser.add_argument("--total", type=float, default=1e9, help="seconds for the whole run")
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "epsilon.json")
+    a = parser.parse_args()
+    until = time.time() + a.total
+    if a.check is not None:
+        sys.exit(1 if confirm(a.out, a.limit, until, a.check) else 0)
+    if not a.confirm:
+        generate(a.out, a.limit, a.limit, until)
+    sys.exit(1 if confirm(a.out, a.limit, until) else 0)
+
+
+if __name__ == "__main__":
+    main()
