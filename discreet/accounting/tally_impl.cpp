@@ -1,0 +1,102 @@
+#include "discreet/accounting/tally_impl.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "discreet/base/cbor.h"
+#include "discreet/base/error.h"
+
+namespace discreet::accounting {
+
+void refuse(std::string_view accountant, const Event& event) {
+  throw Error(ErrorCode::kInvalidDpConfig, std::string(accountant),
+              fmt::format("{} has no bound in this accountant; choose another accountant",
+                          describe(event)));
+}
+
+Adjacency TallyAccountant::adjacency() const noexcept {
+  return events_.empty() ? Adjacency::kAddRemove : events_.begin()->first.adjacency();
+}
+
+void TallyAccountant::compose(const Event& event, std::uint64_t count) {
+  if (count == 0) {
+    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
+                "the count is 0; compose an event at least once");
+  }
+  check(event);
+  if (!events_.empty() && adjacency() != event.adjacency()) {
+    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
+                fmt::format("{} follows events under {}; compose one adjacency at a time",
+                            describe(event), to_string(adjacency())));
+  }
+  const auto found = events_.find(event);
+  const std::uint64_t before = found == events_.end() ? 0 : found->second;
+  if (count > std::numeric_limits<std::uint64_t>::max() - before) {
+    throw Error(ErrorCode::kAccountantOverflow, std::string(name()),
+                fmt::format("{} was composed more often than 64 bits can count", describe(event)));
+  }
+  events_[event] = before + count;
+}
+
+EpsilonBound TallyAccountant::epsilon(double delta) const {
+  if (!(delta > 0 && delta < 1)) {
+    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
+                fmt::format("delta is {}; give one in (0, 1)", delta));
+  }
+  if (events_.empty()) return {{0, 0}, adjacency(), std::nullopt};
+  return evaluate_epsilon(delta);
+}
+
+Interval TallyAccountant::delta(double epsilon) const {
+  if (!(epsilon >= 0 && std::isfinite(epsilon))) {
+    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
+                fmt::format("epsilon is {}; give a finite one of at least 0", epsilon));
+  }
+  if (events_.empty()) return {0, 0};
+  return evaluate_delta(epsilon);
+}
+
+Bytes TallyAccountant::save() const {
+  std::vector<cbor::Value> items;
+  for (const auto& [event, count] : events_) items.push_back(cbor::array({encode(event), count}));
+  return cbor::encode(cbor::map({{"accountant", name()},
+                                 {"log_space_accounting", options_.log_space_accounting},
+                                 {"events", cbor::array(std::move(items))}}));
+}
+
+void TallyAccountant::restore(ByteView bytes) {
+  EventCounts events;
+  AccountantOptions options;
+  try {
+    const cbor::Value state = cbor::decode(bytes);
+    if (state.at("accountant").as_text() != name() || state.as_map().size() != 3) {
+      throw Error(ErrorCode::kMalformed, std::string(name()), "the state is of another accountant");
+    }
+    options.log_space_accounting = state.at("log_space_accounting").as_bool();
+    for (const auto& item : state.at("events").as_array()) {
+      const auto& fields = item.as_array();
+      if (fields.size() != 2 || fields[1].as_unsigned() == 0) {
+        throw Error(ErrorCode::kMalformed, std::string(name()), "an event has the wrong shape");
+      }
+      Event event = decode_event(fields[0].as_bytes());
+      check(event);
+      if (!events.empty() && !(events.rbegin()->first < event &&
+                               events.rbegin()->first.adjacency() == event.adjacency())) {
+        throw Error(ErrorCode::kMalformed, std::string(name()), "the events are not in order");
+      }
+      events.emplace_hint(events.end(), std::move(event), fields[1].as_unsigned());
+    }
+  } catch (const Error& error) {
+    throw Error(
+        ErrorCode::kMalformed, std::string(name()),
+        fmt::format("the saved state cannot be restored ({}); give the bytes that save made",
+                    error.sentence()));
+  }
+  events_ = std::move(events);
+  options_ = options;
+}
+
+}  // namespace discreet::accounting

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+
+#include "discreet/accounting/accountant.h"
+
+// What accountants share: the multiset of events in canonical order, its arithmetic and its bytes.
+namespace discreet::accounting {
+
+using EventCounts = std::map<Event, std::uint64_t>;
+
+class TallyAccountant : public Accountant {
+ public:
+  explicit TallyAccountant(AccountantOptions options) : options_(options) {}
+  void compose(const Event& event, std::uint64_t count = 1) final;
+  Bytes save() const final;
+  void restore(ByteView bytes) final;
+  EpsilonBound epsilon(double delta) const final;
+  Interval delta(double epsilon) const final;
+
+ protected:
+  // Throws as `compose` does if this accountant has no bound for the event.
+  virtual void check(const Event& event) const = 0;
+  // Never called without events; the arguments have been checked.
+  virtual EpsilonBound evaluate_epsilon(double delta) const = 0;
+  virtual Interval evaluate_delta(double epsilon) const = 0;
+
+  const EventCounts& events() const noexcept { return events_; }
+  const AccountantOptions& options() const noexcept { return options_; }
+  Adjacency adjacency() const noexcept;
+
+ private:
+  EventCounts events_;
+  AccountantOptions options_;
+};
+
+// Throws kInvalidDpConfig: "<event> has no bound in this accountant".
+[[noreturn]] void refuse(std::string_view accountant, const Event& event);
+
+}  // namespace discreet::accounting
