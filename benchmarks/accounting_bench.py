@@ -84,7 +84,7 @@ def calibration_row():
             "theirs": their_seconds, "at_least": 2_000}
 
 
-def distinct_step_row(history=200):
+def distinct_step_row(history=1_000):
     """One more step with a noise multiplier not seen before, and epsilon after it."""
     import dp_accounting
     from dp_accounting.pld import PLDAccountant

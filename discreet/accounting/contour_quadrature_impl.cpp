@@ -22,6 +22,12 @@ double angle(double p, double theta) noexcept {
   return numerics::atan2(p * numerics::sin(theta), (1 - p) + p * numerics::cos(theta));
 }
 
+// Least s with arg(1 - p + p e^(iy)) <= s y for all y in [0, theta]: the argument is concave in y
+// up to p = 1/2 and convex beyond.
+double steepness(double p, double theta) noexcept {
+  return p <= 0.5 ? p : std::min(1.0, up(angle(p, theta) / theta));
+}
+
 double round_to_24_bits(double x) noexcept {
   int exponent;
   const double mantissa = std::frexp(x, &exponent);
@@ -70,7 +76,7 @@ double QuadratureBound::strip(double t) const noexcept {
 }
 
 double QuadratureBound::side(double t, double density, double p, double m) const noexcept {
-  const double bar = p <= 0.5 ? p : 1.0;
+  const double bar = steepness(p, theta_);
   const double height = theta_ * variance_;
   const double against = down(2 * kPi / h_);
   const double lambda = against - up(theta_ / 2 + (t * bar + m) / variance_);
@@ -83,14 +89,15 @@ double QuadratureBound::ends(double t, double left_density, double right_density
   return side(t, left_density, p_left_, m_left_) + side(t, right_density, p_right_, m_right_);
 }
 
-Strip choose_strip(const Step& step, double c, const Window& window, double cut,
+namespace {
+
+Strip choose_strip(const Step& step, double c, double right, double cut,
                    Tolerance tolerance) noexcept {
   const double variance = step.sigma * step.sigma;
   const bool add = step.direction == Direction::kAdd;
   const double bits = kLog2 * (tolerance.density + 2);
   const double fall = 0.95 * kLog2 * tolerance.precision;
-  const double p_right = step.p(window.right);
-  const double bar = p_right <= 0.5 ? p_right : 1.0;
+  const double p_right = step.p(right);
   Strip best{0, 0};
   double theta = std::min(3.0, 11 / step.sigma);
   for (int k = 0; k < 20; ++k, theta *= 0.86) {
@@ -99,6 +106,7 @@ Strip choose_strip(const Step& step, double c, const Window& window, double cut,
         0.5 * variance * theta * theta + (add ? log_growth(std::min(p_right, 0.5), c, theta) : 0.0);
     const double m = add ? -c * numerics::log(numerics::cos(theta / 2)) / theta : 0.0;
     const double alpha = angle(p_right, theta);
+    const double bar = steepness(p_right, theta);
     // |M(z)| falls about like a Gaussian down to the cut, and the error may grow as it falls.
     double exponent = 0;
     for (const double part : {0.0, 0.33, 0.67, 1.0}) {
@@ -111,8 +119,18 @@ Strip choose_strip(const Step& step, double c, const Window& window, double cut,
     const double h = decay / exponent;
     if (h > best.h) best = {h, theta};
   }
-  best.h = round_to_24_bits(best.h);
   return best;
+}
+
+}  // namespace
+
+Strip choose_strip(const Step& step, double c, const Window& window, double cut,
+                   Tolerance tolerance) noexcept {
+  // The window ends up to a node and a half further right, where p is larger and the bounds worse.
+  Strip strip = choose_strip(step, c, window.right, cut, tolerance);
+  strip = choose_strip(step, c, window.right + 1.5 * strip.h, cut, tolerance);
+  strip.h = round_to_24_bits(strip.h);
+  return strip;
 }
 
 }  // namespace discreet::accounting::contour
