@@ -3,188 +3,209 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/sampling.h"
 #include "cli/schedule.h"
+#include "discreet/accounting/accountant.h"
 #include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
 
 namespace discreet::cli {
 namespace {
 
+using accounting::Accountant;
 using accounting::Adjacency;
 using accounting::Certified;
 using accounting::Event;
 using accounting::Gaussian;
 using accounting::Interval;
-using accounting::NoSampling;
 using accounting::PldAccountant;
 using accounting::Poisson;
 using accounting::Sampling;
 
 struct Options {
-  std::string sampling_rate, noise_multiplier, steps, delta, epsilon;
-  std::string schedule;
-  std::string sampling = "poisson";
-  std::string adjacency = "add_remove";
+  SamplingOptions who;
+  std::string noise_multiplier, delta, epsilon, schedule;
+  std::string accountant = "pld";
   bool verify = false;
   bool json = false;
+
+  bool asks_for_epsilon() const { return !delta.empty(); }
+  double given() const {
+    return asks_for_epsilon() ? parse_number("--delta", delta) : parse_number("--epsilon", epsilon);
+  }
+};
+
+struct Answer {
+  Interval value;
+  std::optional<Certified> certificate;  // of the accountant pld
+  std::optional<double> not_a_bound;     // the central limit number of gdp
+};
+
+// What is accounted for; the sampler is none when a schedule was read.
+struct Run {
+  Adjacency adjacency;
+  std::optional<Sampling> sampling;
+  std::uint64_t steps = 0;
+  Answer answer;
 };
 
 [[noreturn]] void refuse(const char* option, const std::string& sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, option, sentence);
 }
 
-Adjacency parse_adjacency(const std::string& text) {
-  for (const Adjacency each :
-       {Adjacency::kAddRemove, Adjacency::kZeroOut, Adjacency::kReplaceOne}) {
-    if (to_string(each) == text) return each;
+// pld keeps its certificate; the others answer through the common interface.
+template <class Feed>
+Answer ask(const Options& options, Adjacency adjacency, const Feed& feed) {
+  const double given = options.given();
+  if (options.accountant == "pld") {
+    PldAccountant pld(adjacency);
+    feed([&](const Event& event, std::uint64_t count) { pld.add(event, count); });
+    const Certified found = !options.asks_for_epsilon() ? pld.delta(given)
+                            : options.verify            ? pld.verify(given)
+                                                        : pld.epsilon(given);
+    return {found.value, found, std::nullopt};
   }
-  refuse("--adjacency",
-         fmt::format("--adjacency is '{}'; give add_remove, zero_out or replace_one", text));
+  if (options.verify)
+    refuse("--verify", "--verify compares independent paths, which only the accountant pld has");
+  const std::unique_ptr<Accountant> other = accounting::make_accountant(options.accountant);
+  feed([&](const Event& event, std::uint64_t count) { other->compose(event, count); });
+  if (!options.asks_for_epsilon()) return {other->delta(given), std::nullopt, std::nullopt};
+  const accounting::EpsilonBound bound = other->epsilon(given);
+  Answer answer{bound.epsilon, std::nullopt, std::nullopt};
+  if (bound.approximation) answer.not_a_bound = bound.approximation->not_a_bound();
+  return answer;
 }
 
-Sampling parse_sampling(const Options& options) {
-  if (options.sampling == "none") {
-    if (!options.sampling_rate.empty() &&
-        parse_number("--sampling-rate", options.sampling_rate) != 1) {
-      refuse("--sampling-rate",
-             "with --sampling none every record is in every step; leave out "
-             "--sampling-rate or choose --sampling poisson");
-    }
-    return NoSampling{};
-  }
-  if (options.sampling == "poisson") {
-    if (options.sampling_rate.empty())
-      refuse("--sampling-rate",
-             "give --sampling-rate, the probability with which a record takes part in a step");
-    return Poisson{parse_number("--sampling-rate", options.sampling_rate)};
-  }
-  refuse("--sampling", fmt::format("--sampling is '{}'; give poisson or none", options.sampling));
-}
-
-PldAccountant account_for(const Options& options) {
-  PldAccountant accountant(parse_adjacency(options.adjacency));
+Run account(const Options& options) {
+  Run run{parse_adjacency(options.who), std::nullopt, 0, {}};
   if (!options.schedule.empty()) {
-    read_schedule(options.schedule, accountant);
-    return accountant;
+    run.answer = ask(options, run.adjacency, [&](const auto& take) {
+      read_schedule(options.schedule, [&](const ScheduledSteps& line) {
+        take(Event(Gaussian{line.noise_multiplier}, Poisson{line.sampling_rate}, run.adjacency),
+             line.count);
+        run.steps += line.count;
+      });
+    });
+    return run;
   }
-  if (options.noise_multiplier.empty() || options.steps.empty()) {
-    refuse("account", "give --noise-multiplier and --steps, or --schedule FILE");
+  if (options.noise_multiplier.empty()) {
+    refuse("--noise-multiplier", "give --noise-multiplier and --steps, or --schedule FILE");
   }
-  const std::uint64_t steps = parse_count("--steps", options.steps);
-  const Event event(Gaussian{parse_number("--noise-multiplier", options.noise_multiplier)},
-                    parse_sampling(options), accountant.adjacency());
-  if (steps > 0) accountant.add(event, steps);
-  return accountant;
+  const ParsedSampling who = parse_sampling(options.who);
+  const Gaussian noise{parse_number("--noise-multiplier", options.noise_multiplier)};
+  const Event event(noise, who.sampling, run.adjacency);
+  run.sampling = who.sampling;
+  run.steps = who.steps;
+  run.answer = ask(options, run.adjacency, [&](const auto& take) {
+    if (who.events > 0) take(event, who.events);
+  });
+  return run;
 }
 
 const char* what_differs(Adjacency adjacency) {
   switch (adjacency) {
     case Adjacency::kAddRemove: return "adding or removing one record";
-    case Adjacency::kZeroOut:
-      return "leaving out one record's contribution, the number of records being public,";
+    case Adjacency::kZeroOut: return "leaving out one record of a public number";
     case Adjacency::kReplaceOne: return "replacing one record by another";
   }
   return "";
 }
 
-std::string how_sampled(const Options& options) {
-  if (!options.schedule.empty()) return fmt::format("the schedule in {}", options.schedule);
-  const std::string noise = fmt::format("noise multiplier {}", options.noise_multiplier);
-  return options.sampling == "none"
-             ? fmt::format("every record in every step, {}", noise)
-             : fmt::format("Poisson sampling at rate {}, {}", options.sampling_rate, noise);
-}
-
-void print_text(const Options& options, const PldAccountant& accountant, const Certified& result,
-                double given, bool asked_for_epsilon) {
-  const Interval& value = result.value;
-  const double epsilon = asked_for_epsilon ? value.upper : given;
-  fmt::print("{} ≤ {} at {} = {}, {}\n", asked_for_epsilon ? "epsilon" : "delta",
-             round_up(value.upper), asked_for_epsilon ? "delta" : "epsilon", given,
-             to_string(accountant.adjacency()));
-  fmt::print("  certified      [{:.12g}, {:.12g}], width {:.1e}, by {}; worse direction: {}\n",
-             value.lower, value.upper, result.error(), to_string(result.path),
-             to_string(result.worst));
-  fmt::print("  for            {} steps, {}\n", accountant.steps(), how_sampled(options));
+void print_text(const Options& options, const Run& run) {
+  const Interval& value = run.answer.value;
+  const bool epsilon = options.asks_for_epsilon();
+  const double given = options.given();
+  fmt::print("{} ≤ {} at {} = {}, {}\n", epsilon ? "epsilon" : "delta", round_up(value.upper),
+             epsilon ? "delta" : "epsilon", given, to_string(run.adjacency));
+  if (const auto& found = run.answer.certificate) {
+    fmt::print("  certified      [{}, {}], width {:.1e}, by {}; worse direction: {}\n",
+               round_down(value.lower, 11), round_up(value.upper, 11), found->error(),
+               to_string(found->path), to_string(found->worst));
+  } else {
+    fmt::print("  an upper bound by the accountant {}; pld is tighter\n", options.accountant);
+  }
+  if (run.answer.not_a_bound) {
+    fmt::print("  not a bound    {:.6g}, what the central limit theorem suggests\n",
+               *run.answer.not_a_bound);
+  }
+  fmt::print("  for            {} steps, {}\n", run.steps,
+             run.sampling ? fmt::format("{}, noise multiplier {}", describe_sampling(*run.sampling),
+                                        options.noise_multiplier)
+                          : fmt::format("the schedule in {}", options.schedule));
   fmt::print(
       "  in words       {} changes the probability of any outcome\n"
       "                 by a factor of at most e^epsilon = {:.4g}, but for a failure of "
-      "probability {}.\n",
-      what_differs(accountant.adjacency()), std::exp(epsilon),
-      asked_for_epsilon ? fmt::format("{}", given) : round_up(value.upper));
+      "probability "
+      "{}.\n",
+      what_differs(run.adjacency), std::exp(epsilon ? value.upper : given),
+      epsilon ? fmt::format("{}", given) : round_up(value.upper));
   fmt::print(
-      "  provided that  {}\n"
-      "                 and the number of steps was fixed in advance.\n",
-      options.sampling == "none" && options.schedule.empty()
-          ? "gradients are clipped before noise is added"
-          : "each record enters each step by its own coin, gradients are clipped before noise is "
-            "added,");
+      "  provided that  {},\n"
+      "                 gradients are clipped before noise is added, and the number of steps was "
+      "fixed in advance.\n",
+      describe_proviso(run.sampling.value_or(Poisson{1})));
 }
 
-void print_json(const Options& options, const PldAccountant& accountant, const Certified& result,
-                double given, bool asked_for_epsilon) {
-  const nlohmann::json interval = {{"lower", result.value.lower}, {"upper", result.value.upper}};
-  nlohmann::json out = {
-      {"accountant", "pld"},
-      {"adjacency", to_string(accountant.adjacency())},
-      {"sampling", options.schedule.empty() ? options.sampling : "poisson"},
-      {"steps", accountant.steps()},
-      {"path", to_string(result.path)},
-      {"worst_direction", to_string(result.worst)},
-  };
-  out["epsilon"] = asked_for_epsilon ? interval : nlohmann::json(given);
-  out["delta"] = asked_for_epsilon ? nlohmann::json(given) : interval;
-  if (options.schedule.empty()) {
+void print_json(const Options& options, const Run& run) {
+  const nlohmann::json interval = {{"lower", run.answer.value.lower},
+                                   {"upper", run.answer.value.upper}};
+  const bool epsilon = options.asks_for_epsilon();
+  nlohmann::json out = {{"accountant", options.accountant},
+                        {"adjacency", to_string(run.adjacency)},
+                        {"sampling", run.sampling ? options.who.sampling : "poisson"},
+                        {"steps", run.steps}};
+  out["epsilon"] = epsilon ? interval : nlohmann::json(options.given());
+  out["delta"] = epsilon ? nlohmann::json(options.given()) : interval;
+  if (const auto& found = run.answer.certificate) {
+    out["path"] = to_string(found->path);
+    out["worst_direction"] = to_string(found->worst);
+  }
+  if (run.answer.not_a_bound) out["not_a_bound"] = {{"central_limit", *run.answer.not_a_bound}};
+  if (run.sampling) {
     out["noise_multiplier"] = parse_number("--noise-multiplier", options.noise_multiplier);
-    out["sampling_rate"] =
-        options.sampling == "none" ? 1.0 : parse_number("--sampling-rate", options.sampling_rate);
+    if (const auto* poisson = std::get_if<Poisson>(&*run.sampling)) {
+      out["sampling_rate"] = poisson->rate;
+    }
   } else {
     out["schedule"] = options.schedule;
   }
   fmt::print("{}\n", out.dump());
 }
 
-void run(const Options& options) {
+void run_account(const Options& options) {
   if (options.delta.empty() == options.epsilon.empty()) {
     refuse("account", "give either --delta, to get epsilon, or --epsilon, to get delta");
   }
-  const PldAccountant accountant = account_for(options);
-  const bool asked_for_epsilon = !options.delta.empty();
-  const double given = asked_for_epsilon ? parse_number("--delta", options.delta)
-                                         : parse_number("--epsilon", options.epsilon);
-  const Certified result = !asked_for_epsilon ? accountant.delta(given)
-                           : options.verify   ? accountant.verify(given)
-                                              : accountant.epsilon(given);
-  (options.json ? print_json : print_text)(options, accountant, result, given, asked_for_epsilon);
+  const Run run = account(options);
+  (options.json ? print_json : print_text)(options, run);
 }
 
 }  // namespace
 
 void add_account(CLI::App& command, int&) {
   auto options = std::make_shared<Options>();
-  command.add_option("--sampling-rate", options->sampling_rate,
-                     "Probability with which a record takes part in a step, in (0, 1]");
   command.add_option("--noise-multiplier", options->noise_multiplier,
                      "Standard deviation of the noise divided by the clip norm, above 0");
-  command.add_option("--steps", options->steps, "Number of steps");
+  add_sampling_options(command, options->who);
   command
       .add_option("--schedule", options->schedule,
                   "JSON lines of {\"noise_multiplier\", \"sampling_rate\", \"steps\"}; - reads "
                   "standard input")
       ->excludes("--sampling-rate")
       ->excludes("--noise-multiplier")
-      ->excludes("--steps");
+      ->excludes("--steps")
+      ->excludes("--sampling");
   command.add_option("--delta", options->delta, "Failure probability, in (0, 1): asks for epsilon");
   command.add_option("--epsilon", options->epsilon, "At least 0: asks for delta");
-  command.add_option("--sampling", options->sampling, "poisson or none")->capture_default_str();
-  command.add_option("--adjacency", options->adjacency, "add_remove, zero_out or replace_one")
+  command.add_option("--accountant", options->accountant, "pld, rdp, moments, gdp or f_dp")
       ->capture_default_str();
   command.add_flag("--verify", options->verify, "Evaluate by every independent path and compare");
   command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] { run(*options); });
+  command.callback([options] { run_account(*options); });
 }
 
 }  // namespace discreet::cli

@@ -14,6 +14,8 @@ constexpr Command kCommands[] = {
     {"account", "Certified epsilon of a training schedule, or delta for an epsilon.",
      "discreet account --sampling-rate 0.01 --noise-multiplier 1 --steps 1000 --delta 1e-5\n"
      "  discreet account --sampling none --noise-multiplier 5 --steps 10 --epsilon 2 --json\n"
+     "  discreet account --sampling balls_and_bins --batches-per-epoch 235 --steps 2350 "
+     "--noise-multiplier 1.1 --delta 1e-5\n"
      "  discreet account --schedule schedule.jsonl --delta 1e-6",
      add_account},
     {"selfcheck", "Verify this build against published values and say what it can do.",

@@ -16,18 +16,20 @@ namespace {
               fmt::format("{} is '{}'; give {}", option, text, wanted));
 }
 
-std::string show(double x) {
-  return std::abs(x) < 0.1 && x != 0 ? fmt::format("{:.5e}", x) : fmt::format("{:.6f}", x);
+std::string show(double x, int digits) {
+  return std::abs(x) < 0.1 && x != 0 ? fmt::format("{:.{}e}", x, digits - 1)
+                                     : fmt::format("{:.{}f}", x, digits);
 }
 
-double read(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
-
 // The printed number nearest to x that is not on the wrong side of it.
-std::string round_towards(double x, double direction) {
-  if (!std::isfinite(x)) return direction > 0 ? "infinity" : show(x);
-  std::string text = show(x);
-  const double step = x != 0 && std::abs(x) < 0.1 ? std::abs(x) * 1e-6 : 1e-7;
-  for (double moved = x; (read(text) - x) * direction < 0;) text = show(moved += direction * step);
+std::string round_towards(double x, int digits, double direction) {
+  if (!std::isfinite(x)) return direction > 0 ? "infinity" : show(x, digits);
+  std::string text = show(x, digits);
+  const double step =
+      (x != 0 && std::abs(x) < 0.1 ? std::abs(x) : 1.0) * 0.1 * std::pow(10.0, -digits);
+  for (double moved = x; (std::strtod(text.c_str(), nullptr) - x) * direction < 0;) {
+    text = show(moved += direction * step, digits);
+  }
   return text;
 }
 
@@ -51,7 +53,7 @@ std::uint64_t parse_count(std::string_view option, const std::string& text) {
   return static_cast<std::uint64_t>(value);
 }
 
-std::string round_up(double x) { return round_towards(x, 1); }
-std::string round_down(double x) { return round_towards(x, -1); }
+std::string round_up(double x, int digits) { return round_towards(x, digits, 1); }
+std::string round_down(double x, int digits) { return round_towards(x, digits, -1); }
 
 }  // namespace discreet::cli

@@ -14,8 +14,9 @@ double parse_number(std::string_view option, const std::string& text);
 // A whole number from 0 to 2^53: "1000", "1e6".
 std::uint64_t parse_count(std::string_view option, const std::string& text);
 
-// Six digits after the point (or six significant ones below 0.1), never below / never above x.
-std::string round_up(double x);
-std::string round_down(double x);
+// `digits` digits after the point (or as many significant ones below 0.1), never below / never
+// above x.
+std::string round_up(double x, int digits = 6);
+std::string round_down(double x, int digits = 6);
 
 }  // namespace discreet::cli

@@ -13,22 +13,10 @@
 namespace discreet::cli {
 namespace {
 
-using accounting::Adjacency;
-using accounting::Event;
-using accounting::Gaussian;
-using accounting::NoSampling;
-using accounting::Poisson;
-using accounting::Sampling;
 using nlohmann::json;
 
 constexpr const char* kExample =
     R"({"noise_multiplier": 1.0, "sampling_rate": 0.01, "steps": 1000})";
-
-struct Steps {
-  double noise_multiplier;
-  double sampling_rate;
-  std::uint64_t count;
-};
 
 [[noreturn]] void refuse(const std::string& sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "--schedule", sentence);
@@ -52,7 +40,7 @@ json parse_object(const std::string& line) {
   return object;
 }
 
-Steps parse_line(const std::string& line) {
+ScheduledSteps parse_line(const std::string& line) {
   const json object = parse_object(line);
   for (const auto& [key, value] : object.items()) {
     if (key != "noise_multiplier" && key != "sampling_rate" && key != "steps") {
@@ -74,32 +62,34 @@ Steps parse_line(const std::string& line) {
 
 }  // namespace
 
-void read_schedule(const std::string& path, accounting::PldAccountant& accountant) {
+void read_schedule(const std::string& path,
+                   const std::function<void(const ScheduledSteps&)>& take) {
   std::ifstream file;
   if (path != "-") {
     file.open(path);
-    if (!file)
+    if (!file) {
       throw Error(ErrorCode::kInvalidInput, "--schedule",
                   fmt::format("{} cannot be opened; does it exist?", path));
+    }
   }
   std::istream& in = path == "-" ? std::cin : file;
+  bool any = false;
   std::string line;
   for (std::uint64_t number = 1; std::getline(in, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      const Steps steps = parse_line(line);
-      const Sampling sampling = Poisson{steps.sampling_rate};
-      accountant.add(Event(Gaussian{steps.noise_multiplier}, sampling, accountant.adjacency()),
-                     steps.count);
+      take(parse_line(line));
+      any = true;
     } catch (const Error& error) {
       throw Error(error.code(), error.op(),
                   fmt::format("line {} of {}: {}", number, path, error.sentence()));
     }
   }
-  if (in.bad())
+  if (in.bad()) {
     throw Error(ErrorCode::kIoError, "--schedule",
                 fmt::format("{} could not be read to its end", path));
-  if (accountant.steps() == 0) refuse(fmt::format("{} has no lines; write {}", path, kExample));
+  }
+  if (!any) refuse(fmt::format("{} has no lines; write {}", path, kExample));
 }
 
 }  // namespace discreet::cli

@@ -99,11 +99,11 @@ class GdpAccountant final : public TallyAccountant {
   }
   static double multiplier(const Event& event) {
     const double size = event.adjacency() == Adjacency::kReplaceOne ? 2 : 1;
-    return *gaussian_multiplier(event.mechanism()) / size;
+    return *gaussian_noise_multiplier(event.mechanism()) / size;
   }
 
   void check(const Event& event) const override {
-    if (!gaussian_multiplier(event.mechanism())) refuse(name(), event);
+    if (!gaussian_noise_multiplier(event.mechanism())) refuse(name(), event);
     renyi_curve(name(), event);
   }
   template <class Predicate>

@@ -148,6 +148,21 @@ std::string_view to_string(Adjacency adjacency) noexcept {
   return "unknown";
 }
 
+std::optional<double> gaussian_noise_multiplier(const Mechanism& mechanism) {
+  if (const auto* m = std::get_if<Gaussian>(&mechanism)) return m->noise_multiplier;
+  if (const auto* m = std::get_if<RoundedGaussian>(&mechanism)) return m->noise_multiplier;
+  if (const auto* m = std::get_if<GaussianGroups>(&mechanism)) {
+    return effective_noise_multiplier(*m);
+  }
+  return std::nullopt;
+}
+
+double rounded_up_rate(const FixedSize& sampling) noexcept {
+  const double rate =
+      static_cast<double>(sampling.batch) / static_cast<double>(sampling.population);
+  return std::min(1.0, rate * (1 + 0x1p-50));
+}
+
 std::string describe(const Event& event) {
   const bool sampled = !std::holds_alternative<NoSampling>(event.sampling());
   return fmt::format("{}{}{} under {}", sampled ? name(event.sampling()) : "", sampled ? " " : "",

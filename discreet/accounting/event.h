@@ -165,6 +165,13 @@ std::string describe(const Event& event);  // "poisson gaussian under add_remove
 // A single group without the rest keeps its multiplier bit for bit.
 double effective_noise_multiplier(const GaussianGroups& groups);
 
+// The multiplier of the one Gaussian that a mechanism is, or is a post-processing of; none if it is
+// neither.
+std::optional<double> gaussian_noise_multiplier(const Mechanism& mechanism);
+
+// batch / population, never below.
+double rounded_up_rate(const FixedSize& sampling) noexcept;
+
 // Deterministic CBOR: equal events have equal bytes. The reverse throws kMalformed for bytes that
 // are no event, kInvalidDpConfig for an event with a value out of range.
 Bytes encode(const Event& event);
@@ -178,7 +185,8 @@ struct RepeatedEvent {
 
 // The dominating pairs that the certified accountants compose. Reduced are
 //   Gaussian, GaussianGroups, RoundedGaussian with Poisson sampling under add_remove or zero_out;
-//   the same without sampling, under replace_one at twice the sensitivity;
+//   the same with fixed-size batches under add_remove, as Poisson at half the noise
+//   (fixed_size.md); the same without sampling, under replace_one at twice the sensitivity;
 //   Guarantee.
 // Everything else is refused by name with kInvalidDpConfig, and so are events of different
 // adjacency. The result is canonical: the same multiset gives the same Composition. A total count

@@ -8,6 +8,7 @@
 
 #include "discreet/accounting/closed_form.h"
 #include "discreet/accounting/transform.h"
+#include "discreet/accounting/whole_epochs_impl.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 
@@ -187,6 +188,8 @@ std::string_view to_string(Path path) noexcept {
     case Path::kClosedForm: return "closed_form";
     case Path::kContour: return "contour";
     case Path::kTransform: return "transform";
+    case Path::kAllocation: return "balls_and_bins";
+    case Path::kBracket: return "bracket";
   }
   return "unknown";
 }
@@ -233,7 +236,13 @@ void PldAccountant::add(const Event& event, std::uint64_t count) {
         ErrorCode::kInvalidDpConfig, "PldAccountant",
         fmt::format("{} cannot join a total under {}", describe(event), to_string(adjacency_)));
   }
-  const Composition reduced = reduce({{event, count}});
+  if (!events_.empty()) require_joinable(events_.begin()->first, event);
+  const bool composes = family_of(event) == Family::kComposition;
+  const Composition reduced = composes ? reduce({{event, count}}) : Composition{};
+  if (count == 0) {
+    throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
+                fmt::format("the count of {} is 0; give at least 1", describe(event)));
+  }
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 63;
   if (count >= kLimit - steps_) {
     throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
@@ -251,9 +260,14 @@ std::vector<RepeatedEvent> PldAccountant::events() const {
   return all;
 }
 
+bool PldAccountant::composes() const {
+  return events_.empty() || family_of(events_.begin()->first) == Family::kComposition;
+}
+
 Certified PldAccountant::epsilon(double delta, const Accuracy& accuracy) const {
   require_delta(delta);
   if (events_.empty()) return kNothing;
+  if (!composes()) return whole_epochs_epsilon(events(), delta, accuracy.transform);
   ContourSession* sessions[2] = {&sessions_.of(Direction::kRemove), &sessions_.of(Direction::kAdd)};
   const Composition steps = reduce(events());
   return certify(EpsilonPaths(steps, delta, accuracy, sessions));
@@ -262,13 +276,16 @@ Certified PldAccountant::epsilon(double delta, const Accuracy& accuracy) const {
 Certified PldAccountant::delta(double epsilon, const Accuracy& accuracy) const {
   require_epsilon(epsilon);
   if (events_.empty()) return kNothing;
+  if (!composes()) return whole_epochs_delta(events(), epsilon, accuracy.transform);
   ContourSession* sessions[2] = {&sessions_.of(Direction::kRemove), &sessions_.of(Direction::kAdd)};
   const Composition steps = reduce(events());
   return certify(DeltaPaths(steps, epsilon, accuracy, sessions));
 }
 
 Certified PldAccountant::verify(double delta, const Accuracy& accuracy) const {
-  return verified_epsilon(reduce(events()), delta, accuracy);
+  // Whole epochs have one path only; there is nothing to compare it with.
+  return composes() ? verified_epsilon(reduce(events()), delta, accuracy)
+                    : epsilon(delta, accuracy);
 }
 
 bool PldAccountant::would_exceed(const Event& event, std::uint64_t count, double target,
@@ -280,6 +297,12 @@ bool PldAccountant::would_exceed(const Event& event, std::uint64_t count, double
         ErrorCode::kInvalidDpConfig, "PldAccountant",
         fmt::format("{} cannot join a total under {}", describe(event), to_string(adjacency_)));
   }
+  if (family_of(event) != Family::kComposition) {
+    PldAccountant after = *this;
+    after.add(event, count);
+    return !(after.epsilon(delta).value.upper <= target);
+  }
+  if (!events_.empty()) require_joinable(events_.begin()->first, event);
   RenyiBudget budget = budget_;
   budget.add(reduce({{event, count}}));
   if (budget.epsilon_upper(delta) <= target) return false;

@@ -19,8 +19,10 @@ enum class Path : std::uint8_t {
   kClosedForm,  // closed_form.h
   kContour,     // contour.h
   kTransform,   // transform.h
+  kAllocation,  // allocation.h: balls and bins
+  kBracket,     // an attack from below, a dominating pair from above: the gap is not known
 };
-std::string_view to_string(Path path) noexcept;        // "closed_form", "contour", "transform"
+std::string_view to_string(Path path) noexcept;        // "closed_form", "contour" and so on
 std::string_view to_string(Direction worst) noexcept;  // "remove", "add"
 
 // A privacy quantity with its proof obligations: the exact value lies in [lower, upper].
@@ -61,6 +63,8 @@ class PldAccountant {
   // All events must be under this adjacency.
   explicit PldAccountant(Adjacency adjacency);
 
+  // Events are those that reduce() takes; or balls-and-bins epochs; or fixed-size steps under
+  // replace_one, shuffled epochs or truncated Poisson steps, all alike. These kinds do not mix.
   // Records that the event happened `count` times, count >= 1. Throws kInvalidDpConfig, naming the
   // event, if it cannot be accounted for, and kAccountantOverflow if counts would pass 2^63; the
   // state is then as it was. Repeating an event takes a look-up in the multiset.
@@ -89,6 +93,8 @@ class PldAccountant {
   }
 
  private:
+  bool composes() const;  // whether the events are a Composition
+
   // Contour evaluations of earlier queries; a copy starts without.
   struct Sessions {
     std::optional<ContourSession> remove, add;

@@ -263,5 +263,51 @@ TEST(PldAccountant, SaysInfinityWhenAGuaranteeFailsMoreOftenThanDelta) {
   EXPECT_TRUE(accountant.would_exceed(step(.01, 1), 1, 50, 1e-5));
 }
 
+// ------------------------------------------------------------ whole epochs
+
+Event balls_and_bins(double sigma, std::uint64_t batches) {
+  return Event(Gaussian{sigma}, BallsAndBins{batches}, Adjacency::kAddRemove);
+}
+
+TEST(PldAccountant, AccountsForBallsAndBinsEpochs) {
+  PldAccountant accountant(Adjacency::kAddRemove);
+  accountant.add(balls_and_bins(1.1, 235), 60);
+  const Certified spent = accountant.epsilon(1e-5);
+  // Reference: [2.33486, 2.33499].
+  EXPECT_LE(spent.value.lower, 2.33499);
+  EXPECT_GE(spent.value.upper, 2.33486);
+  EXPECT_LT(spent.error(), 3e-3);
+  EXPECT_EQ(spent.path, Path::kAllocation);
+  EXPECT_LE(accountant.delta(spent.value.upper).value.lower, 1e-5);
+  EXPECT_FALSE(accountant.would_exceed(balls_and_bins(1.1, 235), 1, 2.4, 1e-5));
+  EXPECT_TRUE(accountant.would_exceed(balls_and_bins(1.1, 235), 1, 2.34, 1e-5));
+  const PldAccountant restored = PldAccountant::restore(accountant.save());
+  EXPECT_EQ(restored.epsilon(1e-5).value.upper, spent.value.upper);
+}
+
+TEST(PldAccountant, TakesFixedSizeBatchesAsPoissonAtHalfTheNoise) {
+  PldAccountant fixed(Adjacency::kAddRemove), poisson(Adjacency::kAddRemove);
+  fixed.add(Event(Gaussian{2}, FixedSize{10, 1000}, Adjacency::kAddRemove), 1000);
+  poisson.add(Event(Gaussian{1}, Poisson{0.01}, Adjacency::kAddRemove), 1000);
+  EXPECT_GE(fixed.epsilon(1e-5).value.upper, poisson.epsilon(1e-5).value.lower);
+  EXPECT_NEAR(fixed.epsilon(1e-5).value.upper, poisson.epsilon(1e-5).value.upper, 1e-9);
+}
+
+TEST(PldAccountant, RefusesToMixWhatHasNoCommonBound) {
+  PldAccountant accountant(Adjacency::kAddRemove);
+  accountant.add(balls_and_bins(1, 100), 2);
+  const Bytes before = accountant.save();
+  EXPECT_THROW(accountant.add(Event(Gaussian{1}, Poisson{0.01}, Adjacency::kAddRemove)), Error);
+  EXPECT_THROW(accountant.add(balls_and_bins(1, 100), 0), Error);
+  EXPECT_EQ(accountant.save(), before);
+  accountant.add(balls_and_bins(2, 50));  // unequal epochs do mix
+
+  PldAccountant shuffled(Adjacency::kZeroOut);
+  shuffled.add(Event(Gaussian{1}, ShuffledEpoch{100}, Adjacency::kZeroOut), 3);
+  EXPECT_THROW(shuffled.add(Event(Gaussian{2}, ShuffledEpoch{100}, Adjacency::kZeroOut)), Error);
+  EXPECT_THROW(shuffled.delta(1.0), Error);
+  EXPECT_GT(shuffled.epsilon(1e-5).error(), 0.1) << "an attack from below, no credit from above";
+}
+
 }  // namespace
 }  // namespace discreet::accounting

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "discreet/accounting/event.h"
+#include "discreet/accounting/fixed_size.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {
@@ -13,16 +14,6 @@ namespace {
 [[noreturn]] void refuse(const Event& event, std::string_view why) {
   throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
               fmt::format("cannot account for {}: {}", describe(event), why));
-}
-
-// The Gaussian an event's mechanism is, or is a post-processing of.
-std::optional<double> gaussian_multiplier(const Mechanism& mechanism) {
-  if (const auto* gaussian = std::get_if<Gaussian>(&mechanism)) return gaussian->noise_multiplier;
-  if (const auto* groups = std::get_if<GaussianGroups>(&mechanism))
-    return effective_noise_multiplier(*groups);
-  if (const auto* rounded = std::get_if<RoundedGaussian>(&mechanism))
-    return rounded->noise_multiplier;
-  return std::nullopt;
 }
 
 void add(std::uint64_t& count, std::uint64_t more) {
@@ -50,7 +41,7 @@ Composition reduce(const std::vector<RepeatedEvent>& events) {
       explicits[{guarantee->epsilon, guarantee->delta}] += count;
       continue;
     }
-    const std::optional<double> sigma = gaussian_multiplier(event.mechanism());
+    const std::optional<double> sigma = gaussian_noise_multiplier(event.mechanism());
     if (!sigma) refuse(event, "no privacy loss distribution is known for this noise");
     if (std::holds_alternative<NoSampling>(event.sampling())) {
       // Replacing a record moves the sum by up to twice what adding one does.
@@ -58,6 +49,13 @@ Composition reduce(const std::vector<RepeatedEvent>& events) {
       gaussians[{1.0, replace ? *sigma / 2 : *sigma}] += count;
     } else if (const auto* poisson = std::get_if<Poisson>(&event.sampling())) {
       gaussians[{poisson->rate, *sigma}] += count;
+    } else if (const auto* fixed = std::get_if<FixedSize>(&event.sampling());
+               fixed != nullptr && event.adjacency() == Adjacency::kAddRemove) {
+      if (fixed->batch == fixed->population) {
+        refuse(event, "the batch is the whole population; a smaller neighbour has no such batch");
+      }
+      const GaussianSteps steps = fixed_size_add_remove(rounded_up_rate(*fixed), *sigma, count);
+      gaussians[{steps.rate, steps.sigma}] += count;
     } else {
       refuse(event, "this sampling needs another accountant");
     }

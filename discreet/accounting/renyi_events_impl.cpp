@@ -38,26 +38,16 @@ class RandomizedResponse final : public RenyiCurve {
 
 }  // namespace
 
-std::optional<double> gaussian_multiplier(const Mechanism& mechanism) {
-  if (const auto* m = std::get_if<Gaussian>(&mechanism)) return m->noise_multiplier;
-  if (const auto* m = std::get_if<RoundedGaussian>(&mechanism)) return m->noise_multiplier;
-  if (const auto* m = std::get_if<GaussianGroups>(&mechanism))
-    return effective_noise_multiplier(*m);
-  return std::nullopt;
-}
-
 std::unique_ptr<RenyiCurve> renyi_curve(std::string_view accountant, const Event& event) {
   const Mechanism& mechanism = event.mechanism();
   const Sampling& sampling = event.sampling();
-  const std::optional<double> gaussian = gaussian_multiplier(mechanism);
+  const std::optional<double> gaussian = gaussian_noise_multiplier(mechanism);
   if (const auto* m = std::get_if<Guarantee>(&mechanism)) {
     return std::make_unique<RandomizedResponse>(m->epsilon);
   }
   if (const auto* fixed = std::get_if<FixedSize>(&sampling)) {
     if (!gaussian) refuse(accountant, event);
-    // Rounded up: more of a record is never safer.
-    const double rate = std::min(1.0, static_cast<double>(fixed->batch) /
-                                          static_cast<double>(fixed->population) * (1 + 4 * kUnit));
+    const double rate = rounded_up_rate(*fixed);
     return event.adjacency() == Adjacency::kReplaceOne
                ? fixed_size_replace_curve(rate, *gaussian)
                : fixed_size_add_remove_curve(rate, *gaussian);

@@ -12,10 +12,6 @@
 // Log-moments of events and of multisets of them: what `rdp` and `moments` share.
 namespace discreet::accounting {
 
-// The multiplier of the one Gaussian that the mechanism is, if it is one (rounded Gaussians and
-// groups included); nullopt for every other noise.
-std::optional<double> gaussian_multiplier(const Mechanism& mechanism);
-
 // The curve of an event; throws `refuse(accountant, event)` if there is none. A shuffled epoch is
 // one full-batch release (no amplification). Guarantees give the curve of their pure part,
 //   log((e^{a epsilon} + e^{(1-a) epsilon})/(1 + e^epsilon)), that of randomized response;

@@ -45,6 +45,40 @@ def test_no_sampling_and_replace_one():
     assert two["adjacency"] == "replace_one"
 
 
+def samplings(setting):
+    return discreet("account", *setting.split(), "--json")
+
+
+@pytest.mark.parametrize("setting, lower, upper, adjacency", [
+    # accounting.md and random-allocation.md reference values, rounded outward
+    ("--sampling balls_and_bins --batches-per-epoch 235 --steps 14100 --noise-multiplier 1.1 "
+     "--delta 1e-5", 2.33486, 2.33499, "add_remove"),
+    ("--sampling fixed_size --batch-size 10 --dataset-size 1000 --steps 1000 --noise-multiplier 2 "
+     "--delta 1e-5", 1.82823, 1.82824, "add_remove"),
+    ("--sampling fixed_size --batch-size 10 --dataset-size 1000 --steps 1000 --noise-multiplier 2 "
+     "--delta 1e-5 --adjacency replace_one", 1.828, 2.2, "replace_one"),
+    ("--sampling shuffle --batches-per-epoch 10000 --steps 10000 --noise-multiplier .5 "
+     "--delta 1e-6", 10.994, 10.998, "zero_out"),
+    ("--sampling truncated_poisson --sampling-rate .01 --truncate 200 --dataset-size 10000 "
+     "--steps 1000 --noise-multiplier 1 --delta 1e-5", 1.82823, 1.82824, "add_remove"),
+    ("--batch-size 10 --dataset-size 1000 --steps 1000 --noise-multiplier 1 --delta 1e-5",
+     1.82823, 1.82824, "add_remove"),
+])
+def test_every_sampler_has_its_own_accounting(setting, lower, upper, adjacency):
+    out = json.loads(samplings(setting).stdout)
+    assert out["epsilon"]["lower"] <= upper and lower <= out["epsilon"]["upper"]
+    assert out["epsilon"]["upper"] <= upper * 1.002
+    assert out["adjacency"] == adjacency
+
+
+def test_other_accountants_are_never_below_pld_and_label_what_is_no_bound():
+    pld = json.loads(account((), "--json").stdout)["epsilon"]["upper"]
+    for name in ("rdp", "moments", "gdp", "f_dp"):
+        out = json.loads(account({"--accountant": name}, "--json").stdout)
+        assert out["epsilon"]["upper"] >= pld * (1 - 1e-9), name
+        assert ("not_a_bound" in out) == (name == "gdp")
+
+
 def test_paths_agree():
     assert account((), "--verify").returncode == 0
 
@@ -108,6 +142,14 @@ BAD = [
     ({"--delta": "nan"}, "nan"), ({"--epsilon": "1"}, "either"), ({"--delta": None}, "either"),
     ({"--delta": None, "--epsilon": "-1"}, "-1"), ({"--adjacency": "both"}, "both"),
     ({"--sampling": "magic"}, "magic"), ({"--sampling": "none"}, "--sampling-rate"),
+    ({"--accountant": "best"}, "best"), ({"--sampling": "fixed_size"}, "--sampling-rate"),
+    ({"--sampling": "balls_and_bins", "--sampling-rate": None}, "--batches-per-epoch"),
+    ({"--sampling": "balls_and_bins", "--sampling-rate": None, "--batches-per-epoch": "7"}, "1000"),
+    ({"--sampling": "balls_and_bins", "--sampling-rate": None, "--batches-per-epoch": "10",
+      "--accountant": "rdp"}, "balls_and_bins"),
+    ({"--sampling": "shuffle", "--sampling-rate": None, "--batches-per-epoch": "10",
+      "--adjacency": "add_remove"}, "add_remove"),
+    ({"--accountant": "rdp"} | {"--verify": "true"}, "--verify"),
     ({"--sampling-rate": None}, "--sampling-rate"), ({"--adjacency": "replace_one"}, "replace_one"),
     ({"--noise-multiplier": None}, "--noise-multiplier"),
 ]
