@@ -20,6 +20,6 @@ function(discreet_room name)
     add_executable(${name}_test ${ROOM_TESTS})
     target_link_libraries(${name}_test PRIVATE
       discreet::${name} discreet_options GTest::gtest_main ${ROOM_TEST_LINKS})
-    gtest_discover_tests(${name}_test PROPERTIES LABELS "cpp" DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(${name}_test NO_PRETTY_VALUES PROPERTIES LABELS "cpp" DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <random>
 
 #include "discreet/accounting/rdp_conversion.h"
@@ -196,10 +196,9 @@ TEST(IndividualFilters, UpdateAMillionRecordsInTwentyMilliseconds) {
   std::vector<std::uint8_t> active(1000000);
   double best = INFINITY;
   for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // of the processor: other work does not count
     ASSERT_EQ(filters.update(spends, active), 1000000);
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   }
   RecordProperty("milliseconds", std::to_string(best * 1e3));
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
