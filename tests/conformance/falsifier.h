@@ -25,8 +25,8 @@ using accounting::Interval;
 // always passes or always fails; a hundred tests have a chance of 1e-4 to hold one false alarm.
 inline constexpr double kFalseAlarm = 1e-6;
 
-// A claim that must be rejected must be so by this many standard deviations more than needed: a
-// fresh seed fails to reject it with probability below 1 - Phi(4) = 3.2e-5.
+// A claim that must be rejected must be so by this many standard deviations more than needed: the
+// power. Where the expected margin is 4, a fresh seed fails to reject with probability 3.2e-5.
 inline constexpr double kPowerMargin = 4;
 
 // The log-likelihood ratios log(p_with / p_without) of the outputs of independent trials.

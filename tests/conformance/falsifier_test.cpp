@@ -201,15 +201,26 @@ TEST(Falsifier, BallsAndBinsGaussian) {
                          "as_poisson");
 }
 
+// Exact noise and noise rounded to a grid, for which the same claims hold.
 TEST(Falsifier, FixedSizeGaussian) {
-  const std::uint64_t batch = 4, population = 6, steps = 2;
-  const double rate = 4. / 6, sigma = 1.8, delta = .07;
-  for (const Adjacency adjacency : {Adjacency::kAddRemove, Adjacency::kReplaceOne}) {
-    const Claims claims(
-        std::string(to_string(adjacency)),
-        simulate(*fixed_size(batch, population, sigma, adjacency), int(steps), kCostly, 40), delta);
-    claims.expect_accountants_stand({Gaussian{sigma}, FixedSize{batch, population}, adjacency},
-                                    steps, 3);
+  const std::uint64_t batch = 4, population = 6;
+  const double rate = 4. / 6, delta = .07;
+  const struct {
+    Adjacency adjacency;
+    Noise noise;
+    std::uint64_t steps;
+    double sigma;
+    std::uint64_t seed;
+  } settings[] = {{Adjacency::kAddRemove, Noise::kGaussian, 2, 1.75, 40},
+                  {Adjacency::kReplaceOne, Noise::kGaussian, 2, 1.75, 41},
+                  {Adjacency::kReplaceOne, Noise::kRounded, 1, 1.25, 42}};
+  for (const auto& [adjacency, noise, steps, sigma, seed] : settings) {
+    const bool rounded = noise == Noise::kRounded;
+    const auto mechanism = fixed_size(batch, population, sigma, adjacency);
+    const Claims claims(std::string(to_string(adjacency)) + (rounded ? ".rounded" : ""),
+                        simulate(*mechanism, int(steps), kCostly * 3 / 2, seed, noise), delta);
+    const Mechanism named = rounded ? Mechanism{RoundedGaussian{sigma}} : Gaussian{sigma};
+    claims.expect_accountants_stand({named, FixedSize{batch, population}, adjacency}, steps, 3);
     for (const Direction direction : kBoth) {
       // Under replace_one this is the pair that gives the lower end; swapped it is one, too.
       claims.expect_tight(direction,
@@ -230,53 +241,66 @@ TEST(Falsifier, FixedSizeGaussian) {
 TEST(Falsifier, ShuffledEpochGaussian) {
   const std::uint64_t batches = 4, epochs = 2;
   const double delta = .1;
-  for (const Adjacency adjacency : {Adjacency::kZeroOut, Adjacency::kReplaceOne}) {
-    const bool replace = adjacency == Adjacency::kReplaceOne;
-    const double sigma = replace ? 1.4 : 1;
-    const Claims claims(
-        std::string(to_string(adjacency)),
-        simulate(*shuffled_epoch(batches, 2, sigma, adjacency), int(epochs), kCostly, 50), delta);
-    claims.expect_accountants_stand({Gaussian{sigma}, ShuffledEpoch{batches}, adjacency}, epochs,
-                                    3);
-    const ShuffledEpochs shuffled{sigma, batches, epochs};
-    const Interval known = replace ? shuffle_replace_one_epsilon(shuffled, delta)
-                                   : shuffle_zero_out_epsilon(shuffled, delta);
-    claims.expect_tight(Direction::kRemove, known);
-    claims.expect_tight(Direction::kAdd, known);
-    // As if shuffling amplified: as Poisson batches, and as balls and bins.
-    const AllocationEpochs allocation{sigma, batches, epochs};
-    for (const Direction direction : kBoth) {
-      claims.expect_rejected(direction,
-                             certified({.25, sigma, batches * epochs}, direction, delta).upper,
-                             "as_poisson");
-      claims.expect_rejected(direction,
-                             allocation_epsilon({&allocation, 1}, delta, direction, 1e-3).upper,
-                             "as_balls_and_bins");
+  for (const Adjacency adjacency : {Adjacency::kZeroOut, Adjacency::kReplaceOne})
+    for (const Noise noise : {Noise::kGaussian, Noise::kRounded}) {
+      const bool replace = adjacency == Adjacency::kReplaceOne, rounded = noise == Noise::kRounded;
+      const double sigma = replace ? 1.5 : 1;
+      const auto mechanism = shuffled_epoch(batches, 2, sigma, adjacency);
+      const std::size_t trials = rounded ? kCostly / 8 : kCostly;
+      const Claims claims(std::string(to_string(adjacency)) + (rounded ? ".rounded" : ""),
+                          simulate(*mechanism, int(epochs), trials, 50, noise), delta);
+      const Mechanism named = rounded ? Mechanism{RoundedGaussian{sigma}} : Gaussian{sigma};
+      claims.expect_accountants_stand({named, ShuffledEpoch{batches}, adjacency}, epochs, 3);
+      const ShuffledEpochs shuffled{sigma, batches, epochs};
+      const Interval known = replace ? shuffle_replace_one_epsilon(shuffled, delta)
+                                     : shuffle_zero_out_epsilon(shuffled, delta);
+      claims.expect_tight(Direction::kRemove, known);
+      claims.expect_stands(Direction::kAdd, known.upper, "known_upper");
+      if (!rounded) claims.expect_rejected(Direction::kAdd, .9 * known.lower, "tenth_below_lower");
+      // As if shuffling amplified: as Poisson batches, and as balls and bins.
+      const AllocationEpochs allocation{sigma, batches, epochs};
+      for (const Direction direction : kBoth) {
+        claims.expect_rejected(direction,
+                               certified({.25, sigma, batches * epochs}, direction, delta).upper,
+                               "as_poisson");
+        claims.expect_rejected(direction,
+                               allocation_epsilon({&allocation, 1}, delta, direction, 1e-3).upper,
+                               "as_balls_and_bins");
+      }
     }
-  }
 }
 
 TEST(Falsifier, TruncatedPoissonGaussian) {
-  const std::uint64_t capacity = 4, population = 8, steps = 2;
+  const std::uint64_t capacity = 4, declared = 8, steps = 2;
   const double rate = .6, sigma = .9, delta = .05;
-  const Claims others_vanish("others_vanish",
-                             simulate(*truncated_poisson(rate, capacity, population, sigma, 0),
-                                      int(steps), 2 * kCostly, 60),
-                             delta);
-  const Claims others_oppose(
-      "others_oppose",
-      simulate(*truncated_poisson(rate, capacity, population, sigma, -1), int(steps), kCostly, 61),
-      delta);
-  const TruncatedPoissonSteps truncated{rate, capacity, population, sigma, steps};
-  const double kept = truncation(rate, capacity, population).inclusion_lower;
+  const auto run = [&](std::string name, std::uint64_t population, int others, std::size_t trials,
+                       std::uint64_t seed) {
+    const auto mechanism = truncated_poisson(rate, capacity, population, sigma, others);
+    return Claims(std::move(name), simulate(*mechanism, int(steps), trials, seed), delta);
+  };
+  const Claims vanish = run("others_vanish", declared, 0, 2 * kCostly, 60);
+  const Claims oppose = run("others_oppose", declared, -1, kCostly, 61);
+  const Claims one_more = run("one_more_than_declared", declared + 1, -1, kCostly / 2, 62);
+  const double kept = truncation(rate, capacity, declared).inclusion_lower;
   for (const Direction direction : kBoth) {
-    const Interval known = truncated_poisson_epsilon(truncated, delta, direction, 1e-3);
-    others_vanish.expect_tight(direction, known);
-    others_oppose.expect_stands(direction, known.upper, "certified");
+    const Interval known =
+        truncated_poisson_epsilon({rate, capacity, declared, sigma, steps}, delta, direction, 1e-3);
+    vanish.expect_tight(direction, known);
+    oppose.expect_stands(direction, known.upper, "known_upper");
+    one_more.expect_stands(direction, known.upper, "known_upper");
     // As Poisson at the rate with which records are really in the batch.
-    others_oppose.expect_rejected(
-        direction, certified({kept, sigma, steps}, direction, delta).upper, "as_poisson");
+    oppose.expect_rejected(direction, certified({kept, sigma, steps}, direction, delta).upper,
+                           "as_poisson");
   }
+}
+
+// The other way round: the right accountant refutes a sampler whose steps share their coins.
+TEST(Falsifier, CatchesASamplerThatRepeatsItsCoins) {
+  const double rate = .25, sigma = .9, delta = .04;
+  const auto broken = with_repeated_coins(poisson(rate, {1}, {sigma}));
+  const Claims claims("repeated_coins", simulate(*broken, 6, kTrials / 4, 70), delta);
+  claims.expect_rejected(Direction::kRemove,
+                         certified({rate, sigma, 6}, Direction::kRemove, delta).upper, "certified");
 }
 
 }  // namespace

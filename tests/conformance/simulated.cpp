@@ -5,6 +5,7 @@
 #include <future>
 #include <string>
 
+#include "discreet/random/discrete.h"
 #include "discreet/random/gaussian.h"
 #include "discreet/random/subsets.h"
 
@@ -219,6 +220,33 @@ class Shuffled final : public Simulated {
   double sigma_, without_;
 };
 
+class RepeatedCoins final : public Simulated {
+ public:
+  explicit RepeatedCoins(std::unique_ptr<Simulated> inner) : inner_(std::move(inner)) {}
+  std::size_t outputs() const override { return inner_->outputs(); }
+  double deviation(std::size_t output) const override { return inner_->deviation(output); }
+  void sums(World world, std::uint64_t, const Generator& coins, Tensors sums) const override {
+    inner_->sums(world, 0, coins, sums);
+  }
+  double loss(std::span<const double> y) const override { return inner_->loss(y); }
+
+ private:
+  std::unique_ptr<Simulated> inner_;
+};
+
+void add_noise(Noise noise, const Generator& generator, const Position& position, double deviation,
+               std::span<double> x) {
+  if (noise == Noise::kGaussian) {
+    random::add_gaussian(generator, position, deviation, x);
+    return;
+  }
+  constexpr double kUnits = 16;
+  std::vector<std::int64_t> units(x.size());
+  random::rounded_gaussian(generator, position, random::Rational::at_least(kUnits * deviation),
+                           units);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(units[i]) / kUnits;
+}
+
 // Every world has streams of its own.
 struct Streams {
   Streams(std::uint64_t seed, World world)
@@ -266,15 +294,19 @@ std::unique_ptr<Simulated> shuffled_epoch(std::uint64_t batches, std::uint64_t b
   return std::make_unique<Shuffled>(batches, batch_size, sigma, adjacency);
 }
 
-Losses simulate(const Simulated& mechanism, int steps, std::size_t trials, std::uint64_t seed) {
+std::unique_ptr<Simulated> with_repeated_coins(std::unique_ptr<Simulated> mechanism) {
+  return std::make_unique<RepeatedCoins>(std::move(mechanism));
+}
+
+Losses simulate(const Simulated& mechanism, int steps, std::size_t trials, std::uint64_t seed,
+                Noise noise) {
   return in_both(seed, [&](World world, const Streams& streams) {
     std::vector<double> losses(trials), one(mechanism.outputs());
     std::vector<std::vector<double>> outputs(mechanism.outputs(), std::vector<double>(trials));
     for (std::uint64_t step = 0; step < static_cast<std::uint64_t>(steps); ++step) {
       mechanism.sums(world, step, streams.coins, outputs);
       for (std::size_t k = 0; k < outputs.size(); ++k) {
-        random::add_gaussian(streams.noise, Position::at(step, k), mechanism.deviation(k),
-                             outputs[k]);
+        add_noise(noise, streams.noise, Position::at(step, k), mechanism.deviation(k), outputs[k]);
       }
       for (std::size_t trial = 0; trial < trials; ++trial) {
         for (std::size_t k = 0; k < outputs.size(); ++k) one[k] = outputs[k][trial];

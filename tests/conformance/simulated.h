@@ -61,8 +61,15 @@ std::unique_ptr<Simulated> balls_and_bins(std::uint32_t batches, double sigma);
 std::unique_ptr<Simulated> shuffled_epoch(std::uint64_t batches, std::uint64_t batch_size,
                                           double sigma, Adjacency adjacency);
 
-// Gaussian noise on `steps` steps. The two worlds draw from independent streams.
-Losses simulate(const Simulated& mechanism, int steps, std::size_t trials, std::uint64_t seed);
+// A defect: every step takes the coins of the first.
+std::unique_ptr<Simulated> with_repeated_coins(std::unique_ptr<Simulated> mechanism);
+
+// What is added: Gaussian noise, or a Gaussian rounded to multiples of 1/16.
+enum class Noise { kGaussian, kRounded };
+
+// Runs `steps` steps. The two worlds draw from independent streams.
+Losses simulate(const Simulated& mechanism, int steps, std::size_t trials, std::uint64_t seed,
+                Noise noise = Noise::kGaussian);
 
 // A noise family on one number, which the record moves by `shift` with probability `rate`; under
 // replace_one by +shift or -shift, with rate 1.
