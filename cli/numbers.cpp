@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
@@ -20,6 +21,16 @@ std::string show(double x) {
   return std::abs(x) < 0.1 && x != 0 ? fmt::format("{:.5e}", x) : fmt::format("{:.6f}", x);
 }
 
+constexpr int kBriefDigits = 5;
+
+std::string show_briefly(double x) {
+  const double size = std::abs(x);
+  if (x == 0) return "0";
+  if (size < 1e-3 || size >= 1e6) return fmt::format("{:.{}e}", x, kBriefDigits - 1);
+  const int before = static_cast<int>(std::floor(std::log10(size))) + 1;
+  return fmt::format("{:.{}f}", x, std::max(0, kBriefDigits - before));
+}
+
 double read(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
 
 // The printed number nearest to x that is not on the wrong side of it.
@@ -28,6 +39,16 @@ std::string round_towards(double x, double direction) {
   std::string text = show(x);
   const double step = x != 0 && std::abs(x) < 0.1 ? std::abs(x) * 1e-6 : 1e-7;
   for (double moved = x; (read(text) - x) * direction < 0;) text = show(moved += direction * step);
+  return text;
+}
+
+std::string briefly_towards(double x, double direction) {
+  if (!std::isfinite(x)) return direction > 0 ? "infinity" : show_briefly(x);
+  std::string text = show_briefly(x);
+  const double step = std::abs(x) * 1e-6;
+  for (double moved = x; (read(text) - x) * direction < 0;) {
+    text = show_briefly(moved += direction * step);
+  }
   return text;
 }
 
@@ -53,5 +74,7 @@ std::uint64_t parse_count(std::string_view option, const std::string& text) {
 
 std::string round_up(double x) { return round_towards(x, 1); }
 std::string round_down(double x) { return round_towards(x, -1); }
+std::string brief_up(double x) { return briefly_towards(x, 1); }
+std::string brief_down(double x) { return briefly_towards(x, -1); }
 
 }  // namespace discreet::cli

@@ -17,5 +17,8 @@ std::uint64_t parse_count(std::string_view option, const std::string& text);
 // Six digits after the point (or six significant ones below 0.1), never below / never above x.
 std::string round_up(double x);
 std::string round_down(double x);
+// The same for tables: five significant digits.
+std::string brief_up(double x);
+std::string brief_down(double x);
 
 }  // namespace discreet::cli
