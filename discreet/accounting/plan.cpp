@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "discreet/accounting/allocation.h"
 #include "discreet/accounting/fixed_size.h"
@@ -15,10 +16,12 @@
 namespace discreet::accounting {
 namespace {
 
-constexpr double kTolerance = 1e-3;                     // of a searched noise multiplier
-constexpr double kWidth = 1e-3;                         // of epsilon during that search
+constexpr double kTolerance = 1e-3;  // of a searched noise multiplier
+constexpr double kWidth = 1e-3;      // of epsilon during that search
+constexpr Accuracy kRough{1e-6, kWidth};
 constexpr Accuracy kAccuracy{1e-8, 2e-5};               // of what one evaluation decides
-constexpr double kLeastSigma = 0.1, kMostSigma = 1000;  // what the numeric samplers take
+constexpr double kLeastSigma = 0.1, kMostSigma = 1000;  // what allocation.h takes
+constexpr double kLeastShuffled = 0.01;                 // shuffle.h; up to kMostSigma too
 
 [[noreturn]] void refuse(std::string sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "plan", std::move(sentence));
@@ -43,7 +46,8 @@ double height(double upper, double target) {
 
 // The least noise for a sampler whose epsilon has no calibration of its own.
 template <class F>
-Trial<Interval> least_noise(F&& epsilon, double start, const Target& target) {
+Trial<Interval> least_noise(F&& epsilon, double start, double least, double most,
+                            const Target& target) {
   const auto evaluate = [&](double sigma) -> Trial<Interval> {
     const Interval value = epsilon(sigma);
     double above = height(value.upper, target.epsilon);
@@ -51,11 +55,11 @@ Trial<Interval> least_noise(F&& epsilon, double start, const Target& target) {
     if (value.upper > target.epsilon) above = std::max(above, 1e-300);
     return {sigma, above, value};
   };
-  const auto found = least_keeping<Interval>(evaluate, start, kLeastSigma, kMostSigma, kTolerance);
+  const auto found = least_keeping<Interval>(evaluate, start, least, most, kTolerance);
   if (found.height > 0) {
     refuse(
         fmt::format("no noise multiplier up to {} gives epsilon {} at delta {}: {} is attainable",
-                    kMostSigma, target.epsilon, target.delta, found.value.upper));
+                    most, target.epsilon, target.delta, found.value.upper));
   }
   return found;
 }
@@ -79,7 +83,7 @@ class Planner {
           const AllocationEpochs epochs{sigma, sizes.batches, sizes.epochs};
           return allocation_epsilon({&epochs, 1}, target_.delta, kWidth);
         },
-        poisson_sigma_, target_);
+        poisson_sigma_, kLeastSigma, kMostSigma, target_);
     PlannedSampler out = row(BallsAndBins{sizes.batches}, Adjacency::kAddRemove, found.x,
                              found.value, full_batches(found.x, sizes.epochs, target_.delta));
     out.noise_to_batch = found.x * double(sizes.batches) / double(sizes.records);
@@ -101,6 +105,10 @@ class Planner {
     const auto& sizes = known_sizes();
     const auto found = calibrate_noise_multiplier(1, sizes.epochs, target_);
     double sigma = found.value;
+    if (!(sigma >= kLeastShuffled && sigma <= kMostSigma)) {
+      refuse(fmt::format("needs noise multiplier {:.6g}; its bounds are evaluated from {} to {}",
+                         sigma, kLeastShuffled, kMostSigma));
+    }
     Interval epsilon = shuffled_at(workload_, sigma, target_.delta);
     for (int i = 0; epsilon.upper > target_.epsilon && i < 8; ++i) {
       // The two evaluations of one closed form may round differently.
@@ -206,7 +214,9 @@ std::vector<Spent> epsilon_over_run(const Workload& workload, double noise_multi
   std::vector<Spent> out;
   for (const std::uint64_t each : steps) {
     const Composition run = poisson_steps(workload.rate, noise_multiplier, each);
-    out.push_back({each, certified_epsilon(run, delta, kAccuracy).value});
+    // What is spent at the end was calibrated, and should not look wider than it is.
+    const Accuracy& accuracy = each == workload.steps ? kAccuracy : kRough;
+    out.push_back({each, certified_epsilon(run, delta, accuracy).value});
   }
   return out;
 }
@@ -250,12 +260,19 @@ std::optional<LargerBatch> batch_that_halves_noise(const Workload& workload,
     const double steps = std::ceil(double(workload.steps) * (workload.rate / rate));
     return workload_from_rate(rate, static_cast<std::uint64_t>(steps));
   };
+  std::map<double, LargerBatch> known;  // by rate: small batches round to the same size
   const auto evaluate = [&](double factor) -> Trial<LargerBatch> {
     const Workload larger = grown(factor);
-    const auto found = calibrate_noise_multiplier(larger.rate, larger.steps, target);
-    const double ratio = noise_to_batch(larger, found.value);
-    return {
-        factor, numerics::log(ratio / wanted), {larger, found.value, found.reached.value, ratio}};
+    if (!known.contains(larger.rate)) {
+      const auto epsilon = [&](double sigma) {
+        const Composition run = poisson_steps(larger.rate, sigma, larger.steps);
+        return certified_epsilon(run, target.delta, kRough).value;
+      };
+      const auto found = least_noise(epsilon, noise_multiplier, 0.05, 1e7, target);
+      known[larger.rate] = {larger, found.x, found.value, noise_to_batch(larger, found.x)};
+    }
+    const LargerBatch& found = known[larger.rate];
+    return {factor, numerics::log(found.noise_to_batch / wanted), found};
   };
   if (workload.rate == 1) return std::nullopt;
   // Between a square-root law and a linear one the factor is 2 to 4.
