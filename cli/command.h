@@ -24,6 +24,7 @@ struct Command {
 
 // One function per command, in the file of the same name.
 void add_account(CLI::App& command, int& status);
+void add_plan(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);
 
 }  // namespace discreet::cli

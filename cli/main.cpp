@@ -18,6 +18,14 @@ constexpr Command kCommands[] = {
      "--noise-multiplier 1.1 --delta 1e-5\n"
      "  discreet account --schedule schedule.jsonl --delta 1e-6",
      add_account},
+    {"plan", "The noise a privacy target needs, for each way to sample, and what else it costs.",
+     "discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
+     "--epochs 60\n"
+     "  discreet plan --target-epsilon 8 --delta 1e-6 --sampling-rate 0.01 --steps 2000 --json\n"
+     "  discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
+     "--epochs 60 \\\n"
+     "    --group-size 4 --plot epsilon.svg",
+     add_plan},
     {"selfcheck", "Verify this build against published values and say what it can do.",
      "discreet selfcheck\n  discreet selfcheck --json", add_selfcheck},
 };

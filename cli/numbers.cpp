@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 
@@ -16,30 +17,45 @@ namespace {
               fmt::format("{} is '{}'; give {}", option, text, wanted));
 }
 
-std::string show(double x, int digits) {
-  return std::abs(x) < 0.1 && x != 0 ? fmt::format("{:.{}e}", x, digits - 1)
-                                     : fmt::format("{:.{}f}", x, digits);
-}
-
-// The printed number nearest to x that is not on the wrong side of it.
-std::string round_towards(double x, int digits, double direction) {
-  if (!std::isfinite(x)) return direction > 0 ? "infinity" : show(x, digits);
-  std::string text = show(x, digits);
-  const double step =
-      (x != 0 && std::abs(x) < 0.1 ? std::abs(x) : 1.0) * 0.1 * std::pow(10.0, -digits);
+// The printed number nearest to x that is not on the wrong side of it; `step` is at most a tenth of
+// the last digit.
+template <class Show>
+std::string round_towards(double x, double direction, double step, const Show& show) {
+  if (!std::isfinite(x)) return direction > 0 ? "infinity" : show(x);
+  std::string text = show(x);
   for (double moved = x; (std::strtod(text.c_str(), nullptr) - x) * direction < 0;) {
-    text = show(moved += direction * step, digits);
+    text = show(moved += direction * step);
   }
   return text;
+}
+
+std::string round_digits(double x, double direction, int digits) {
+  const bool small = x != 0 && std::abs(x) < 0.1;
+  const double step = (small ? std::abs(x) : 1.0) * 0.1 * std::pow(10.0, -digits);
+  return round_towards(x, direction, step, [&](double y) {
+    return small ? fmt::format("{:.{}e}", y, digits - 1) : fmt::format("{:.{}f}", y, digits);
+  });
+}
+
+std::string round_briefly(double x, double direction) {
+  constexpr int kDigits = 5;
+  return round_towards(x, direction, std::abs(x) * 1e-6, [](double y) -> std::string {
+    const double size = std::abs(y);
+    if (y == 0) return "0";
+    if (size < 1e-3 || size >= 1e6) return fmt::format("{:.{}e}", y, kDigits - 1);
+    const int before = static_cast<int>(std::floor(std::log10(size))) + 1;
+    return fmt::format("{:.{}f}", y, std::max(0, kDigits - before));
+  });
 }
 
 }  // namespace
 
 double parse_number(std::string_view option, const std::string& text) {
-  errno = 0;
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(value) || std::isspace(text.front())) {
+  const bool begins_with_space =
+      !text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0;
+  if (text.empty() || begins_with_space || *end != '\0' || !std::isfinite(value)) {
     refuse(option, text, "a finite number such as 0.01");
   }
   return value;
@@ -53,7 +69,9 @@ std::uint64_t parse_count(std::string_view option, const std::string& text) {
   return static_cast<std::uint64_t>(value);
 }
 
-std::string round_up(double x, int digits) { return round_towards(x, digits, 1); }
-std::string round_down(double x, int digits) { return round_towards(x, digits, -1); }
+std::string round_up(double x, int digits) { return round_digits(x, 1, digits); }
+std::string round_down(double x, int digits) { return round_digits(x, -1, digits); }
+std::string brief_up(double x) { return round_briefly(x, 1); }
+std::string brief_down(double x) { return round_briefly(x, -1); }
 
 }  // namespace discreet::cli

@@ -18,5 +18,8 @@ std::uint64_t parse_count(std::string_view option, const std::string& text);
 // above x.
 std::string round_up(double x, int digits = 6);
 std::string round_down(double x, int digits = 6);
+// The same for tables: five significant digits.
+std::string brief_up(double x);
+std::string brief_down(double x);
 
 }  // namespace discreet::cli

@@ -2,7 +2,9 @@
 
 #include "discreet/accounting/calibrate.h"
 #include "discreet/accounting/event.h"
+#include "discreet/accounting/group_privacy.h"
 #include "discreet/accounting/pld.h"
+#include "discreet/accounting/plan.h"
 #include "discreet/base/bytes.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
