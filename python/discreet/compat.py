@@ -55,6 +55,8 @@ class OpacusAccountant:
 
     history: (noise_multiplier, sample_rate, steps) entries, as in Opacus. It may be read, extended
     and replaced; every answer is computed from what it holds.
+    Its meaning is Gaussian noise on Poisson samples under add/remove adjacency. Opacus records the
+    same for poisson_sampling=False, where it does not hold: see amplification.shuffled_epsilon.
     Noise that reacts to released values needs a filter (discreet.filters), as with any accountant.
     """
 
@@ -75,12 +77,12 @@ class OpacusAccountant:
         else:
             self.history.append((noise_multiplier, sample_rate, 1))
 
-    def get_epsilon(self, delta: float, *, poisson: bool = True, **_: Any) -> float:
+    def get_epsilon(self, delta: float, **settings: Any) -> float:
         """The certified upper end of epsilon: never an estimate.
 
         Accuracy settings of Opacus (alphas, eps_error, delta_error) are accepted and not needed.
         """
-        if not poisson:
+        if not settings.get("poisson", True):
             _refuse("get_epsilon", "poisson is False; this history is about Poisson samples, and "
                                    "the bound for other samplers is in discreet.amplification")
         return self.get_account(delta).epsilon.upper
@@ -162,6 +164,10 @@ class RDPAccountant(OpacusAccountant):
 
     _name = "rdp"
 
+    def get_epsilon(self, delta: float, alphas: Any = None, **settings: Any) -> float:
+        """The certified upper end of epsilon, over all orders: alphas are not needed."""
+        return super().get_epsilon(delta, **settings)
+
 
 class GDPAccountant(OpacusAccountant):
     """Exact for full batches; below rate 1 the bound is that of RDP.
@@ -171,6 +177,10 @@ class GDPAccountant(OpacusAccountant):
     """
 
     _name = "gdp"
+
+    def get_epsilon(self, delta: float, poisson: bool = True, **settings: Any) -> float:
+        """The certified upper end of epsilon; poisson=False is refused."""
+        return super().get_epsilon(delta, poisson=poisson, **settings)
 
 
 PRVAccountant = PLDAccountant
@@ -248,11 +258,14 @@ def _walk(event, times):
     elif kind == "PoissonSampledDpEvent":
         yield from _sampled(kind, Poisson(event.sampling_probability), event.event, times)
     elif kind == "SampledWithoutReplacementDpEvent":
-        sampling = FixedSize(event.sample_size, event.source_dataset_size)
+        sampling = FixedSize(_count("sample_size", event.sample_size, least=1),
+                             _count("source_dataset_size", event.source_dataset_size, least=1))
         yield from _sampled(kind, sampling, event.event, times)
     elif kind == "TruncatedSubsampledGaussianDpEvent":
-        sampling = TruncatedPoisson(event.sampling_probability, event.truncated_batch_size,
-                                    event.dataset_size)
+        sampling = TruncatedPoisson(
+            event.sampling_probability,
+            _count("truncated_batch_size", event.truncated_batch_size, least=1),
+            _count("dataset_size", event.dataset_size, least=1))
         yield sampling, Gaussian(event.noise_multiplier), times
     elif kind == "GaussianDpEvent":
         yield NoSampling(), Gaussian(event.noise_multiplier), times

@@ -19,7 +19,7 @@ using ReadOnly = nb::ndarray<nb::numpy, const double, nb::ndim<1>>;
 
 Doubles copy_of(std::span<const double> values) { return {values.begin(), values.end()}; }
 
-// save, restore, == and pickling, alike for all that have bytes.
+// save, restore and ==, alike for all that have bytes.
 template <class Filter>
 void add_bytes(nb::class_<Filter>& filter) {
   filter
@@ -32,6 +32,7 @@ void add_bytes(nb::class_<Filter>& filter) {
       .def("__eq__", [](const Filter& self, nb::handle other) {
         return nb::isinstance<Filter>(other) && self == nb::cast<const Filter&>(other);
       });
+  filter.attr("__hash__") = nb::none();  // they change
 }
 
 }  // namespace

@@ -83,8 +83,13 @@ def test_no_noise_is_recorded_as_no_privacy():
 def test_accuracy_settings_are_accepted_and_another_sampler_is_not():
     accountant = after(compat.PLDAccountant, RUN)
     assert accountant.get_epsilon(1e-5, eps_error=0.1, delta_error=1e-9, alphas=[2, 3]) < 1.83
-    with pytest.raises(discreet.Error, match="poisson"):
-        after(compat.GDPAccountant, RUN).get_epsilon(1e-5, poisson=False)
+    rdp, gdp = after(compat.RDPAccountant, RUN), after(compat.GDPAccountant, RUN)
+    assert rdp.get_epsilon(1e-5, [2, 3]) == rdp.get_epsilon(1e-5)
+    assert gdp.get_epsilon(1e-5, True) == gdp.get_epsilon(1e-5)
+    for ask in (lambda: gdp.get_epsilon(1e-5, False), lambda: gdp.get_epsilon(1e-5, poisson=False),
+                lambda: accountant.get_epsilon(1e-5, poisson=False)):
+        with pytest.raises(discreet.Error, match="poisson"):
+            ask()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -319,6 +324,16 @@ def test_an_opacus_run_keeps_its_books_here(opacus, by_name, tmp_path):
     wanted, engine.accountant = engine.get_epsilon(1e-5), compat.PLDAccountant()
     engine.load_checkpoint(path=tmp_path / "checkpoint", module=model, optimizer=optimizer)
     assert engine.get_epsilon(1e-5) == wanted
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_accountants_of_opacus_can_be_replaced_by_name(opacus, monkeypatch):
+    registry = sys.modules["opacus.accountants.registry"]
+    monkeypatch.setattr(registry, "_ACCOUNTANTS", dict(registry._ACCOUNTANTS))
+    compat.register_with_opacus(replace=True)
+    kinds = [type(opacus.create_accountant(name)) for name in ("pld", "prv", "rdp", "gdp")]
+    assert kinds == [compat.PLDAccountant, compat.PLDAccountant, compat.RDPAccountant,
+                     compat.GDPAccountant]
 
 
 @pytest.mark.filterwarnings("ignore")
