@@ -30,8 +30,8 @@ class Account:
     delta: Interval | float
     adjacency: str
     accountant: str
-    path: str | None = None  # pld: what certified it: "closed_form", "contour" or "transform"
-    worst_direction: str | None = None  # pld: "remove" or "add"
+    path: str | None = None  # what certified it: "closed_form", "contour" and so on
+    worst_direction: str | None = None  # "remove" or "add"
     # gdp: epsilon by the central limit theorem. Not a bound, and possibly far below the truth.
     clt_epsilon_not_a_bound: float | None = None
 

@@ -79,6 +79,15 @@ def test_what_an_accountant_cannot_bound_is_refused_by_name_and_changes_nothing(
     assert accountant.save() == before
 
 
+def test_other_samplers_are_accounted_by_their_events():
+    epoch = Event(Gaussian(1.0), events.BallsAndBins(1000))
+    binned = discreet.Accountant("pld").compose(epoch, 10).epsilon(1e-5).epsilon
+    assert binned == amplification.allocation_epsilon([(1.0, 1000, 10)], delta=1e-5)
+    shuffled = Event(Gaussian(5.0), events.ShuffledEpoch(1000), adjacency="zero_out")
+    spent = discreet.Accountant("pld").compose(shuffled, 10).epsilon(1e-5)
+    assert round(spent.epsilon.upper, 2) == 2.59 and spent.adjacency == "zero_out"
+
+
 def test_the_adjacency_is_that_of_the_events():
     accountant = discreet.Accountant("rdp")
     assert accountant.adjacency == "add_remove"

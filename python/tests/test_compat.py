@@ -226,6 +226,19 @@ def test_laplace_is_bounded_by_rdp_and_refused_by_pld():
         compat.from_dp_event(LaplaceDp(2.0))
 
 
+def test_batches_of_fixed_size_and_truncated_batches_are_bounded():
+    # Add/remove: Poisson at half the noise.
+    fixed = SelfComposed(WithoutReplacement(60_000, 600, GaussianDp(2.0)), 1000)
+    epsilon = compat.from_dp_event(fixed).epsilon(1e-5).epsilon
+    assert epsilon.lower <= EPSILON * (1 + 1e-9) and epsilon.upper == pytest.approx(EPSILON)
+    replaced = compat.from_dp_event(fixed, adjacency="replace_one").epsilon(1e-5)
+    assert replaced.adjacency == "replace_one" and replaced.epsilon.upper > epsilon.upper
+    # A batch that is practically never cut is Poisson.
+    whole = SelfComposed(Truncated(10_000, 0.01, 300, 1.0), 1000)
+    assert compat.from_dp_event(whole).epsilon(1e-5).epsilon.upper == pytest.approx(EPSILON,
+                                                                                    rel=3e-3)
+
+
 def test_releases_of_one_sample_are_one_gaussian():
     # Four of multiplier 2 in one sample are one of multiplier 1; four samples are not.
     together = SelfComposed(PoissonSampled(0.01, SelfComposed(GaussianDp(2.0), 4)), 1000)
