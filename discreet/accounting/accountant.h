@@ -49,6 +49,8 @@ class Accountant {
   // "pld", "rdp", "moments", "gdp" or "f_dp".
   virtual std::string_view name() const noexcept = 0;
   virtual std::unique_ptr<Accountant> clone() const = 0;
+  // Of the events; kAddRemove while there are none.
+  virtual Adjacency adjacency() const noexcept = 0;
 
   // Adds `count` >= 1 occurrences. Throws kInvalidDpConfig, naming the event, if this accountant
   // cannot bound it or its adjacency is not that of the events already there; kAccountantOverflow

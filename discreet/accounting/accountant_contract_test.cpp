@@ -132,11 +132,13 @@ TEST_P(AccountantContract, RefusesAnEventItCannotBoundByName) {
 
 TEST_P(AccountantContract, RefusesToMixAdjacencies) {
   const auto accountant = fresh();
+  EXPECT_EQ(accountant->adjacency(), Adjacency::kAddRemove);
   accountant->compose(poisson(0.01, 1, Adjacency::kZeroOut));
   const Bytes before = accountant->save();
   EXPECT_THROW(accountant->compose(poisson(0.01, 1)), Error);
   EXPECT_EQ(accountant->save(), before);
   EXPECT_EQ(accountant->epsilon(1e-5).adjacency, Adjacency::kZeroOut);
+  EXPECT_EQ(accountant->adjacency(), Adjacency::kZeroOut);
 }
 
 TEST_P(AccountantContract, RefusesNonsense) {

@@ -190,6 +190,7 @@ class Pld final : public Accountant {
  public:
   std::string_view name() const noexcept override { return "pld"; }
   std::unique_ptr<Accountant> clone() const override { return std::make_unique<Pld>(*this); }
+  Adjacency adjacency() const noexcept override { return (pld_ ? *pld_ : kNothing).adjacency(); }
 
   void compose(const Event& event, std::uint64_t count) override {
     if (pld_) {

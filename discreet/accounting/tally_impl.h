@@ -12,6 +12,7 @@ using EventCounts = std::map<Event, std::uint64_t>;
 class TallyAccountant : public Accountant {
  public:
   explicit TallyAccountant(AccountantOptions options) : options_(options) {}
+  Adjacency adjacency() const noexcept final;
   void compose(const Event& event, std::uint64_t count = 1) final;
   Bytes save() const final;
   void restore(ByteView bytes) final;
@@ -27,7 +28,6 @@ class TallyAccountant : public Accountant {
 
   const EventCounts& events() const noexcept { return events_; }
   const AccountantOptions& options() const noexcept { return options_; }
-  Adjacency adjacency() const noexcept;
 
  private:
   EventCounts events_;

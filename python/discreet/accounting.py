@@ -30,8 +30,10 @@ class Account:
     delta: Interval | float
     adjacency: str
     accountant: str
-    path: str  # which evaluation certified it: "closed_form", "contour" or "transform"
-    worst_direction: str  # "remove" or "add"
+    path: str | None = None  # what certified it: "closed_form", "contour" and so on
+    worst_direction: str | None = None  # "remove" or "add"
+    # gdp: epsilon by the central limit theorem. Not a bound, and possibly far below the truth.
+    clt_epsilon_not_a_bound: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,62 @@ class Calibration:
     delta: float
     adjacency: str
     proven: bool  # a setting better by 1e-4 relative (or one step) is certified to break the target
+
+
+class Accountant:
+    """Any accountant by its name: compose events, ask for epsilon. Order does not matter.
+
+    name: "pld" (tightest), "rdp", "moments", "gdp" or "f_dp". An event that it cannot bound is
+    refused by name, and so is one under another adjacency than the events before it.
+    log_space_accounting: sums of log-moments as logarithms, for very long runs.
+    Answers are for schedules fixed in advance; noise that reacts to releases needs a filter
+    (discreet.filters).
+    """
+
+    def __init__(self, name: str = "pld", *, log_space_accounting: bool = False) -> None:
+        self._core = _core.make_accountant(name, log_space_accounting)
+
+    def compose(self, event: _core.Event, count: int = 1) -> Accountant:
+        """Records that the event happened `count` times."""
+        self._core.compose(event, _count("count", count, least=1))
+        return self
+
+    def epsilon(self, delta: float) -> Account:
+        """Epsilon for a delta in (0, 1). The lower end is 0 where the accountant has none."""
+        lower, upper, clt = self._core.epsilon(delta)
+        return Account(Interval(lower, upper), delta, self.adjacency, self.name,
+                       clt_epsilon_not_a_bound=clt)
+
+    def delta(self, epsilon: float) -> Account:
+        """Delta for an epsilon of at least 0."""
+        return Account(epsilon, Interval(*self._core.delta(epsilon)), self.adjacency, self.name)
+
+    def save(self) -> bytes:
+        """The state as deterministic CBOR; `restore` gives it back bit for bit."""
+        return self._core.save()
+
+    @staticmethod
+    def restore(name: str, saved: bytes) -> Accountant:
+        accountant = Accountant(name)
+        accountant._core.restore(saved)
+        return accountant
+
+    def __reduce__(self):
+        return Accountant.restore, (self.name, self.save())
+
+    def __copy__(self) -> Accountant:
+        copy = Accountant.__new__(Accountant)
+        copy._core = self._core.clone()
+        return copy
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    @property
+    def adjacency(self) -> str:
+        """Of the events; "add_remove" while there are none."""
+        return self._core.adjacency
 
 
 class PldAccountant:

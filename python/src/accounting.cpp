@@ -1,3 +1,5 @@
+#include "python/src/accounting.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -7,25 +9,15 @@
 
 #include "discreet/accounting/calibrate.h"
 #include "discreet/accounting/pld.h"
-#include "discreet/base/error.h"
 #include "python/src/rooms.h"
 
-namespace nb = nanobind;
+namespace discreet::python {
+
 using namespace nb::literals;
 
-namespace discreet::python {
 namespace {
 
 using namespace discreet::accounting;
-
-Adjacency adjacency_named(const std::string& text) {
-  for (const Adjacency each :
-       {Adjacency::kAddRemove, Adjacency::kZeroOut, Adjacency::kReplaceOne}) {
-    if (to_string(each) == text) return each;
-  }
-  throw Error(ErrorCode::kInvalidDpConfig, "adjacency",
-              "adjacency is '" + text + "'; give add_remove, zero_out or replace_one");
-}
 
 // A sampling rate of 1 is the full batch, whatever the name of the sampler.
 Event gaussian_event(double sampling_rate, double noise_multiplier, Adjacency adjacency) {
@@ -43,6 +35,11 @@ Result result_of(const Certified& certified) {
 }  // namespace
 
 void add_accounting(nb::module_& m) {
+  add_events(m);
+  add_accountants(m);
+  add_filters(m);
+  add_amplification(m);
+
   nb::class_<PldAccountant>(m, "PldAccountant")
       .def(
           "__init__",
@@ -78,17 +75,9 @@ void add_accounting(nb::module_& m) {
                 target_epsilon, delta);
           },
           "sampling_rate"_a, "noise_multiplier"_a, "steps"_a, "target_epsilon"_a, "delta"_a)
-      .def("save",
-           [](const PldAccountant& self) {
-             const Bytes bytes = self.save();
-             return nb::bytes(bytes.data(), bytes.size());
-           })
+      .def("save", [](const PldAccountant& self) { return to_bytes(self.save()); })
       .def_static(
-          "restore",
-          [](const nb::bytes& saved) {
-            return PldAccountant::restore(
-                {static_cast<const std::uint8_t*>(saved.data()), saved.size()});
-          },
+          "restore", [](const nb::bytes& saved) { return PldAccountant::restore(view(saved)); },
           "saved"_a)
       .def_prop_ro("steps", &PldAccountant::steps)
       .def_prop_ro("adjacency", [](const PldAccountant& self) {

@@ -42,6 +42,18 @@ inline Array in_place(const char* op, nb::handle object) {
   return array;
 }
 
+// What is only read may be read-only; a stride or another dtype is still refused, not copied.
+template <class T>
+std::span<const T> readable_of(const char* op, nb::handle object, const char* wanted) {
+  nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu> array;
+  if (!nb::try_cast(object, array, /*convert=*/false)) {
+    throw Error(
+        ErrorCode::kInvalidInput, op,
+        fmt::format("this is not a contiguous one-dimensional array of {}; give one", wanted));
+  }
+  return {array.data(), array.size()};
+}
+
 template <class T>
 bool holds(const Array& array) {
   return array.dtype() == nb::dtype<T>();

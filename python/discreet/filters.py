@@ -1,0 +1,12 @@
+"""Budgets that stay valid when each step's noise is chosen after seeing the earlier releases.
+
+    >>> from discreet.filters import ZcdpFilter
+    >>> budget = ZcdpFilter.for_target(epsilon=3.0, delta=1e-5)
+    >>> budget.spend(1 / (2 * 10.0**2))  # before a full-batch step of noise multiplier 10
+    >>> budget.admits(1.0)
+    False
+"""
+
+from discreet._core import IndividualFilters, RdpFilter, ZcdpFilter, ZcdpOdometer
+
+__all__ = ["IndividualFilters", "RdpFilter", "ZcdpFilter", "ZcdpOdometer"]
