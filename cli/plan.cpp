@@ -154,12 +154,17 @@ std::string show_ratio(const Workload& workload, double ratio) {
   return fmt::format("{:.4g}{}", ratio, workload.sizes ? "" : " / N");
 }
 
+std::string counted(std::uint64_t count, const char* thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
 // What was given, and what follows from it.
 std::array<std::string, 2> describe(const Workload& workload) {
-  const std::string steps = fmt::format("{} steps at rate {:.6g}", workload.steps, workload.rate);
+  const std::string steps =
+      fmt::format("{} at rate {:.6g}", counted(workload.steps, "step"), workload.rate);
   if (!workload.sizes) return {steps, ""};
-  return {fmt::format("{} records, batches of {}, {} epochs", workload.sizes->records,
-                      workload.sizes->batch, workload.sizes->epochs),
+  return {fmt::format("{}, batches of {}, {}", counted(workload.sizes->records, "record"),
+                      workload.sizes->batch, counted(workload.sizes->epochs, "epoch")),
           steps};
 }
 

@@ -226,25 +226,24 @@ AdaptiveClipping price_of_adaptive_clipping(const Workload& workload, double noi
   constexpr std::uint32_t kCounts = 2;
   const double batch = workload.sizes ? double(workload.sizes->batch) : 0;
   const double deviation = std::max(5 * noise_multiplier, batch / 20);
-  const auto epsilon = [&](double sigma) {
+  const auto epsilon = [&](double sigma, const Accuracy& accuracy) {
     const GaussianGroups groups{{{sigma, 1}}, {}, Adaptation{kCounts, deviation}};
     const Event event(groups, Poisson{workload.rate}, Adjacency::kAddRemove);
-    return certified_epsilon(reduce({{event, workload.steps}}), target.delta, kAccuracy).value;
+    return certified_epsilon(reduce({{event, workload.steps}}), target.delta, accuracy).value;
   };
-  // sigma^-2 + m / (4 sigma_b^2) as before.
+  // sigma^-2 + m / (4 sigma_b^2) as before, and a little more for its rounding towards less noise.
   const double share = noise_multiplier / deviation;
-  double sigma = noise_multiplier / std::sqrt(1 - kCounts / 4.0 * share * share);
-  Interval reached = epsilon(sigma);
-  for (int i = 0; reached.upper > target.epsilon && i < 12; ++i) {
-    // Rounding towards less noise is paid for by a little more.
-    sigma *= 1 + 1e-14 * std::pow(10, i);
-    reached = epsilon(sigma);
+  double sigma = noise_multiplier / std::sqrt(1 - kCounts / 4.0 * share * share) * (1 + 1e-12);
+  Interval reached = epsilon(sigma, kAccuracy);
+  for (double more = 1e-8; reached.upper > target.epsilon && more < 1e-2; more *= 10) {
+    sigma *= 1 + more;
+    reached = epsilon(sigma, kAccuracy);
   }
   if (reached.upper > target.epsilon) {
     refuse(fmt::format("noise multiplier {} does not give epsilon {}", noise_multiplier,
                        target.epsilon));
   }
-  return {kCounts, deviation, sigma, reached, epsilon(noise_multiplier)};
+  return {kCounts, deviation, sigma, reached, epsilon(noise_multiplier, kRough)};
 }
 
 std::optional<LargerBatch> batch_that_halves_noise(const Workload& workload,
