@@ -110,9 +110,9 @@ class Planner {
                          sigma, kLeastShuffled, kMostSigma));
     }
     Interval epsilon = shuffled_at(workload_, sigma, target_.delta);
-    for (int i = 0; epsilon.upper > target_.epsilon && i < 8; ++i) {
+    for (double more = 1e-12; epsilon.upper > target_.epsilon && more < 1e-4; more *= 10) {
       // The two evaluations of one closed form may round differently.
-      sigma *= 1 + 1e-12 * std::pow(10, i);
+      sigma *= 1 + more;
       epsilon = shuffled_at(workload_, sigma, target_.delta);
     }
     if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
@@ -151,7 +151,9 @@ class Planner {
 }  // namespace
 
 Workload workload_from_rate(double rate, std::uint64_t steps) {
-  Event(Gaussian{1}, Poisson{rate}, Adjacency::kAddRemove);  // refuses a rate out of range
+  if (!(rate > 0 && rate <= 1)) {
+    refuse(fmt::format("the sampling rate is {}; give a number above 0 and up to 1", rate));
+  }
   if (steps < 1) refuse("the number of steps is 0; give at least 1");
   return {rate, steps, {}};
 }

@@ -98,7 +98,7 @@ struct AdaptiveClipping {
 AdaptiveClipping price_of_adaptive_clipping(const Workload& workload, double noise_multiplier,
                                             const Target& target);
 
-// The smallest batch, within about 1%, with at most half the noise_to_batch at the same number of
+// A smallest batch, within about 2%, with at most half the noise_to_batch at the same number of
 // epochs and the same promise. Nothing if even full batches have more.
 struct LargerBatch {
   Workload workload;
