@@ -94,8 +94,9 @@ Workload parse_workload(const Options& options) {
 // Shares of the run as numbers of steps, whole multiples of `unit`.
 std::vector<std::uint64_t> marks(const Workload& workload, std::uint64_t unit,
                                  const std::vector<double>& shares) {
-  const double units = double(workload.steps / unit);
+  const double units = std::floor(double(workload.steps) / double(unit));
   std::vector<std::uint64_t> out;
+  out.reserve(shares.size());
   for (const double share : shares) {
     out.push_back(unit * static_cast<std::uint64_t>(std::max(1.0, std::round(share * units))));
   }
@@ -154,12 +155,17 @@ std::string show_ratio(const Workload& workload, double ratio) {
   return fmt::format("{:.4g}{}", ratio, workload.sizes ? "" : " / N");
 }
 
+std::string counted(std::uint64_t count, const char* thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
 // What was given, and what follows from it.
 std::array<std::string, 2> describe(const Workload& workload) {
-  const std::string steps = fmt::format("{} steps at rate {:.6g}", workload.steps, workload.rate);
+  const std::string steps =
+      fmt::format("{} at rate {:.6g}", counted(workload.steps, "step"), workload.rate);
   if (!workload.sizes) return {steps, ""};
-  return {fmt::format("{} records, batches of {}, {} epochs", workload.sizes->records,
-                      workload.sizes->batch, workload.sizes->epochs),
+  return {fmt::format("{}, batches of {}, {}", counted(workload.sizes->records, "record"),
+                      workload.sizes->batch, counted(workload.sizes->epochs, "epoch")),
           steps};
 }
 
@@ -391,9 +397,10 @@ void add_plan(CLI::App& command, int&) {
                      "Instead of sizes: probability with which a record takes part in a step");
   command.add_option("--steps", options->steps, "Instead of sizes: number of steps");
   command.add_option("--group-size", options->group_size,
-                     "Also bound epsilon, at the same delta, for so many records together, such as "
-                     "one person's: the smaller of the group conversion (G e, d (e^Ge-1)/(e^e-1)) "
-                     "over the certified curve (Vadhan 2017) and of the group as one large record");
+                     "Also bound epsilon, at the same delta, for so many records together, such\n"
+                     "as one person's: the smaller of the group conversion over the certified\n"
+                     "curve, (G e, d (e^Ge-1)/(e^e-1)) from (e, d) (Vadhan 2017, lemma 2.2), and\n"
+                     "of the group taken as one record of G times the size");
   command.add_option("--plot", options->plot, "Write epsilon over the run as an SVG file");
   command.add_flag("--json", options->json, "Print one JSON object");
   command.callback([options] { run(*options); });

@@ -110,9 +110,9 @@ class Planner {
                          sigma, kLeastShuffled, kMostSigma));
     }
     Interval epsilon = shuffled_at(workload_, sigma, target_.delta);
-    for (int i = 0; epsilon.upper > target_.epsilon && i < 8; ++i) {
+    for (double more = 1e-12; epsilon.upper > target_.epsilon && more < 1e-4; more *= 10) {
       // The two evaluations of one closed form may round differently.
-      sigma *= 1 + 1e-12 * std::pow(10, i);
+      sigma *= 1 + more;
       epsilon = shuffled_at(workload_, sigma, target_.delta);
     }
     if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
@@ -151,7 +151,9 @@ class Planner {
 }  // namespace
 
 Workload workload_from_rate(double rate, std::uint64_t steps) {
-  Event(Gaussian{1}, Poisson{rate}, Adjacency::kAddRemove);  // refuses a rate out of range
+  if (!(rate > 0 && rate <= 1)) {
+    refuse(fmt::format("the sampling rate is {}; give a number above 0 and up to 1", rate));
+  }
   if (steps < 1) refuse("the number of steps is 0; give at least 1");
   return {rate, steps, {}};
 }
@@ -226,25 +228,24 @@ AdaptiveClipping price_of_adaptive_clipping(const Workload& workload, double noi
   constexpr std::uint32_t kCounts = 2;
   const double batch = workload.sizes ? double(workload.sizes->batch) : 0;
   const double deviation = std::max(5 * noise_multiplier, batch / 20);
-  const auto epsilon = [&](double sigma) {
+  const auto epsilon = [&](double sigma, const Accuracy& accuracy) {
     const GaussianGroups groups{{{sigma, 1}}, {}, Adaptation{kCounts, deviation}};
     const Event event(groups, Poisson{workload.rate}, Adjacency::kAddRemove);
-    return certified_epsilon(reduce({{event, workload.steps}}), target.delta, kAccuracy).value;
+    return certified_epsilon(reduce({{event, workload.steps}}), target.delta, accuracy).value;
   };
-  // sigma^-2 + m / (4 sigma_b^2) as before.
+  // sigma^-2 + m / (4 sigma_b^2) as before, and a little more for its rounding towards less noise.
   const double share = noise_multiplier / deviation;
-  double sigma = noise_multiplier / std::sqrt(1 - kCounts / 4.0 * share * share);
-  Interval reached = epsilon(sigma);
-  for (int i = 0; reached.upper > target.epsilon && i < 12; ++i) {
-    // Rounding towards less noise is paid for by a little more.
-    sigma *= 1 + 1e-14 * std::pow(10, i);
-    reached = epsilon(sigma);
+  double sigma = noise_multiplier / std::sqrt(1 - kCounts / 4.0 * share * share) * (1 + 1e-12);
+  Interval reached = epsilon(sigma, kAccuracy);
+  for (double more = 1e-8; reached.upper > target.epsilon && more < 1e-2; more *= 10) {
+    sigma *= 1 + more;
+    reached = epsilon(sigma, kAccuracy);
   }
   if (reached.upper > target.epsilon) {
     refuse(fmt::format("noise multiplier {} does not give epsilon {}", noise_multiplier,
                        target.epsilon));
   }
-  return {kCounts, deviation, sigma, reached, epsilon(noise_multiplier)};
+  return {kCounts, deviation, sigma, reached, epsilon(noise_multiplier, kRough)};
 }
 
 std::optional<LargerBatch> batch_that_halves_noise(const Workload& workload,

@@ -40,15 +40,15 @@ Workload workload_from_sizes(std::uint64_t records, std::uint64_t batch, std::ui
 // ---------------------------------------------------------------- noise for each sampler
 
 struct PlannedSampler {
-  Sampling sampling;
+  Sampling sampling;        // FixedSize{0, 0} where sizes are not known
   Adjacency adjacency;      // what epsilon means; it differs between samplers
   double noise_multiplier;  // standard deviation of the noise / clip norm
   Interval epsilon;         // certified at this noise; upper <= target
   // Without counting on chance: an observer who knows which batches a record was in. All steps, or
   // one batch an epoch where the sampler guarantees that.
   Interval unamplified;
-  // Noise on the mean of a batch in units of the clip norm, sigma / B; without sizes sigma / rate,
-  // that is in units of clip norm / N.
+  // Noise on the mean of a batch in units of the clip norm: sigma / expected batch; without sizes
+  // sigma / rate, that is in units of clip norm / N.
   double noise_to_batch;
 };
 
@@ -98,7 +98,7 @@ struct AdaptiveClipping {
 AdaptiveClipping price_of_adaptive_clipping(const Workload& workload, double noise_multiplier,
                                             const Target& target);
 
-// The smallest batch, within about 1%, with at most half the noise_to_batch at the same number of
+// A smallest batch, within about 2%, with at most half the noise_to_batch at the same number of
 // epochs and the same promise. Nothing if even full batches have more.
 struct LargerBatch {
   Workload workload;
