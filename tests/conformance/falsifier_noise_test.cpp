@@ -118,7 +118,7 @@ struct Case {
   Law wrong;  // what an accountant works with that takes a parameter for another
 };
 
-Case on_integers(std::string name, NoiseFamily noise, double shift, Mechanism mechanism,
+Case on_integers(std::string name, const NoiseFamily& noise, double shift, Mechanism mechanism,
                  int accountants, const NoiseFamily& wrong, double wrong_shift) {
   const auto law = [](const NoiseFamily& family, double move) -> Law {
     return

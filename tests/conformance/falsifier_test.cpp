@@ -1,6 +1,7 @@
 // Samplers under Gaussian noise. Every test rejects a true claim with probability at most 1e-6 per
-// claim, and misses a claim 10% too low (or a wrong accountant's) with probability below 3.2e-5, if
-// its seed were drawn anew (falsifier.h). See README.md for how to add a case.
+// claim if its seed were drawn anew, and must reject a claim 10% too low (or a wrong accountant's)
+// with four standard deviations to spare: a miss has probability 3.2e-5 at that margin
+// (falsifier.h). See README.md for how to add a case.
 #include "tests/conformance/falsifier.h"
 
 #include <cmath>
@@ -10,7 +11,6 @@
 #include "discreet/accounting/closed_form.h"
 #include "discreet/accounting/contour.h"
 #include "discreet/accounting/fixed_size.h"
-#include "discreet/accounting/pld.h"
 #include "discreet/accounting/shuffle.h"
 #include "discreet/accounting/sum_rule.h"
 #include "discreet/accounting/transform.h"

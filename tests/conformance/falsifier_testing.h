@@ -29,7 +29,7 @@ class Claims {
                                      << " exceeded by at least " << verdict.excess;
   }
 
-  // A claim that must be rejected. Power: above 1 - 3.2e-5 (kPowerMargin).
+  // A claim that must be rejected. Power: kPowerMargin.
   void expect_rejected(Direction direction, double epsilon, std::string_view what) const {
     const auto [label, verdict] = judge(direction, epsilon, what);
     EXPECT_GT(verdict.margin(), kPowerMargin)
