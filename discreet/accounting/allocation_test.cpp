@@ -101,7 +101,8 @@ class Quadrature {
     std::vector<double> one(2 * kHalf + 1);
     for (int i = -kHalf; i <= kHalf; ++i) {
       const double y = i * kStep;
-      one[std::size_t(i + kHalf)] = batches == 1 ? density(sigma, y) : of_two(sigma, y);
+      one[std::size_t(i) + std::size_t(kHalf)] =
+          batches == 1 ? density(sigma, y) : of_two(sigma, y);
     }
     density_ = one;
     for (int e = 1; e < epochs; ++e) {
@@ -145,10 +146,10 @@ class Quadrature {
     double sum = 0;
     const auto index = long(std::lround(start / kStep));
     for (int k = 0;; ++k) {
-      const long at = origin + index + direction * k;
+      const long at = origin + index + long{direction} * k;
       if (at < 0 || at >= long(density_.size())) break;
       const double weight = k == 0 ? 1 : (k & 1) ? 4 : 2;
-      sum += weight * density_[std::size_t(at)] * f(double(index + direction * k) * kStep);
+      sum += weight * density_[std::size_t(at)] * f(double(index + long{direction} * k) * kStep);
     }
     return sum * kStep / 3;
   }
@@ -258,7 +259,7 @@ TEST(Allocation, AgreesWithSimulatedEpochs) {
       sums[0] += r, sums[1] += r * r, sums[2] += a, sums[3] += a * a;
     }
     for (int d = 0; d < 2; ++d) {
-      const double mean = sums[2 * d] / samples;
+      const double mean = sums[std::size_t{2} * std::size_t(d)] / samples;
       const double error = std::sqrt((sums[2 * d + 1] / samples - mean * mean) / samples);
       const Interval certified = delta(s.sigma, std::uint64_t(s.batches), std::uint64_t(s.epochs),
                                        s.epsilon, kBoth[d], 1e-3);

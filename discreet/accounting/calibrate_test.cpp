@@ -94,7 +94,7 @@ TEST(Calibrate, RefusesBadInput) {
             std::string::npos);
   EXPECT_NE(refusal([] {
               calibrate_noise_multiplier(.5, 0, {1, 1e-5});
-            }).find("0"),
+            }).find('0'),
             std::string::npos);
   EXPECT_NE(refusal([&] {
               calibrate_noise_multiplier(.5, 10, {nan, 1e-5});

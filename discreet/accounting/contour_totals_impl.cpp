@@ -162,13 +162,13 @@ void Totals::update(std::vector<Kept<Steps>>& kept, const std::vector<Steps>& no
   }
   std::vector<Kept<Steps>> middle;
   std::size_t old = begin;
-  const auto drop = [&] {
-    const auto count = static_cast<std::int64_t>(kept[old].steps.count);
-    changes.list.push_back({kept[old].event.get(), -count});
-    changes.gone.push_back(std::move(kept[old++].event));
+  const auto drop = [&](Kept<Steps>& gone) {
+    const auto count = static_cast<std::int64_t>(gone.steps.count);
+    changes.list.push_back({gone.event.get(), -count});
+    changes.gone.push_back(std::move(gone.event));
   };
   for (std::size_t i = begin; i < new_end; ++i) {
-    while (old < old_end && key_of(kept[old].steps) < key_of(now[i])) drop();
+    while (old < old_end && key_of(kept[old].steps) < key_of(now[i])) drop(kept[old++]);
     const auto count = static_cast<std::int64_t>(now[i].count);
     if (old < old_end && key_of(kept[old].steps) == key_of(now[i])) {
       const auto more = count - static_cast<std::int64_t>(kept[old].steps.count);
@@ -179,7 +179,7 @@ void Totals::update(std::vector<Kept<Steps>>& kept, const std::vector<Steps>& no
       changes.list.push_back({middle.back().event.get(), count});
     }
   }
-  while (old < old_end) drop();
+  while (old < old_end) drop(kept[old++]);
   const auto at = [&](std::size_t i) { return kept.begin() + static_cast<std::ptrdiff_t>(i); };
   kept.erase(at(begin), at(old_end));
   kept.insert(at(begin), std::make_move_iterator(middle.begin()),

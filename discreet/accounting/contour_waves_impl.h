@@ -25,7 +25,8 @@ WaveSum weigh_and_sum(double* re, double* im, const double* weight, std::size_t 
 // What the additions of a blocked sum can lose, in units of u times the sum of magnitudes: 3 in a
 // block, one per block, 7 across the lanes (adding to zero is exact).
 inline double summation_error(std::size_t padded) noexcept {
-  return 3 + static_cast<double>(padded / kWaveBlock) + 7;
+  const std::size_t blocks = padded / kWaveBlock;
+  return 3 + static_cast<double>(blocks) + 7;
 }
 
 }  // namespace discreet::accounting::contour

@@ -100,7 +100,7 @@ bool fits(const Sampling& sampling, Adjacency adjacency) {
 }  // namespace
 
 Event::Event(Mechanism mechanism, Sampling sampling, Adjacency adjacency)
-    : adjacency_(adjacency), sampling_(std::move(sampling)), mechanism_(std::move(mechanism)) {
+    : adjacency_(adjacency), sampling_(sampling), mechanism_(std::move(mechanism)) {
   if (adjacency > Adjacency::kReplaceOne) {
     refuse(fmt::format("{} is no adjacency", static_cast<int>(adjacency)));
   }

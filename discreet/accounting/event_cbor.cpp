@@ -108,6 +108,7 @@ struct Writer {
   }
   void operator()(std::string_view key, const std::vector<Group>& groups) {
     std::vector<Value> items;
+    items.reserve(groups.size());
     for (const Group& group : groups) items.push_back(to_value(group, {}));
     entries.push_back({key, cbor::array(std::move(items))});
   }

@@ -38,7 +38,9 @@ TEST(Event, RefusesValuesOutOfRangeAndNamesThem) {
   for (const double bad : {kNan, 0.0, -0.25, 1.25, kInfinity}) {
     EXPECT_NE(refusal([&] { poisson(bad, 1); }).find(fmt::format("{}", bad)), std::string::npos);
   }
-  const auto none = [](Mechanism m) { return Event(m, NoSampling{}, Adjacency::kAddRemove); };
+  const auto none = [](const Mechanism& m) {
+    return Event(m, NoSampling{}, Adjacency::kAddRemove);
+  };
   EXPECT_NE(refusal([&] { none(Guarantee{-0.5, 0}); }).find("-0.5"), std::string::npos);
   EXPECT_NE(refusal([&] { none(Guarantee{1, 1}); }).find("delta is 1"), std::string::npos);
   EXPECT_NE(refusal([&] { none(Laplace{kNan}); }).find("nan"), std::string::npos);

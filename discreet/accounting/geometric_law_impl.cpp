@@ -189,7 +189,7 @@ class Grouping {
         note_width(lowest, highest);
         return;
       }
-      const int side = off > 0 ? -1 : +1;
+      const std::int64_t side = off > 0 ? -1 : +1;
       for (std::int64_t k = 1; k <= 16; ++k) {
         const std::int64_t donor = target + 2 * side * k;
         if (!inside(donor)) break;
@@ -376,8 +376,7 @@ GeometricLaw round_lognormal(double sigma, double step, double cut, Rounding rou
 
 SumPlan plan_sum(double step, double result_step, std::size_t reach, Rounding rounding) {
   const double width = rounding == Rounding::kUp ? result_step : result_step / 2;
-  SumPlan plan{
-      .step = step, .ratio = std::int64_t(step / width + 0.5), .reach = reach, .blocks = {}};
+  SumPlan plan{.step = step, .ratio = std::llround(step / width), .reach = reach, .blocks = {}};
   std::vector<double> decay(reach), growth(reach);
   for (std::size_t d = 0; d < reach; ++d) {
     decay[d] = -double(d) * step;

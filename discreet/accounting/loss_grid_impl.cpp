@@ -38,7 +38,8 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     if (std::abs(centre) < kOffsetUnits) offset = static_cast<std::int64_t>(std::ceil(centre));
   }
   const auto loss_of = [&](std::int64_t halves_up) {
-    return static_cast<double>(halves_up * (kOffsetUnits / 2) + offset) * unit;
+    constexpr std::int64_t kHalfUnits = kOffsetUnits / 2;
+    return static_cast<double>(halves_up * kHalfUnits + offset) * unit;
   };
 
   const double lowest = q < 1 ? std::max(loss_at(range.lower, q, sigma), numerics::log1p(-q))

@@ -14,9 +14,7 @@ namespace discreet::accounting {
 namespace {
 
 using numerics::exp;
-using numerics::expm1;
 using numerics::log;
-using numerics::log1p;
 
 constexpr double kUnit = 0x1p-53;
 constexpr double kMostPoints = 0x1p21;

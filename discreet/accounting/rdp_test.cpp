@@ -170,7 +170,7 @@ std::vector<long double> skellam(long double variance, int shift) {
     for (int k = 0; k < 400; ++k) {
       const int other = k - (x - shift);
       if (other >= 0 && other < 400) {
-        out[static_cast<std::size_t>(x + 200)] +=
+        out[static_cast<std::size_t>(x) + 200] +=
             poisson[static_cast<std::size_t>(k)] * poisson[static_cast<std::size_t>(other)];
       }
     }

@@ -71,7 +71,8 @@ void require_joinable(const Event& before, const Event& next) {
 
 Certified whole_epochs_epsilon(const std::vector<RepeatedEvent>& events, double delta,
                                double relative_width) {
-  const auto& [event, count] = events.front();
+  const Event& event = events.front().event;
+  const std::uint64_t count = events.front().count;
   const double sigma = multiplier(event);
   switch (family_of(event)) {
     case Family::kBallsAndBins: {

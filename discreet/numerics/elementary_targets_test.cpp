@@ -76,6 +76,7 @@ std::vector<double> arguments() {
 
 std::vector<std::uint64_t> bits(const std::vector<double>& xs) {
   std::vector<std::uint64_t> out;
+  out.reserve(xs.size());
   for (const double x : xs) out.push_back(std::bit_cast<std::uint64_t>(x));
   return out;
 }

@@ -34,6 +34,7 @@ using Scalar = double (*)(double);
 void print_hashes() {
   std::mt19937_64 random(2024);
   std::vector<double> x;
+  x.reserve(60'000);
   // Any bit pattern (NaN of every kind, infinities, subnormals), then numbers between -40 and 40,
   // then between 0 and 1.
   for (int i = 0; i < 20'000; ++i) x.push_back(std::bit_cast<double>(random()));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -266,7 +267,7 @@ double norm_with(std::span<const T> x, int threads, double relative, Kernel kern
       });
   if (!finite(total.sum)) {  // scaled squares do not overflow, so an element is not finite
     for (const T value : x)
-      if (value != value) return std::bit_cast<double>(std::uint64_t{0x7ff8} << 48);
+      if (std::isnan(value)) return std::bit_cast<double>(std::uint64_t{0x7ff8} << 48);
     return kInfinity;
   }
   return HWY_STATIC_DISPATCH(SquareRoot)(total.sum) * relative * power_of_two(total.exponent);
