@@ -116,8 +116,9 @@ class Planner {
       epsilon = shuffled_at(workload_, sigma, target_.delta);
     }
     if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
+    const Interval known = full_batches(sigma, sizes.epochs, target_.delta);
     return row(ShuffledEpoch{sizes.batches}, Adjacency::kZeroOut, sigma, epsilon,
-               {epsilon.upper, epsilon.upper});
+               {known.lower, std::max(known.upper, epsilon.upper)});
   }
 
   PlannedSampler none() const {
