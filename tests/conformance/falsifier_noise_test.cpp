@@ -113,7 +113,7 @@ struct Case {
   NoiseFamily noise;
   double shift;  // what the record moves
   Mechanism mechanism;
-  int accountants;  // that take the event
+  int accountants;  // that take the event, at least
   Law truth;
   Law wrong;  // what an accountant works with that takes a parameter for another
 };

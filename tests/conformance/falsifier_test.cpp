@@ -191,6 +191,9 @@ TEST(Falsifier, BallsAndBinsGaussian) {
   const double sigma = .9, delta = .04;
   const AllocationEpochs epochs{sigma, 4, 3};
   const Claims claims("epochs", simulate(*balls_and_bins(4, sigma), 3, kTrials, 30), delta);
+  for (const Adjacency adjacency : {Adjacency::kAddRemove, Adjacency::kZeroOut}) {
+    claims.expect_accountants_stand({Gaussian{sigma}, BallsAndBins{4}, adjacency}, 3, 1);
+  }
   for (const Direction direction : kBoth) {
     claims.expect_tight(direction, allocation_epsilon({&epochs, 1}, delta, direction, 1e-3));
     claims.expect_stands(direction, allocation_epsilon({&epochs, 1}, delta, 1e-3).upper, "worse");
@@ -220,7 +223,7 @@ TEST(Falsifier, FixedSizeGaussian) {
     const Claims claims(std::string(to_string(adjacency)) + (rounded ? ".rounded" : ""),
                         simulate(*mechanism, int(steps), kCostly * 3 / 2, seed, noise), delta);
     const Mechanism named = rounded ? Mechanism{RoundedGaussian{sigma}} : Gaussian{sigma};
-    claims.expect_accountants_stand({named, FixedSize{batch, population}, adjacency}, steps, 3);
+    claims.expect_accountants_stand({named, FixedSize{batch, population}, adjacency}, steps, 4);
     for (const Direction direction : kBoth) {
       // Under replace_one this is the pair that gives the lower end; swapped it is one, too.
       claims.expect_tight(direction,
@@ -250,7 +253,7 @@ TEST(Falsifier, ShuffledEpochGaussian) {
       const Claims claims(std::string(to_string(adjacency)) + (rounded ? ".rounded" : ""),
                           simulate(*mechanism, int(epochs), trials, 50, noise), delta);
       const Mechanism named = rounded ? Mechanism{RoundedGaussian{sigma}} : Gaussian{sigma};
-      claims.expect_accountants_stand({named, ShuffledEpoch{batches}, adjacency}, epochs, 3);
+      claims.expect_accountants_stand({named, ShuffledEpoch{batches}, adjacency}, epochs, 4);
       const ShuffledEpochs shuffled{sigma, batches, epochs};
       const Interval known = replace ? shuffle_replace_one_epsilon(shuffled, delta)
                                      : shuffle_zero_out_epsilon(shuffled, delta);
@@ -281,6 +284,11 @@ TEST(Falsifier, TruncatedPoissonGaussian) {
   const Claims vanish = run("others_vanish", declared, 0, 2 * kCostly, 60);
   const Claims oppose = run("others_oppose", declared, -1, kCostly, 61);
   const Claims one_more = run("one_more_than_declared", declared + 1, -1, kCostly / 2, 62);
+  const Event event{Gaussian{sigma}, TruncatedPoisson{rate, capacity, declared},
+                    Adjacency::kAddRemove};
+  for (const Claims* claims : {&vanish, &oppose, &one_more}) {
+    claims->expect_accountants_stand(event, steps, 1);
+  }
   const double kept = truncation(rate, capacity, declared).inclusion_lower;
   for (const Direction direction : kBoth) {
     const Interval known =
