@@ -30,6 +30,9 @@ struct ExplicitSteps {
 struct Composition {
   std::vector<GaussianSteps> gaussians;
   std::vector<ExplicitSteps> explicits;
+  // The multiset union. Counts must not leave 64 bits.
+  void merge(const Composition& more);
+
   friend bool operator==(const Composition&, const Composition&) = default;
 };
 

@@ -250,6 +250,7 @@ void PldAccountant::add(const Event& event, std::uint64_t count) {
   }
   events_[event] += count;
   steps_ += count;
+  reduced_.merge(reduced);
   budget_.add(reduced);
 }
 
@@ -269,8 +270,7 @@ Certified PldAccountant::epsilon(double delta, const Accuracy& accuracy) const {
   if (events_.empty()) return kNothing;
   if (!composes()) return whole_epochs_epsilon(events(), delta, accuracy.transform);
   ContourSession* sessions[2] = {&sessions_.of(Direction::kRemove), &sessions_.of(Direction::kAdd)};
-  const Composition steps = reduce(events());
-  return certify(EpsilonPaths(steps, delta, accuracy, sessions));
+  return certify(EpsilonPaths(reduced_, delta, accuracy, sessions));
 }
 
 Certified PldAccountant::delta(double epsilon, const Accuracy& accuracy) const {
@@ -278,14 +278,12 @@ Certified PldAccountant::delta(double epsilon, const Accuracy& accuracy) const {
   if (events_.empty()) return kNothing;
   if (!composes()) return whole_epochs_delta(events(), epsilon, accuracy.transform);
   ContourSession* sessions[2] = {&sessions_.of(Direction::kRemove), &sessions_.of(Direction::kAdd)};
-  const Composition steps = reduce(events());
-  return certify(DeltaPaths(steps, epsilon, accuracy, sessions));
+  return certify(DeltaPaths(reduced_, epsilon, accuracy, sessions));
 }
 
 Certified PldAccountant::verify(double delta, const Accuracy& accuracy) const {
   // Whole epochs have one path only; there is nothing to compare it with.
-  return composes() ? verified_epsilon(reduce(events()), delta, accuracy)
-                    : epsilon(delta, accuracy);
+  return composes() ? verified_epsilon(reduced_, delta, accuracy) : epsilon(delta, accuracy);
 }
 
 bool PldAccountant::would_exceed(const Event& event, std::uint64_t count, double target,
@@ -304,12 +302,12 @@ bool PldAccountant::would_exceed(const Event& event, std::uint64_t count, double
   }
   if (!events_.empty()) require_joinable(events_.begin()->first, event);
   RenyiBudget budget = budget_;
-  budget.add(reduce({{event, count}}));
+  const Composition more = reduce({{event, count}});
+  budget.add(more);
   if (budget.epsilon_upper(delta) <= target) return false;
-  std::vector<RepeatedEvent> all = events();
-  all.push_back({event, count});
+  Composition steps = reduced_;
+  steps.merge(more);
   ContourSession* sessions[2] = {&sessions_.of(Direction::kRemove), &sessions_.of(Direction::kAdd)};
-  const Composition steps = reduce(all);
   const Accuracy accuracy;
   return !(certify(EpsilonPaths(steps, delta, accuracy, sessions)).value.upper <= target);
 }

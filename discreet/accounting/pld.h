@@ -113,6 +113,7 @@ class PldAccountant {
   Adjacency adjacency_;
   std::map<Event, std::uint64_t> events_;
   std::uint64_t steps_ = 0;
+  Composition reduced_;  // of events_, where they are a composition
   RenyiBudget budget_;
   mutable Sessions sessions_;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "discreet/accounting/event.h"
 #include "discreet/accounting/fixed_size.h"
@@ -25,7 +27,27 @@ void add(std::uint64_t& count, std::uint64_t more) {
   count += more;
 }
 
+template <class Steps, class Key>
+void merge_sorted(std::vector<Steps>& all, const std::vector<Steps>& more, const Key& key) {
+  for (const Steps& steps : more) {
+    const auto at = std::lower_bound(all.begin(), all.end(), steps,
+                                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    if (at != all.end() && key(*at) == key(steps)) {
+      at->count += steps.count;
+    } else {
+      all.insert(at, steps);
+    }
+  }
+}
+
 }  // namespace
+
+void Composition::merge(const Composition& more) {
+  merge_sorted(gaussians, more.gaussians,
+               [](const GaussianSteps& s) { return std::pair(s.rate, s.sigma); });
+  merge_sorted(explicits, more.explicits,
+               [](const ExplicitSteps& s) { return std::pair(s.epsilon, s.delta); });
+}
 
 Composition reduce(const std::vector<RepeatedEvent>& events) {
   std::map<std::pair<double, double>, std::uint64_t> gaussians, explicits;
