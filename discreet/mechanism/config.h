@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "discreet/accounting/event.h"
+
+namespace discreet::mechanism {
+
+// The keys of `security.differential_privacy`: those of the specification (I.B) and our own. The
+// spelling of every value in a configuration file is that of the comment.
+
+enum class AccountantKind : std::uint8_t { kPld, kMoments, kRdp, kFdp, kGdp };
+// pld, moments, rdp, f_dp, gdp
+enum class Subsampling : std::uint8_t { kPoisson, kShuffleWithoutReplacement, kNone };
+// POISSON, SHUFFLE_WITHOUT_REPLACEMENT, NONE
+enum class SamplingMode : std::uint8_t {
+  kPoisson,           // POISSON_V1
+  kTruncatedPoisson,  // TRUNCATED_POISSON_V1
+  kFixedSize,         // SHUFFLE_WITHOUT_REPLACEMENT_FIXED_SIZE_V1
+  kBallsAndBins,      // SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1
+  kShuffledEpoch,     // SHUFFLE_WITHOUT_REPLACEMENT_EPOCH_V1
+  kSequential,        // SEQUENTIAL_V1
+};
+enum class Granularity : std::uint8_t { kPerStep, kPerEpoch };  // PER_STEP, PER_EPOCH
+enum class ClipStrategy : std::uint8_t {
+  kPerSample,     // per_sample: one bound over all private parameters
+  kGhost,         // ghost: the same, from activations and output gradients
+  kPerLayer,      // per_layer
+  kPerGroup,      // per_group
+  kPerTensor,     // per_tensor
+  kHybrid,        // hybrid: per group, inside a flat bound
+  kPeftTargeted,  // peft_targeted: flat over the trainable, private tensors
+  kAdaptive,      // adaptive: flat, the bound follows the norms privately
+};
+enum class NoiseFamily : std::uint8_t {
+  kGaussian,          // gaussian
+  kDiscreteGaussian,  // discrete_gaussian
+  kRoundedGaussian,   // rounded_gaussian
+  kSkellam,           // skellam
+  kLaplace,           // laplace
+};
+enum class Compression : std::uint8_t { kNone, kTopkDp, kSparseDp };  // none, topk_dp, sparse_dp
+enum class ScheduleMode : std::uint8_t {
+  kFixed,              // fixed
+  kBudgetAdaptive,     // budget_adaptive
+  kMeetExactly,        // meet_exactly_at_target_steps
+  kStepDecay,          // step_decay
+  kDynamicProjection,  // dynamic_projection
+};
+enum class AdaptiveAccounting : std::uint8_t { kConservative, kHeuristic };
+// conservative, heuristic
+enum class AllocationMode : std::uint8_t { kUniform, kLayerWise, kCustom };
+// uniform, layer_wise, custom
+enum class ParallelismType : std::uint8_t { kDpOnly, k3d, kFsdp2, kZero3, kMoe };
+// dp_only, 3d, fsdp2, zero3, moe
+enum class TrainingPhase : std::uint8_t { kWarmup, kMain, kCooldown };  // warmup, main, cooldown
+enum class NonfinitePolicy : std::uint8_t { kAbort, kZero };            // abort, zero
+enum class MetricsRelease : std::uint8_t { kNone, kDp };                // none, dp
+
+using NumberMap = std::map<std::string, double>;  // by tensor, layer or group name
+
+// One resolved configuration of the mechanism: every default filled in, every override merged.
+// Numbers are checked by prevalidate(), not by the struct.
+struct DpConfig {
+  // Switches
+  bool enabled = true;
+  bool regulated = false;
+  bool debug = false;      // permits noise 0; stamps the run not_private
+  bool secure = true;      // false: Philox under the public seed; stamps the run not_private
+  std::uint64_t seed = 0;  // of public randomness; of everything if !secure
+
+  // Who takes part. Two of the three of rate, batch and size determine the third.
+  Subsampling subsampling = Subsampling::kPoisson;
+  SamplingMode sampling_mode = SamplingMode::kPoisson;
+  accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
+  std::optional<std::uint64_t> declared_size;         // N0, public
+  std::optional<double> sampling_rate;                // q in (0, 1]
+  std::optional<std::uint64_t> effective_batch_size;  // B_eff >= 1, public: expected or fixed size
+  std::optional<std::uint64_t> truncated_batch;       // most records of a truncated Poisson batch
+
+  // Accounting and budget
+  AccountantKind accountant = AccountantKind::kPld;
+  Granularity accountant_granularity = Granularity::kPerStep;
+  double target_epsilon = 0;  // required when enabled
+  double target_delta = 1e-5;
+  std::optional<std::uint64_t> target_steps;
+  double safety_budget_reserve = 0.08;
+  double accounting_adjustment_factor = 1.0;
+  std::optional<std::string> accounting_approximation_policy;
+  std::optional<std::string> ghost_bound_hash;  // 64 hexadecimal digits
+
+  // Clipping
+  ClipStrategy clip_strategy = ClipStrategy::kPerSample;
+  double clip_norm = 1.0;           // clipping.norm; the first bound if it is "adaptive"
+  bool clip_norm_adaptive = false;  // clipping.norm: adaptive
+  std::optional<NumberMap> clip_norm_map;
+  std::optional<NumberMap> sensitivity_map;
+  bool fused_kernel = false;
+  std::uint64_t max_microbatch = 256;
+  NonfinitePolicy nonfinite = NonfinitePolicy::kAbort;
+  AdaptiveAccounting adaptive_accounting = AdaptiveAccounting::kConservative;
+  bool allow_nonprivate_adaptation = false;
+  double adaptive_noise = 10.0;  // sigma_b of the counts of adaptive clipping
+  double adaptive_lower = 1e-3;  // least and largest bound of adaptive clipping
+  double adaptive_upper = 1e3;
+  std::vector<std::string> public_modules;
+
+  // Noise
+  NoiseFamily noise_family = NoiseFamily::kGaussian;  // noise.family, the specification's mechanism
+  double noise_multiplier = 1.0;
+  std::optional<NumberMap> sigma_map;
+  std::optional<NumberMap> per_layer_multiplier;  // noise.per_layer_multiplier
+  AllocationMode privacy_allocation = AllocationMode::kUniform;
+  std::optional<double> noise_discrete;  // noise.discrete: the grid step of discrete families
+  Compression compression = Compression::kNone;
+  double compression_keep = 1.0;  // fraction of coordinates kept by topk_dp and sparse_dp
+  bool noise_seed_per_step = false;
+
+  // Schedule
+  ScheduleMode mode = ScheduleMode::kFixed;
+  TrainingPhase training_phase = TrainingPhase::kMain;
+  double decay_factor = 0.5;  // step_decay: sigma *= factor every `every` steps
+  std::uint64_t decay_every = 1000;
+  std::uint64_t gradient_accumulation_steps = 1;
+
+  // Parallelism
+  ParallelismType parallelism = ParallelismType::kDpOnly;
+  bool hierarchical = false;
+
+  // Observation
+  MetricsRelease metrics_release = MetricsRelease::kNone;
+};
+
+}  // namespace discreet::mechanism
