@@ -40,7 +40,7 @@ struct ClipOptions {
   int threads = 1;                   // results do not depend on it
   // Ghost and fused: products of so many records at most are added in binary32 before they are
   // merged in binary64, 1 to 256; 0: all in binary64. See sensitivity_factor in ghost.h.
-  std::size_t binary32_records = 64;
+  std::size_t binary32_records = 128;
 };
 
 // What was seen of each record; confidential. Row-major: record, then part.

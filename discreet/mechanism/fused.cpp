@@ -43,9 +43,10 @@ std::vector<std::vector<std::size_t>> parts_of(const Ghost<Real>& ghost) {
 template <class Real>
 RecordNorms clip(const ModelLayout& layout, const BackwardPass<Real>& pass, const ClipPlan& plan,
                  const ClipOptions& options, GradientSum& sum) {
-  Ghost<Real> ghost{layout, pass, plan, options};
-  ghost.begin(kOperator, sum);
+  Ghost<Real> ghost{kOperator, layout, pass, plan, options};
+  ghost.begin(sum);
   const auto parts = parts_of(ghost);
+  ghost.find_nonfinite();
   RecordNorms& norms = ghost.norms;
   for (std::size_t l = 0; l < pass.layers.size(); ++l) {
     ghost.measure(l);

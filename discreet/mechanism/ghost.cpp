@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "discreet/base/error.h"
+#include "discreet/mechanism/finite_impl.h"
 #include "discreet/mechanism/ghost_impl.h"
 #include "discreet/numerics/rounding.h"
 
@@ -51,20 +52,6 @@ std::array<std::span<const Real>, 2> values_of(const LayerPass<Real>& pass) {
   return std::visit(Values{}, pass);
 }
 
-// x - x is 0 for finite x and NaN for all else.
-template <class Real>
-bool is_finite(std::span<const Real> values) {
-  constexpr std::size_t kLanes = 16;
-  std::array<Real, kLanes> lanes{};
-  std::size_t j = 0;
-  for (; j + kLanes <= values.size(); j += kLanes)
-    for (std::size_t k = 0; k < kLanes; ++k) lanes[k] += values[j + k] - values[j + k];
-  for (; j < values.size(); ++j) lanes[0] += values[j] - values[j];
-  Real total = 0;
-  for (const Real lane : lanes) total += lane;
-  return total == 0;
-}
-
 }  // namespace
 
 template <class Real>
@@ -80,7 +67,7 @@ std::array<std::optional<std::size_t>, 2> tensors_of(const LayerPass<Real>& pass
 }
 
 template <class Real>
-void Ghost<Real>::begin(const char* operator_name, const GradientSum& sum) {
+void Ghost<Real>::begin(const GradientSum& sum) {
   check_pass(layout, pass, operator_name);
   if (sum.tensors() != layout.size() || sum.values().size() != layout.private_parameters())
     throw Error(ErrorCode::kInvalidInput, operator_name,
@@ -94,35 +81,53 @@ void Ghost<Real>::begin(const char* operator_name, const GradientSum& sum) {
   norms.scales.assign(norms.records * norms.parts, 0.0);
   norms.zeroed.assign(norms.records, 0);
   wide.assign(pass.layers.size() * norms.records, 0);
+}
 
-  for (const LayerPass<Real>& layer : pass.layers) {
-    const auto tensors = tensors_of(layer);
-    const auto is_private = [&](const std::optional<std::size_t>& i) {
-      return i && layout.tensors()[*i].is_private();
-    };
-    if (!is_private(tensors[0]) && !is_private(tensors[1])) continue;
-    const auto values = values_of(layer);
+template <class Real>
+bool Ghost<Real>::finite(std::size_t l, std::size_t record) const {
+  for (const std::span<const Real>& values : values_of(pass.layers[l])) {
+    const std::size_t line = values.size() / norms.records;
+    if (!all_finite(values.subspan(record * line, line))) return false;
+  }
+  return true;
+}
+
+template <class Real>
+void Ghost<Real>::refuse_nonfinite(std::size_t l) const {
+  if (options.nonfinite == Nonfinite::kZero) return;
+  const auto tensors = tensors_of(pass.layers[l]);
+  for (std::size_t i = 0; i < norms.records; ++i)
+    if (norms.zeroed[i] != 0)
+      throw Error(ErrorCode::kInvalidGradient, operator_name,
+                  fmt::format("record {} has a value that is not finite in the layer of tensor {}; "
+                              "nothing was added. Set nonfinite to zero to leave such records out",
+                              i, layout.tensors()[*tensors[tensors[0] ? 0 : 1]].name));
+}
+
+template <class Real>
+void Ghost<Real>::find_nonfinite() {
+  for (std::size_t l = 0; l < pass.layers.size(); ++l) {
+    if (!has_private(l)) continue;
+    const auto values = values_of(pass.layers[l]);
     in_shares(norms.records, static_cast<double>(values[0].size() + values[1].size()),
               options.threads, [&](std::size_t begin, std::size_t end) {
                 for (std::size_t i = begin; i < end; ++i)
-                  for (const std::span<const Real>& of : values) {
-                    const std::size_t line = of.size() / norms.records;
-                    if (!is_finite(of.subspan(i * line, line))) norms.zeroed[i] = 1;
-                  }
+                  if (!finite(l, i)) norms.zeroed[i] = 1;
               });
-    if (options.nonfinite == Nonfinite::kZero) continue;
-    for (std::size_t i = 0; i < norms.records; ++i)
-      if (norms.zeroed[i] != 0)
-        throw Error(ErrorCode::kInvalidGradient, operator_name,
-                    fmt::format("record {} has a value that is not finite in the layer of tensor "
-                                "{}; nothing was added. Set nonfinite to zero to leave such "
-                                "records out",
-                                i, layout.tensors()[*tensors[tensors[0] ? 0 : 1]].name));
+    refuse_nonfinite(l);
   }
 }
 
 template <class Real>
+bool Ghost<Real>::has_private(std::size_t l) const {
+  for (const std::optional<std::size_t>& i : tensors_of(pass.layers[l]))
+    if (i && layout.tensors()[*i].is_private()) return true;
+  return false;
+}
+
+template <class Real>
 void Ghost<Real>::measure(std::size_t l) {
+  if (!has_private(l)) return;
   const auto values = values_of(pass.layers[l]);
   const auto tensors = tensors_of(pass.layers[l]);
   const double cost = 4.0 * static_cast<double>(values[0].size() + values[1].size());
@@ -134,6 +139,13 @@ void Ghost<Real>::measure(std::size_t l) {
       const std::array<Bound, 2> bounds =
           record_bounds(layout, pass.layers[l], i, scratch, is_wide);
       wide[l * norms.records + i] = is_wide ? 1 : 0;
+      // An overflow of finite values is a norm of +infinity; other infinities have no norm.
+      if (!std::isfinite(bounds[0].norm + bounds[1].norm) && !finite(l, i)) {
+        norms.zeroed[i] = 1;
+        std::fill_n(norms.norms.begin() + static_cast<std::ptrdiff_t>(i * norms.parts), norms.parts,
+                    0.0);
+        continue;
+      }
       for (std::size_t k = 0; k < 2; ++k) {
         if (!tensors[k] || !layout.tensors()[*tensors[k]].is_private()) continue;
         double& norm = norms.norms[i * norms.parts + plan.partition.part_of[*tensors[k]]];
@@ -141,6 +153,7 @@ void Ghost<Real>::measure(std::size_t l) {
       }
     }
   });
+  refuse_nonfinite(l);
 }
 
 template <class Real>
@@ -154,8 +167,8 @@ namespace {
 template <class Real>
 RecordNorms clip(const ModelLayout& layout, const BackwardPass<Real>& pass, const ClipPlan& plan,
                  const ClipOptions& options, GradientSum& sum) {
-  Ghost<Real> ghost{layout, pass, plan, options};
-  ghost.begin("GhostClipPerSample_v1", sum);
+  Ghost<Real> ghost{"GhostClipPerSample_v1", layout, pass, plan, options};
+  ghost.begin(sum);
   for (std::size_t l = 0; l < pass.layers.size(); ++l) ghost.measure(l);
   decide_scales(plan, ghost.norms);
   for (std::size_t l = 0; l < pass.layers.size(); ++l) ghost.add(l, sum);
@@ -188,7 +201,14 @@ double sensitivity_factor(std::size_t records, std::size_t positions, const Clip
   const double binary32 = run == 0 ? 0 : changed * (run + 5) * 0x1p-24;
   const double additions = 1.01 * wide(records) * wide(positions) + 16;
   const double binary64 = wide(records) * 4096 * additions * 0x1p-53;
-  return numerics::next_up(1 + 2 * 1.001 * (binary32 + binary64));
+  const double factor = numerics::next_up(1 + 2 * 1.001 * (binary32 + binary64));
+  if (factor > 2)
+    throw Error(
+        ErrorCode::kInvalidInput, "sensitivity_factor",
+        fmt::format("the sum of {} records with {} positions may be wrong by as much as the "
+                    "clip bound; set binary32_records below {} or 0, or make steps smaller",
+                    records, positions, options.binary32_records));
+  return factor;
 }
 
 template struct Ghost<float>;

@@ -72,6 +72,7 @@ std::array<Bound, 2> record_bounds(const ModelLayout& layout, const LayerPass<Re
 // What is known of a microbatch while it is clipped.
 template <class Real>
 struct Ghost {
+  const char* operator_name;
   const ModelLayout& layout;
   const BackwardPass<Real>& pass;
   const ClipPlan& plan;
@@ -79,13 +80,19 @@ struct Ghost {
   RecordNorms norms = {};
   std::vector<std::uint8_t> wide = {};  // layers x records: not fit for products in binary32
 
-  // Checks passes, plan, options and sum. Finds the records that are not finite: throws
-  // kInvalidGradient for the first, or marks them all.
-  void begin(const char* operator_name, const GradientSum& sum);
-  // Adds the norms of layer l to those of its parts.
+  // Checks passes, plan, options and sum; no record has a norm or a scale yet.
+  void begin(const GradientSum& sum);
+  // Marks the records that are not finite in some layer, or throws kInvalidGradient for the first.
+  void find_nonfinite();
+  // Adds the norms of layer l to those of its parts; deals likewise with what is not finite in it.
   void measure(std::size_t l);
   // sum += the gradients of layer l, scaled.
   void add(std::size_t l, GradientSum& sum) const;
+
+ private:
+  bool has_private(std::size_t l) const;
+  bool finite(std::size_t l, std::size_t record) const;
+  void refuse_nonfinite(std::size_t l) const;
 };
 
 // The tensors of a pass, weight (or scale) first, then bias (or shift).

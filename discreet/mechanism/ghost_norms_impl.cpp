@@ -19,8 +19,11 @@ constexpr double kCancellation = 0x1p-12;    // the least norm, as a share of th
 constexpr double kLargestBinary32 = 0x1p60;  // of a row that is multiplied in binary32
 constexpr std::size_t kTileElements = 1 << 16;
 
-// Of a product that is 0 because a factor is, nothing is left over.
-double product_upper(double a, double b) { return a == 0 || b == 0 ? 0 : next_up(a * b); }
+// A product that is 0 because a factor is needs no step; 0 times an infinity is none of these.
+double product_upper(double a, double b) {
+  const double v = a * b;
+  return (a == 0 || b == 0) && v == 0 ? 0 : next_up(v);
+}
 double sum_upper(double a, double b) { return b == 0 ? a : next_up(a + b); }
 
 // gamma_m = m u / (1 - m u) of binary64, from above, for m below 2^40.

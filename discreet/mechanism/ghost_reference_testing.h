@@ -155,4 +155,71 @@ class Maker {
   std::deque<std::vector<std::int64_t>> tokens_;
 };
 
+template <class Real>
+struct Model {
+  ModelLayout layout{{}};
+  BackwardPass<Real> pass;
+};
+
+// Every kind of layer once, shapes drawn anew for each seed.
+template <class Real>
+Model<Real> every_layer(Maker<Real>& make, std::size_t records, double factor = 1) {
+  const std::size_t in = make.number(1, 40), out = make.number(1, 40), t = make.number(2, 9);
+  const std::size_t groups = make.number(1, 2), channels = make.number(1, 3);
+  const std::size_t outputs = groups * make.number(1, 4), kh = make.number(1, 3),
+                    kw = make.number(1, 3);
+  const std::size_t vocabulary = make.number(1, 6), d = make.number(1, 20);
+  Model<Real> m{ModelLayout({{"plain.weight", {out, in}},
+                             {"plain.bias", {out}},
+                             {"sequence.weight", {in, out}},
+                             {"sequence.bias", {in}},
+                             {"image.weight", {outputs, channels, kh, kw}},
+                             {"image.bias", {outputs}},
+                             {"line.weight", {outputs, channels, kw}},
+                             {"tokens.weight", {vocabulary, d}},
+                             {"norm.scale", {d}},
+                             {"norm.shift", {d}},
+                             {"group.scale", {d}}}),
+                {records, {}}};
+  ConvolutionPass<Real> image;
+  image.height = make.number(3, 7);
+  image.width = make.number(3, 7);
+  image.weight = 4;
+  image.bias = 5;
+  image.groups = groups;
+  image.stride = {make.number(1, 2), make.number(1, 2)};
+  image.padding = {make.number(0, 2), make.number(0, 2)};
+  image.dilation = {make.number(1, 1 + (kh < 3)), make.number(1, 1 + (kw < 3))};
+  const ConvolutionShape shape = convolution_shape(m.layout, image);
+  image.inputs = make.normal(records * groups * channels * image.height * image.width);
+  image.output_gradients = make.normal(records * outputs * shape.positions(), factor);
+  ConvolutionPass<Real> line;
+  line.width = make.number(3, 20);
+  line.weight = 6;
+  line.groups = groups;
+  line.padding = {0, 1};
+  const ConvolutionShape line_shape = convolution_shape(m.layout, line);
+  line.inputs = make.normal(records * groups * channels * line.width);
+  line.output_gradients = make.normal(records * outputs * line_shape.positions(), factor);
+  m.pass.layers = {
+      DensePass<Real>{make.normal(records * in), make.normal(records * out, factor), 1, 0, 1},
+      DensePass<Real>{make.normal(records * t * out), make.normal(records * t * in, factor), t, 2,
+                      3},
+      image,
+      line,
+      EmbeddingPass<Real>{make.tokens(records * t, static_cast<std::int64_t>(vocabulary)),
+                          make.normal(records * t * d, factor), t, 7},
+      NormalisationPass<Real>{make.normal(records * t * d), make.normal(records * t * d, factor), t,
+                              false, 8, 9},
+      NormalisationPass<Real>{make.normal(records * t * d), make.normal(records * t * d, factor), t,
+                              true, 10}};
+  return m;
+}
+
+inline ClipPlan plan_of(const ModelLayout& layout, Cut cut, double clip) {
+  ClipPlan plan{partition(layout, cut), {}, {}};
+  plan.clip.assign(plan.partition.parts(), clip);
+  return plan;
+}
+
 }  // namespace discreet::mechanism::reference

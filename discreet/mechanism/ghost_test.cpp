@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cfloat>
-#include <limits>
+#include <algorithm>
 
 #include "discreet/base/error.h"
 #include "discreet/mechanism/fused.h"
@@ -12,74 +11,10 @@
 namespace discreet::mechanism {
 namespace {
 
+using reference::every_layer;
 using reference::Maker;
-
-template <class Real>
-struct Model {
-  ModelLayout layout{{}};
-  BackwardPass<Real> pass;
-};
-
-// Every kind of layer once, shapes drawn anew for each seed.
-template <class Real>
-Model<Real> every_layer(Maker<Real>& make, std::size_t records, double factor = 1) {
-  const std::size_t in = make.number(1, 40), out = make.number(1, 40), t = make.number(2, 9);
-  const std::size_t groups = make.number(1, 2), channels = make.number(1, 3);
-  const std::size_t outputs = groups * make.number(1, 4), kh = make.number(1, 3),
-                    kw = make.number(1, 3);
-  const std::size_t vocabulary = make.number(1, 6), d = make.number(1, 20);
-  Model<Real> m{ModelLayout({{"plain.weight", {out, in}},
-                             {"plain.bias", {out}},
-                             {"sequence.weight", {in, out}},
-                             {"sequence.bias", {in}},
-                             {"image.weight", {outputs, channels, kh, kw}},
-                             {"image.bias", {outputs}},
-                             {"line.weight", {outputs, channels, kw}},
-                             {"tokens.weight", {vocabulary, d}},
-                             {"norm.scale", {d}},
-                             {"norm.shift", {d}},
-                             {"group.scale", {d}}}),
-                {records, {}}};
-  ConvolutionPass<Real> image;
-  image.height = make.number(3, 7);
-  image.width = make.number(3, 7);
-  image.weight = 4;
-  image.bias = 5;
-  image.groups = groups;
-  image.stride = {make.number(1, 2), make.number(1, 2)};
-  image.padding = {make.number(0, 2), make.number(0, 2)};
-  image.dilation = {make.number(1, 1 + (kh < 3)), make.number(1, 1 + (kw < 3))};
-  const ConvolutionShape shape = convolution_shape(m.layout, image);
-  image.inputs = make.normal(records * groups * channels * image.height * image.width);
-  image.output_gradients = make.normal(records * outputs * shape.positions(), factor);
-  ConvolutionPass<Real> line;
-  line.width = make.number(3, 20);
-  line.weight = 6;
-  line.groups = groups;
-  line.padding = {0, 1};
-  const ConvolutionShape line_shape = convolution_shape(m.layout, line);
-  line.inputs = make.normal(records * groups * channels * line.width);
-  line.output_gradients = make.normal(records * outputs * line_shape.positions(), factor);
-  m.pass.layers = {
-      DensePass<Real>{make.normal(records * in), make.normal(records * out, factor), 1, 0, 1},
-      DensePass<Real>{make.normal(records * t * out), make.normal(records * t * in, factor), t, 2,
-                      3},
-      image,
-      line,
-      EmbeddingPass<Real>{make.tokens(records * t, static_cast<std::int64_t>(vocabulary)),
-                          make.normal(records * t * d, factor), t, 7},
-      NormalisationPass<Real>{make.normal(records * t * d), make.normal(records * t * d, factor), t,
-                              false, 8, 9},
-      NormalisationPass<Real>{make.normal(records * t * d), make.normal(records * t * d, factor), t,
-                              true, 10}};
-  return m;
-}
-
-ClipPlan plan_of(const ModelLayout& layout, Cut cut, double clip) {
-  ClipPlan plan{partition(layout, cut), {}, {}};
-  plan.clip.assign(plan.partition.parts(), clip);
-  return plan;
-}
+using reference::Model;
+using reference::plan_of;
 
 // Norms never below the exact ones and not much above; the sum within the stated bound.
 template <class Real>
@@ -166,6 +101,157 @@ TYPED_TEST(GhostClip, IsTheSameInEveryBitForAnyNumberOfThreads) {
       EXPECT_TRUE(std::ranges::equal(fused.values(), first.values()));
     }
   }
+}
+
+TYPED_TEST(GhostClip, NeverUnderestimatesWhatIsLeftWhenPositionsCancel) {
+  // Pairs of positions with opposite output gradients and nearly equal inputs: the Gram form
+  // subtracts numbers that agree in almost all their digits.
+  for (const bool gram : {true, false}) {
+    const std::size_t n = gram ? 30 : 3, t = 12, b = 40;
+    const ModelLayout layout({{"w", {n, n}}, {"b", {n}}});
+    Maker<TypeParam> make(11);
+    DensePass<TypeParam> dense{make.normal(b * t * n), make.normal(b * t * n), t, 0, 1};
+    const auto a = make.open(dense.activations), g = make.open(dense.output_gradients);
+    for (std::size_t i = 0; i < b; ++i) {
+      const double difference = std::ldexp(1.0, -static_cast<int>(i));
+      for (std::size_t s = 0; s < t; s += 2)
+        for (std::size_t j = 0; j < n; ++j) {
+          const std::size_t first = (i * t + s) * n + j, second = first + n;
+          g[second] = -g[first];
+          a[second] = static_cast<TypeParam>(a[first] * (1 + difference));
+        }
+    }
+    const BackwardPass<TypeParam> pass{b, {dense}};
+    const ClipPlan plan = plan_of(layout, Cut::kTensor, 1.0);
+    GradientSum sum(layout);
+    const RecordNorms norms = ghost_clip(layout, pass, plan, {}, sum);
+    expect_agrees(Model<TypeParam>{layout, pass}, plan, {}, norms, sum);
+    EXPECT_GT(norms.norm(b - 1, 0), 0);
+  }
+}
+
+TYPED_TEST(GhostClip, GivesARecordTheSameNormAndScaleInAnyPlaceAndCompany) {
+  Maker<TypeParam> make(12);
+  const std::size_t b = 5;
+  const Model<TypeParam> m = every_layer(make, b);
+  const ClipPlan plan = plan_of(m.layout, Cut::kGroup, 1.5);
+  GradientSum sum(m.layout);
+  ClipOptions options;
+  const RecordNorms together = ghost_clip(m.layout, m.pass, plan, options, sum);
+  options.max_microbatch = 1;
+  EXPECT_EQ(ghost_clip(m.layout, m.pass, plan, options, sum).norms, together.norms);
+  for (std::size_t i = 0; i < b; ++i) {
+    BackwardPass<TypeParam> alone{1, m.pass.layers};
+    const auto cut = [&](auto& span) {
+      span = span.subspan(i * (span.size() / b), span.size() / b);
+    };
+    for (auto& layer : alone.layers)
+      std::visit(
+          [&]<class Pass>(Pass& p) {
+            cut(p.output_gradients);
+            if constexpr (requires { p.activations; }) cut(p.activations);
+            if constexpr (requires { p.inputs; }) cut(p.inputs);
+            if constexpr (requires { p.tokens; }) cut(p.tokens);
+            if constexpr (requires { p.normalised; }) cut(p.normalised);
+          },
+          layer);
+    const RecordNorms one = ghost_clip(m.layout, alone, plan, {}, sum);
+    for (std::size_t g = 0; g < plan.partition.parts(); ++g) {
+      EXPECT_EQ(one.norm(0, g), together.norm(i, g));
+      EXPECT_EQ(one.scale(0, g), together.scale(i, g));
+    }
+  }
+}
+
+TYPED_TEST(GhostClip, AddsToWhatTheSumHolds) {
+  Maker<TypeParam> make(13);
+  const Model<TypeParam> m = every_layer(make, 3);
+  const ClipPlan plan = plan_of(m.layout, Cut::kFlat, 1.0);
+  GradientSum once(m.layout), twice(m.layout);
+  ghost_clip(m.layout, m.pass, plan, {}, once);
+  ghost_clip(m.layout, m.pass, plan, {}, twice);
+  ghost_clip(m.layout, m.pass, plan, {}, twice);
+  for (std::size_t j = 0; j < once.values().size(); ++j)
+    EXPECT_NEAR(twice.values()[j], 2 * once.values()[j], 1e-14);
+}
+
+TYPED_TEST(GhostClip, LeavesFrozenAndPublicTensorsAlone) {
+  Maker<TypeParam> make(14);
+  Model<TypeParam> m = every_layer(make, 3);
+  std::vector<Tensor> tensors(m.layout.tensors().begin(), m.layout.tensors().end());
+  tensors[0].trainable = false;  // the weight of a layer whose bias is private
+  tensors[7].is_public = true;
+  const Model<TypeParam> partly{ModelLayout(tensors), m.pass};
+  const ClipPlan plan = plan_of(partly.layout, Cut::kLayer, 1.0);
+  GradientSum sum(partly.layout);
+  const RecordNorms norms = ghost_clip(partly.layout, partly.pass, plan, {}, sum);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto gradient = reference::gradient(partly.layout, partly.pass, i);
+    for (std::size_t g = 0; g < plan.partition.parts(); ++g) {
+      const auto norm = static_cast<double>(reference::norm(plan.partition, g, gradient.values));
+      EXPECT_GE(norms.norm(i, g), norm);
+      EXPECT_LE(norms.norm(i, g), norm * (1 + 1e-9));
+    }
+  }
+}
+
+TYPED_TEST(GhostClip, KeepsAHybridsPartsAndTheWholeWithinTheirBounds) {
+  Maker<TypeParam> make(15);
+  const Model<TypeParam> m = every_layer(make, 6);
+  ClipPlan plan = plan_of(m.layout, Cut::kGroup, 1.0);
+  plan.flat_clip = 1.25;
+  GradientSum sum(m.layout);
+  const RecordNorms norms = ghost_clip(m.layout, m.pass, plan, {}, sum);
+  for (std::size_t i = 0; i < m.pass.records; ++i) {
+    const auto gradient = reference::gradient(m.layout, m.pass, i);
+    long double total = 0;
+    for (std::size_t g = 0; g < plan.partition.parts(); ++g) {
+      const long double clipped =
+          norms.scale(i, g) * reference::norm(plan.partition, g, gradient.values);
+      EXPECT_LE(clipped, 1.0L);
+      total += clipped * clipped;
+    }
+    EXPECT_LE(std::sqrt(total), 1.25L);
+  }
+}
+
+TEST(GhostSum, StaysWithinTheStatedErrorOverManyRecords) {
+  // All records alike and of norm near the bound: the worst case of adding in binary32.
+  const std::size_t n = 64, b = 600;
+  const ModelLayout layout({{"w", {n, n}}});
+  Maker<float> make(16);
+  DensePass<float> dense{make.normal(b * n), make.normal(b * n), 1, 0};
+  for (auto* array : {&dense.activations, &dense.output_gradients}) {
+    const auto values = make.open(*array);
+    for (std::size_t i = n; i < values.size(); ++i) values[i] = values[i - n];
+  }
+  const Model<float> m{layout, {b, {dense}}};
+  const ClipPlan plan = plan_of(layout, Cut::kFlat, 3.0);
+  for (const std::size_t run : {0, 1, 7, 128, 256}) {
+    ClipOptions options;
+    options.binary32_records = run;
+    GradientSum sum(layout);
+    const RecordNorms norms = ghost_clip(layout, m.pass, plan, options, sum);
+    expect_agrees(m, plan, options, norms, sum);
+  }
+}
+
+TEST(GhostSum, ChargesTheSensitivityForItsRounding) {
+  ClipOptions options;
+  options.binary32_records = 128;
+  const double fixed = sensitivity_factor(4096, 1, options, Slots::kFixed);
+  EXPECT_GT(fixed, 1 + 2 * 128.0 * 128 * 0x1p-24);
+  EXPECT_LT(fixed, 1.0022);
+  EXPECT_GT(sensitivity_factor(4096, 1, options, Slots::kShifted), 1 + 2 * 4096.0 * 128 * 0x1p-24);
+  EXPECT_EQ(sensitivity_factor(64, 1, options, Slots::kFixed),
+            sensitivity_factor(64, 1, options, Slots::kShifted));
+  options.binary32_records = 0;
+  EXPECT_LT(sensitivity_factor(256, 256, options, Slots::kShifted), 1 + 2e-5);
+  EXPECT_GT(sensitivity_factor(256, 1, options, Slots::kFixed), 1);
+  options.binary32_records = 256;
+  EXPECT_THROW(sensitivity_factor(1 << 20, 1, options, Slots::kShifted), Error);
+  options.binary32_records = 257;
+  EXPECT_THROW(sensitivity_factor(1, 1, options, Slots::kFixed), Error);
 }
 
 }  // namespace

@@ -23,9 +23,9 @@ constexpr std::size_t kTileRows = 12;
 #else
 constexpr std::size_t kTileRows = 6;
 #endif
-constexpr std::size_t kBlockRows = 256;     // of a packed block: a panel of x stays in the L1 cache
-constexpr std::size_t kBlockOutputs = 96;   // columns of packed x: whole lines of memory are read
-constexpr std::size_t kBlockColumns = 512;  // columns of packed y: it stays in the L2 cache
+constexpr std::size_t kBlockRows = 256;  // of a packed block: a panel of x stays in the L1 cache
+constexpr std::size_t kBlockOutputs = 1032;  // columns of packed x: a multiple of the tiles' rows
+constexpr std::size_t kBlockColumns = 512;   // columns of packed y: it stays in the L2 cache
 
 template <class Real>
 using Tag = hn::CappedTag<Real, 64 / sizeof(Real)>;
@@ -36,17 +36,18 @@ constexpr std::size_t kLanes = hn::MaxLanes(Tag<Real>());
 template <class Real>
 constexpr std::size_t kTileColumns = 2 * kLanes<Real>;
 
-// Panels of `width` columns, each row after row, filled with zeros to the full width.
+// Panels of `width` columns, each row after row, filled with zeros to the full width. What `live`
+// has a 0 for is not even read: 0 * NaN is NaN.
 template <std::size_t width, class Real, class Source>
-void Pack(const Rows<Source>& from, std::size_t first_row, std::size_t rows, std::size_t column,
-          std::size_t columns, Real* HWY_RESTRICT to) {
-  Real line[kBlockColumns + width];
+void Pack(const Rows<Source>& from, const double* live, std::size_t first_row, std::size_t rows,
+          std::size_t column, std::size_t columns, Real* HWY_RESTRICT to) {
+  Real line[std::max(kBlockOutputs, kBlockColumns) + width];
   for (std::size_t k = 0; k < rows; ++k) {
     const std::size_t row = first_row + k;
     const double factor = from.row_factor ? from.factor * from.row_factor[row] : from.factor;
     const Source* HWY_RESTRICT source =
         from.data + row * from.row_stride + column * from.column_stride;
-    if (factor == 0) {  // 0 * NaN is NaN: what was left out is not even read
+    if (factor == 0 || (live && live[row] == 0)) {
       std::fill_n(line, columns, Real{0});
     } else if (from.column_stride != 1) {
       for (std::size_t j = 0; j < columns; ++j)
@@ -74,7 +75,7 @@ HWY_INLINE void Accumulate(const Real* HWY_RESTRICT x, const Real* HWY_RESTRICT 
   for (auto& row : sum) row[0] = row[1] = hn::Zero(d);
   const std::size_t share = (terms + kTileRows - 1) / kTileRows;
   for (std::size_t k = 0, next = 0; k < terms; target += stride) {
-    for (std::size_t n = 0; n < kTileColumns<Real>; n += 8) __builtin_prefetch(target + n, 1);
+    for (std::size_t n = 0; n < kTileColumns<Real>; n += 8) __builtin_prefetch(target + n, 0, 2);
     next = std::min(terms, next + share);
     for (; k < next; ++k, x += kTileRows, y += kTileColumns<Real>) {
       const Vector<Real> y0 = hn::Load(d, y), y1 = hn::Load(d, y + kLanes<Real>);
@@ -98,35 +99,40 @@ HWY_INLINE Vector<double> Widen(const float* x) {
   return hn::PromoteTo(Tag<double>(), hn::Load(hn::Rebind<float, Tag<double>>(), x));
 }
 
+// target += the sum of `runs` tiles, in their order.
 template <std::size_t columns, class Real>
-HWY_INLINE void Merge(const Real* HWY_RESTRICT tile, double* HWY_RESTRICT target,
+HWY_INLINE void Merge(const Real* HWY_RESTRICT tiles, std::size_t runs, double* HWY_RESTRICT target,
                       std::size_t stride) {
   const Tag<double> d;
   for (std::size_t m = 0; m < kTileRows; ++m)
     for (std::size_t n = 0; n < columns; n += kLanes<double>) {
+      const Real* from = tiles + m * columns + n;
+      Vector<double> total = Widen(from);
+      for (std::size_t k = 1; k < runs; ++k)
+        total = hn::Add(total, Widen(from += kTileRows * columns));
       double* to = target + m * stride + n;
-      hn::StoreU(hn::Add(hn::LoadU(d, to), Widen(tile + m * columns + n)), d, to);
+      hn::StoreU(hn::Add(hn::LoadU(d, to), total), d, to);
     }
 }
 
 template <class Real>
 void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, double* target,
           std::size_t stride, std::size_t live_rows, std::size_t live_columns) {
-  constexpr std::size_t kColumns = kTileColumns<Real>;
-  HWY_ALIGN Real tile[kTileRows * kColumns];
+  constexpr std::size_t kColumns = kTileColumns<Real>, kElements = kTileRows * kColumns;
+  constexpr std::size_t kRuns = 4;  // at a time: their tiles stay in the L1 cache
+  HWY_ALIGN Real tiles[kRuns * kElements];
+  HWY_ALIGN double total[kElements];
   const bool whole = live_rows == kTileRows && live_columns == kColumns;
-  if (whole && rows <= run) {
-    Accumulate(x, y, rows, tile, target, stride);
-    Merge<kColumns>(tile, target, stride);
-    return;
+  const bool at_once = whole && rows <= kRuns * run;
+  if (!at_once) std::fill_n(total, kElements, 0.0);
+  for (std::size_t k = 0; k < rows;) {
+    std::size_t runs = 0;
+    for (; runs < kRuns && k < rows; ++runs, k += run)
+      Accumulate(x + k * kTileRows, y + k * kColumns, std::min(run, rows - k),
+                 tiles + runs * kElements, target, whole ? stride : 0);
+    if (at_once) return Merge<kColumns>(tiles, runs, target, stride);
+    Merge<kColumns>(tiles, runs, total, kColumns);
   }
-  HWY_ALIGN double total[kTileRows * kColumns] = {};
-  for (std::size_t k = 0; k < rows; k += run) {
-    Accumulate(x + k * kTileRows, y + k * kColumns, std::min(run, rows - k), tile, target,
-               whole ? stride : 0);
-    Merge<kColumns>(tile, total, kColumns);
-  }
-  if (whole) return Merge<kColumns>(total, target, stride);
   for (std::size_t m = 0; m < live_rows; ++m)
     for (std::size_t n = 0; n < live_columns; ++n)
       target[m * stride + n] += total[m * kColumns + n];
@@ -137,22 +143,21 @@ void AddOuter(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& 
               std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
               std::size_t stride, Real* packed) {
   Real* packed_y = packed + kBlockRows * kBlockOutputs;
-  for (std::size_t k = 0; k < rows; k += kBlockRows) {
-    const std::size_t terms = std::min(kBlockRows, rows - k);
-    for (std::size_t n = 0; n < y_columns; n += kBlockColumns) {
-      const std::size_t columns = std::min(kBlockColumns, y_columns - n);
-      Pack<kTileColumns<Real>>(y, k, terms, n, columns, packed_y);
-      for (std::size_t m = 0; m < x_columns; m += kTileRows) {
-        const std::size_t in_block = m % kBlockOutputs;
-        if (in_block == 0)
-          Pack<kTileRows>(x, k, terms, m, std::min(kBlockOutputs, x_columns - m), packed);
-        for (std::size_t c = 0; c < columns; c += kTileColumns<Real>)
-          Tile(packed + in_block * terms, packed_y + c * terms, terms, run,
-               target + m * stride + n + c, stride, std::min(kTileRows, x_columns - m),
-               std::min(kTileColumns<Real>, columns - c));
+  for (std::size_t k = 0; k < rows; k += kBlockRows)
+    for (std::size_t m = 0; m < x_columns; m += kBlockOutputs) {
+      const std::size_t terms = std::min(kBlockRows, rows - k);
+      const std::size_t outputs = std::min(kBlockOutputs, x_columns - m);
+      Pack<kTileRows>(x, x.row_factor, k, terms, m, outputs, packed);
+      for (std::size_t n = 0; n < y_columns; n += kBlockColumns) {
+        const std::size_t columns = std::min(kBlockColumns, y_columns - n);
+        Pack<kTileColumns<Real>>(y, x.row_factor, k, terms, n, columns, packed_y);
+        for (std::size_t r = 0; r < outputs; r += kTileRows)
+          for (std::size_t c = 0; c < columns; c += kTileColumns<Real>)
+            Tile(packed + r * terms, packed_y + c * terms, terms, run,
+                 target + (m + r) * stride + n + c, stride, std::min(kTileRows, outputs - r),
+                 std::min(kTileColumns<Real>, columns - c));
       }
     }
-  }
 }
 
 void FloatsFromFloats(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
@@ -182,13 +187,13 @@ HWY_EXPORT(DoublesFromDoubles);
 namespace {
 
 // A block of x, a block of y with its last panel filled up, and room to align them.
-constexpr std::size_t kPacked = 256 * (96 + 512 + 32) + 64;
+constexpr std::size_t kPacked = 256 * (1032 + 512 + 32) + 64;
 
 template <class Real>
-Real* aligned(std::vector<Real>& packed) {
-  packed.resize(kPacked);
-  const auto address = reinterpret_cast<std::uintptr_t>(packed.data());
-  return packed.data() + (-address % 64) / sizeof(Real);
+Real* aligned(std::unique_ptr<Real[]>& packed) {
+  if (!packed) packed = std::make_unique_for_overwrite<Real[]>(kPacked);
+  const auto address = reinterpret_cast<std::uintptr_t>(packed.get());
+  return packed.get() + (-address % 64) / sizeof(Real);
 }
 
 }  // namespace
