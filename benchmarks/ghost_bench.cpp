@@ -77,7 +77,7 @@ void ghost(benchmark::State& state) {
   GradientSum sum(model.layout);
   for (auto _ : state) ghost_clip(model.layout, model.pass, plan, options_of(state), sum);
 }
-BENCHMARK(ghost)->ArgsProduct({{1, 2}, {64, 256, 0}})->UseRealTime();
+BENCHMARK(ghost)->ArgsProduct({{1, 2}, {64, 128, 256, 0}})->UseRealTime();
 
 void fused(benchmark::State& state) {
   const Model model(kBatch);
@@ -85,7 +85,7 @@ void fused(benchmark::State& state) {
   GradientSum sum(model.layout);
   for (auto _ : state) fused_clip(model.layout, model.pass, plan, options_of(state), sum);
 }
-BENCHMARK(fused)->ArgsProduct({{1, 2}, {64, 256}})->UseRealTime();
+BENCHMARK(fused)->ArgsProduct({{1, 2}, {64, 128, 256}})->UseRealTime();
 
 int print_peak_memory(std::string_view how, std::size_t batch) {
   const Model model(batch);

@@ -7,6 +7,7 @@
 #include "discreet/base/error.h"
 #include "discreet/mechanism/fused.h"
 #include "discreet/mechanism/ghost_reference_testing.h"
+#include "discreet/numerics/targets_testing.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -252,6 +253,23 @@ TEST(GhostSum, ChargesTheSensitivityForItsRounding) {
   EXPECT_THROW(sensitivity_factor(1 << 20, 1, options, Slots::kShifted), Error);
   options.binary32_records = 257;
   EXPECT_THROW(sensitivity_factor(1, 1, options, Slots::kFixed), Error);
+}
+
+TEST(GhostSum, HasTheSameBitsForEveryWidthOfVectorsWithFusedMultiplyAdd) {
+  Maker<float> make(17);
+  const std::size_t n = 77, b = 300;
+  const ModelLayout layout({{"w", {n, n}}});
+  const BackwardPass<float> pass{b,
+                                 {DensePass<float>{make.normal(b * n), make.normal(b * n), 1, 0}}};
+  const ClipPlan plan = plan_of(layout, Cut::kFlat, 1.0);
+  std::vector<double> first;
+  numerics::for_each_target([&] {
+    if (!(hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL | HWY_NEON))) return;
+    GradientSum sum(layout);
+    ghost_clip(layout, pass, plan, {}, sum);
+    if (first.empty()) first.assign(sum.values().begin(), sum.values().end());
+    EXPECT_TRUE(std::ranges::equal(sum.values(), first));
+  });
 }
 
 }  // namespace
