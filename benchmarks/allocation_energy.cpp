@@ -1,7 +1,8 @@
 // Noise energy of layer-wise against uniform allocation at equal sigma_eff, on three real layouts:
-// a table of sum_g d_g sigma_g^2 C_g^2 (layer_wise) / the same (uniform), and its root, the ratio
-// of the noise norms. Bounds are equal shares of the clip norm, or in proportion to sqrt(d_g), as
-// where all coordinates of a gradient are alike.
+// a table of sum_g d_g sigma_g^2 C_g^2 (layer_wise) / the same (uniform), its root, the ratio of
+// the noise norms, and the energy relative to flat clipping to the same norm of a whole record.
+// Bounds are equal shares of the clip norm, or in proportion to sqrt(d_g), as where all coordinates
+// of a gradient are alike: layer-wise noise is then that of flat clipping.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -28,19 +29,22 @@ double energy(const ModelLayout& layout, ClipStrategy strategy, AllocationMode m
 }
 
 void row(std::string_view name, const ModelLayout& layout, ClipStrategy strategy, bool by_size) {
-  const double ratio = energy(layout, strategy, AllocationMode::kLayerWise, by_size) /
-                       energy(layout, strategy, AllocationMode::kUniform, by_size);
-  fmt::print("| {} | {} | {} | {} | {:.3f} | {:.3f} |\n", name,
+  const double layer_wise = energy(layout, strategy, AllocationMode::kLayerWise, by_size);
+  const double uniform = energy(layout, strategy, AllocationMode::kUniform, by_size);
+  const double flat = energy(layout, ClipStrategy::kPerSample, AllocationMode::kUniform, false);
+  fmt::print("| {} | {} | {} | {} | {:.3f} | {:.3f} | {:.3f} |\n", name,
              strategy == ClipStrategy::kPerLayer ? "layer" : "tensor",
-             partition(layout, cut_of(strategy)).parts(), by_size ? "∝ √d" : "equal", ratio,
-             std::sqrt(ratio));
+             partition(layout, cut_of(strategy)).parts(), by_size ? "∝ √d" : "equal",
+             layer_wise / uniform, std::sqrt(layer_wise / uniform), layer_wise / flat);
 }
 
 }  // namespace
 
 int main() {
-  fmt::print("| model | part | parts | bounds | energy, layer-wise / uniform | noise norm |\n");
-  fmt::print("|---|---|---|---|---|---|\n");
+  fmt::print(
+      "| model | part | parts | bounds | energy, layer-wise / uniform | noise norm | energy / flat "
+      "|\n");
+  fmt::print("|---|---|---|---|---|---|---|\n");
   const std::pair<std::string_view, ModelLayout> models[] = {
       {"ResNet-18", testing::resnet18()},
       {"BERT-base", testing::bert_base()},

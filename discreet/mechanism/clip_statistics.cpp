@@ -95,7 +95,7 @@ ClipStatistics::Ranked ClipStatistics::quantile(double p) const {
 
 double peft_noise_reduction_factor(const ModelLayout& layout) noexcept {
   if (layout.parameters() == 0) return 1;
-  return std::sqrt(ratio(layout.private_parameters(), layout.parameters()));
+  return std::sqrt(ratio(layout.parameters(), layout.private_parameters()));
 }
 
 }  // namespace discreet::mechanism

@@ -67,10 +67,10 @@ class ClipStatistics {
   std::uint64_t zeroed_records_ = 0;
 };
 
-// peft_noise_reduction_factor = sqrt(d_private / d), d all parameters of the layout: the norm of
-// the noise on the private parameters relative to that on all of them, at the same clip bound and
-// multiplier. Noise of deviation s on n coordinates has expected squared norm n s^2. In [0, 1]: 1
-// when everything is trained privately (or there is no parameter), 0 when nothing is.
+// peft_noise_reduction_factor = sqrt(d / max(d_private, EPS_DENOM)), d all parameters of the
+// layout: how many times longer the noise vector would be if all of them were trained privately, at
+// the same clip bound and multiplier (noise of deviation s on n coordinates has expected squared
+// norm n s^2). 1 when all are, or there is none.
 double peft_noise_reduction_factor(const ModelLayout& layout) noexcept;
 
 }  // namespace discreet::mechanism

@@ -55,6 +55,9 @@ struct SamplingPlan {
   accounting::Sampling sampling() const;
   std::uint64_t steps_per_event() const noexcept;
 
+  // Throws kInvalidDpConfig unless the fields are those of a plan that plan_sampling gives.
+  void check() const;
+
   // The specification's sampler_config_hash: SHA-256 of deterministic CBOR of the fields. No key,
   // no row count, no rank.
   Digest hash() const;
@@ -82,7 +85,7 @@ class Sampler {
   //   are. Shuffled epochs and sequential batches: N0 if it is declared. Otherwise
   //   kInvalidDpConfig. The guarantee compares data sets of N0 records with their neighbours; that
   //   the real one has N0 is public.
-  // generator: of stream::kSampling; the key serves this plan only.
+  // plan: checked. generator: of stream::kSampling; the key serves this plan only.
   Sampler(SamplingPlan plan, std::uint64_t rows, random::Generator generator);
 
   const SamplingPlan& plan() const noexcept { return plan_; }

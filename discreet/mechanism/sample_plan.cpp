@@ -45,12 +45,14 @@ void check_range(std::string_view key, std::optional<std::uint64_t> value) {
 std::uint64_t nearest_count(double value) {
   if (!(value < static_cast<double>(kMostRecords)))
     refuse(fmt::format("rate and batch mean {} records; at most 2^51 can be numbered", value));
-  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::nearbyint(value)));
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::round(value)));
 }
 
 // Fills in the third of rate, batch and size.
 void complete(SamplingPlan& plan) {
   const auto real = [](std::uint64_t n) { return static_cast<double>(n); };
+  const bool in_order = plan.mode == SamplingMode::kSequential;
+  if (in_order && !plan.rate && !plan.batch) plan.batch = plan.size;
   if (plan.size && plan.batch && *plan.batch > *plan.size)
     refuse(fmt::format("effective_batch_size {} is more than declared_size {}", *plan.batch,
                        *plan.size));
@@ -101,6 +103,12 @@ void check_needs(const SamplingPlan& plan) {
   }
   if (plan.most && *plan.most > *plan.size)
     refuse(fmt::format("truncated_batch {} is more than declared_size {}", *plan.most, *plan.size));
+}
+
+template <class T>
+T known(const std::optional<T>& value, std::string_view what) {
+  if (!value) refuse(fmt::format("the sampling plan has no {}; make it with plan_sampling", what));
+  return *value;
 }
 
 template <class T>
@@ -156,34 +164,40 @@ SamplingPlan plan_sampling(const DpConfig& config) {
   complete(plan);
   check_needs(plan);
   plan.steps_per_epoch = steps_per_epoch(plan);
-  if (plan.steps_per_epoch > kMostStepsPerEpoch)
-    refuse("an epoch has more than 2^24 steps; take a larger rate or batch");
 
   // A number that the mode does not use must not tell equal samplers apart.
   const bool by_coins = plan.mode == SamplingMode::kPoisson || truncated;
   if (!by_coins && plan.size && plan.batch)
     plan.rate = static_cast<double>(*plan.batch) / static_cast<double>(*plan.size);
 
-  if (plan.adjacency == accounting::Adjacency::kAddRemove) {
-    if (!plan.size)
+  plan.check();
+  return plan;
+}
+
+void SamplingPlan::check() const {
+  if (steps_per_epoch == 0 || steps_per_epoch > kMostStepsPerEpoch)
+    refuse("an epoch has 1 to 2^24 steps; take a larger rate or batch");
+  if (adjacency == accounting::Adjacency::kAddRemove) {
+    if (!size)
       refuse(
           "nothing declares how many records there are, so adjacency add_remove does not hold; "
           "give declared_size, or set adjacency: zero_out");
-    if (plan.mode == SamplingMode::kSequential && plan.steps_per_epoch > 1)
+    if (mode == SamplingMode::kSequential && steps_per_epoch > 1)
       refuse(
           "SEQUENTIAL_V1 with several batches has no guarantee under add_remove, because "
           "removing a record moves all later ones; set adjacency: zero_out, or full batches");
   }
-  accounting::Event(accounting::Gaussian{1}, plan.sampling(), plan.adjacency);
-  return plan;
+  accounting::Event(accounting::Gaussian{1}, sampling(), adjacency);
 }
 
 accounting::Sampling SamplingPlan::sampling() const {
   switch (mode) {
-    case SamplingMode::kPoisson: return accounting::Poisson{rate.value()};
+    case SamplingMode::kPoisson: return accounting::Poisson{known(rate, "rate")};
     case SamplingMode::kTruncatedPoisson:
-      return accounting::TruncatedPoisson{rate.value(), most.value(), size.value()};
-    case SamplingMode::kFixedSize: return accounting::FixedSize{batch.value(), size.value()};
+      return accounting::TruncatedPoisson{known(rate, "rate"), known(most, "largest batch"),
+                                          known(size, "size")};
+    case SamplingMode::kFixedSize:
+      return accounting::FixedSize{known(batch, "batch"), known(size, "size")};
     case SamplingMode::kBallsAndBins: return accounting::BallsAndBins{steps_per_epoch};
     case SamplingMode::kShuffledEpoch: return accounting::ShuffledEpoch{steps_per_epoch};
     case SamplingMode::kSequential: break;

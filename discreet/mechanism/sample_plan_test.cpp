@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "discreet/accounting/accountant.h"
 #include "discreet/base/error.h"
 #include "discreet/mechanism/sample.h"
 
@@ -55,6 +56,18 @@ TEST(SamplingPlan, HandsOverTheEventOfItsOwnSampler) {
   EXPECT_EQ(sampling(SamplingMode::kShuffledEpoch),
             accounting::Sampling(accounting::ShuffledEpoch{100}));
   EXPECT_EQ(sampling(SamplingMode::kSequential), accounting::Sampling(accounting::NoSampling{}));
+}
+
+TEST(SamplingPlan, EveryEventIsOneThatAnAccountantBounds) {
+  for (const SamplingMode mode : kModes) {
+    const SamplingPlan plan = plan_sampling(config_of(mode));
+    const accounting::Event event(accounting::Gaussian{2}, plan.sampling(), plan.adjacency);
+    const auto accountant = accounting::make_accountant("pld");
+    accountant->compose(event, 10);
+    const double upper = accountant->epsilon(1e-5).epsilon.upper;
+    EXPECT_GT(upper, 0) << sampling_mode_name(mode);
+    EXPECT_LT(upper, 20) << sampling_mode_name(mode);
+  }
 }
 
 TEST(SamplingPlan, AnEventCoversAnEpochOnlyWhereTheEpochIsAtomic) {
@@ -201,7 +214,7 @@ TEST(SamplingPlan, RefusesMissingAndImpossibleNumbersAndNamesThem) {
   EXPECT_EQ(refusal(config), "effective_batch_size is 0; it must lie in [1, 2^51]");
   config.effective_batch_size = 1;
   config.declared_size = std::uint64_t{1} << 40;
-  EXPECT_EQ(refusal(config), "an epoch has more than 2^24 steps; take a larger rate or batch");
+  EXPECT_EQ(refusal(config), "an epoch has 1 to 2^24 steps; take a larger rate or batch");
   config.declared_size.reset();
   config.sampling_rate = 1e-300;
   EXPECT_NE(refusal(config), "accepted");

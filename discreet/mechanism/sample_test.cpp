@@ -241,6 +241,12 @@ TEST(Sampler, RefusesRowsThatItsLawDoesNotAllow) {
   EXPECT_THROW(
       Sampler(plan_of(SamplingMode::kPoisson, 10, 1), (std::uint64_t{1} << 51) + 1, coins()),
       Error);
+  SamplingPlan unfinished;
+  unfinished.size = 10;
+  EXPECT_THROW(Sampler(unfinished, 10, coins()), Error);
+  unfinished.mode = SamplingMode::kBallsAndBins;
+  unfinished.steps_per_epoch = 0;
+  EXPECT_THROW(Sampler(unfinished, 10, coins()), Error);
   Sampler sampler = sampler_of(SamplingMode::kPoisson, 100, 10);
   EXPECT_THROW(sampler.batch(0, 2, 2), Error);
   EXPECT_THROW(sampler.batch(0, 0, 0), Error);
