@@ -105,7 +105,7 @@ TEST(AdaptiveClip, OneRecordMovesEachCountByHalfAtMost) {
   std::mt19937_64 random(2);
   const AdaptiveClipState state = state_of({1, 5}, {0.3, 4});
   for (int trial = 0; trial < 1000; ++trial) {
-    std::vector<double> norms(2 * 7);
+    std::vector<double> norms(14);
     for (double& x : norms) x = static_cast<double>(random() % 1000) / 100;
     RecordNorms with = norms_of(2, norms), zeroed = with;
     zeroed.zeroed[3] = 1;
@@ -159,7 +159,7 @@ TEST(AdaptiveClip, AnEmptyBatchStillMovesByTheNoiseOnly) {
 TEST(AdaptiveClip, MicrobatchesAndRanksAddUpToTheBatchInAnyOrder) {
   const AdaptiveClipState state = state_of({1, 2}, {0.5, 1});
   std::mt19937_64 random(8);
-  std::vector<double> norms(2 * 40);
+  std::vector<double> norms(80);
   for (double& x : norms) x = static_cast<double>(random() % 400) / 100;
   const NormCounts whole = count_norms(state, norms_of(2, norms));
   NormCounts sum = count_norms(state, norms_of(2, {norms.begin() + 50, norms.end()}));

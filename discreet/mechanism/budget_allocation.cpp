@@ -22,6 +22,10 @@ constexpr double kHybridShare = 2;
   throw Error(ErrorCode::kInvalidDpConfig, "PrivacyBudgetAllocator_v1", std::move(sentence));
 }
 
+bool is_norm(SensitivitySource source) noexcept {
+  return source == SensitivitySource::kPublicNorms || source == SensitivitySource::kNoisedNorms;
+}
+
 std::vector<double> choose_bounds(const DpConfig& config, const ModelLayout& layout,
                                   const SensitivityMap& map) {
   const Partition& partition = map.partition;
@@ -37,7 +41,7 @@ std::vector<double> choose_bounds(const DpConfig& config, const ModelLayout& lay
     const double share = C * (map.sensitivity[g] / whole);
     if (declared[g]) {
       clip[g] = *declared[g];
-    } else if (adaptive && map.source[g] == SensitivitySource::kNorms) {
+    } else if (adaptive && is_norm(map.source[g])) {
       clip[g] = map.sensitivity[g];
     } else if (flat) {
       clip[g] = C;
@@ -112,8 +116,17 @@ accounting::GaussianGroups groups_of(const ClipPlan& plan, const std::vector<dou
   return groups;
 }
 
+// Where each part has its own bound, the bounds cancel. They are left out, so that not even the
+// last bit of a multiplier follows bounds that were adapted.
+accounting::GaussianGroups without_bounds(accounting::GaussianGroups groups) {
+  for (accounting::Group& group : groups.groups) group.clip = 1;
+  return groups;
+}
+
 double effective_of(const ClipPlan& plan, const std::vector<double>& sigma) {
-  const double effective = accounting::effective_noise_multiplier(groups_of(plan, sigma));
+  accounting::GaussianGroups groups = groups_of(plan, sigma);
+  if (!plan.flat_clip) groups = without_bounds(std::move(groups));
+  const double effective = accounting::effective_noise_multiplier(groups);
   if (!std::isfinite(effective) || effective <= 0)
     refuse(
         fmt::format("clip bounds and sigmas are too unequal: their effective multiplier comes "
@@ -167,6 +180,15 @@ Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
   const auto scale =
       values_by_part(layout, partition, config.per_layer_multiplier.value_or(NumberMap()),
                      "noise.per_layer_multiplier");
+  out.follows_releases =
+      std::ranges::count(sensitivities.source, SensitivitySource::kNoisedNorms) > 0;
+  const bool weighed_by_bounds =
+      config.privacy_allocation == AllocationMode::kLayerWise || out.plan.flat_clip;
+  if (out.follows_releases && weighed_by_bounds && config.per_layer_multiplier)
+    refuse(
+        "noise.per_layer_multiplier on bounds that follow noised norms would let the effective "
+        "noise react to what is released; remove it, or take per_layer bounds with "
+        "privacy_allocation uniform");
   for (std::size_t g = 0; g < partition.parts(); ++g) out.multiplier[g] *= scale[g].value_or(1);
   out.effective = effective_of(out.plan, out.multiplier);
   return out;
@@ -187,6 +209,16 @@ accounting::GaussianGroups gaussian_groups(const Allocation& allocation, double 
   }
   accounting::GaussianGroups groups = groups_of(allocation.plan, sigma);
   groups.adaptation = adaptation;
+  return groups;
+}
+
+accounting::GaussianGroups accounted_groups(const Allocation& allocation, double sigma_eff,
+                                            std::optional<accounting::Adaptation> adaptation) {
+  accounting::GaussianGroups groups = gaussian_groups(allocation, sigma_eff, adaptation);
+  if (!allocation.follows_releases) return groups;
+  if (allocation.effective < 1) return without_bounds(std::move(groups));
+  groups.groups = {{sigma_eff, 1}};
+  groups.flat_clip.reset();
   return groups;
 }
 

@@ -42,6 +42,7 @@ struct Allocation {
   // Effective multiplier of the parts at sigma_eff = 1, rounded towards less noise: at least 1
   // unless per_layer_multiplier lowered it.
   double effective = 1;
+  bool follows_releases = false;  // some bound comes from noised norms
 };
 
 // UML_OS.DifferentialPrivacy.PrivacyBudgetAllocator_v1
@@ -49,8 +50,9 @@ struct Allocation {
 //   sensitivities: public or noised, as analyze_sensitivity gives them; the norm history is in
 //   them.
 // Throws kInvalidDpConfig, naming key or part, if there is no private parameter, a part is missing
-// from or a key is unknown to a map, a bound is outside [1e-100, 1e100], or bounds and sigmas are
-// so unequal that binary64 cannot hold their sum.
+// from or a key is unknown to a map; if per_layer_multiplier meets bounds that follow noised norms
+// under layer_wise or hybrid, because sigma_eff would then react to what is released; a bound is
+// outside [1e-100, 1e100], or bounds and sigmas are so unequal that binary64 cannot hold their sum.
 Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
                            const SensitivityMap& sensitivities);
 
@@ -62,6 +64,16 @@ Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
 // Postcondition without adaptation and per_layer_multiplier:
 //   accounting::effective_noise_multiplier(result) >= sigma_eff, and equal for a single part.
 accounting::GaussianGroups gaussian_groups(
+    const Allocation& allocation, double sigma_eff,
+    std::optional<accounting::Adaptation> adaptation = std::nullopt);
+
+// What the accountant composes for that step: gaussian_groups() itself where the bounds are fixed
+// in advance. Where they follow releases, the same mechanism in terms that do not: one group
+// {sigma_eff, 1}, or, where per_layer_multiplier lowered the noise, the sigma_g with bounds of 1
+// (each part has its own bound then, and they cancel). It has no more noise than is drawn and is
+// the same whatever was released, so that the schedule stays fixed in advance and every accountant
+// may compose it: bounds may adapt, the effective multiplier may not.
+accounting::GaussianGroups accounted_groups(
     const Allocation& allocation, double sigma_eff,
     std::optional<accounting::Adaptation> adaptation = std::nullopt);
 

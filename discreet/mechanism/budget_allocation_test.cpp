@@ -200,6 +200,43 @@ TEST(BudgetAllocation, AdaptedBoundsAreTakenAsTheyAreAndTheCountsAreAccounted) {
   EXPECT_NEAR(std::pow(effective_noise_multiplier(groups), -2), 1 + 2 / (4 * 100.0), 1e-12);
 }
 
+TEST(BudgetAllocation, WhatIsAccountedDoesNotFollowTheNormsThatWereReleased) {
+  const ModelLayout layout = model_of({10, 2000, 30});
+  std::mt19937_64 random(23);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (const ClipStrategy strategy : {ClipStrategy::kPerLayer, ClipStrategy::kHybrid})
+    for (const AllocationMode mode : {AllocationMode::kUniform, AllocationMode::kLayerWise})
+      for (const bool scaled : {false, true}) {
+        DpConfig config = config_of(strategy, mode);
+        if (scaled) config.per_layer_multiplier = NumberMap{{"layer1", 0.7}};
+        std::optional<accounting::GaussianGroups> first;
+        for (int trial = 0; trial < 50; ++trial) {
+          const auto norm = [&] { return std::exp(3 * uniform(random)); };
+          const NormHistory norms = NormHistory::from_noised_release({norm(), norm(), norm()});
+          const bool reacts =
+              scaled && (mode == AllocationMode::kLayerWise || strategy == ClipStrategy::kHybrid);
+          if (reacts) {
+            EXPECT_THROW(allocate(config, layout, &norms), Error);
+            continue;
+          }
+          const Allocation a = allocate(config, layout, &norms);
+          EXPECT_TRUE(a.follows_releases);
+          const auto accounted = accounted_groups(a, 1.3);
+          if (!first) first = accounted;
+          EXPECT_EQ(accounted, *first) << "the same in every bit";
+          EXPECT_LE(effective_noise_multiplier(accounted),
+                    effective_noise_multiplier(gaussian_groups(a, 1.3)) * (1 + 1e-14));
+        }
+      }
+  // Public norms are fixed in advance: the groups themselves are accounted, scaled or not.
+  DpConfig config = config_of(ClipStrategy::kPerLayer, AllocationMode::kLayerWise);
+  config.per_layer_multiplier = NumberMap{{"layer1", 0.7}};
+  const NormHistory norms = NormHistory::from_public({1, 2, 3});
+  const Allocation a = allocate(config, layout, &norms);
+  EXPECT_FALSE(a.follows_releases);
+  EXPECT_EQ(accounted_groups(a, 1.3), gaussian_groups(a, 1.3));
+}
+
 TEST(BudgetAllocation, HybridUsesTheGreedyRuleNotThePlainSum) {
   // Two parts of bound 1 inside a flat bound 1: a record cannot fill both, sigma_g = sigma_eff.
   DpConfig config = config_of(ClipStrategy::kHybrid, AllocationMode::kUniform, {1, 1});

@@ -13,16 +13,21 @@ template <class What>
 class Steering {
  public:
   // They never saw private records: declared, or measured on public data.
-  static Steering from_public(std::vector<double> values) { return Steering(std::move(values)); }
+  static Steering from_public(std::vector<double> values) {
+    return Steering(std::move(values), false);
+  }
   // They are functions of values released with noise that the accountant has composed.
   static Steering from_noised_release(std::vector<double> values) {
-    return Steering(std::move(values));
+    return Steering(std::move(values), true);
   }
+  // What follows them then reacts to released values, which not every composition allows.
+  bool is_noised() const noexcept { return noised_; }
   std::span<const double> values() const noexcept { return values_; }
 
  private:
-  explicit Steering(std::vector<double> values) : values_(std::move(values)) {}
+  Steering(std::vector<double> values, bool noised) : values_(std::move(values)), noised_(noised) {}
   std::vector<double> values_;
+  bool noised_;
 };
 
 // The specification's norm_history: the norm of a typical record in each part; finite, > 0, one per

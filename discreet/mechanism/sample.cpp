@@ -47,7 +47,7 @@ RecordList keep_at_most(std::uint64_t most, RecordList records, const random::Ge
 }  // namespace
 
 Sampler::Sampler(SamplingPlan plan, std::uint64_t rows, random::Generator generator)
-    : plan_(std::move(plan)), rows_(rows), generator_(std::move(generator)) {
+    : plan_(plan), rows_(rows), generator_(std::move(generator)) {
   plan_.check();
   if (rows_ > random::kIndexLimit)
     throw Error(ErrorCode::kInvalidInput, "Sampler",

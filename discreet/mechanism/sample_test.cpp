@@ -58,9 +58,8 @@ std::int64_t mask_of(const Batch& batch) {
 // The batches of many steps, as sets of bits.
 std::vector<std::int64_t> masks(Sampler sampler, std::uint64_t first, std::uint64_t stride,
                                 int count) {
-  std::vector<std::int64_t> out;
-  for (int i = 0; i < count; ++i)
-    out.push_back(mask_of(sampler.batch(first + stride * static_cast<std::uint64_t>(i))));
+  std::vector<std::int64_t> out(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = mask_of(sampler.batch(first + stride * i));
   return out;
 }
 

@@ -74,7 +74,8 @@ SensitivityMap analyze_sensitivity(const DpConfig& config, const ModelLayout& la
       map.source.push_back(SensitivitySource::kDeclared);
     } else if (norms != nullptr) {
       map.sensitivity.push_back(norms->values()[g]);
-      map.source.push_back(SensitivitySource::kNorms);
+      map.source.push_back(norms->is_noised() ? SensitivitySource::kNoisedNorms
+                                              : SensitivitySource::kPublicNorms);
     } else {
       map.sensitivity.push_back(bounds[g].value_or(share));
       map.source.push_back(SensitivitySource::kClipBound);

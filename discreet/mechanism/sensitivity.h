@@ -16,8 +16,9 @@ Cut cut_of(ClipStrategy strategy) noexcept;
 // What is expected of a record's norm in each part before it is clipped. It decides how the bound
 // of a record is divided among the parts; privacy rests on the clip bounds, never on this.
 enum class SensitivitySource : std::uint8_t {
-  kDeclared,   // sensitivity_map of the configuration
-  kNorms,      // the norm history: public or noised
+  kDeclared,     // sensitivity_map of the configuration
+  kPublicNorms,  // the norm history, public
+  kNoisedNorms,  // the norm history, noised: it changes with what is released
   kClipBound,  // nothing is known: clip_norm_map, else an equal share C / sqrt(G) of clipping.norm
 };
 struct SensitivityMap {

@@ -66,9 +66,11 @@ TEST(Sensitivity, FollowsPublicOrNoisedNormsAndADeclarationFirst) {
   const auto map = analyze_sensitivity(config, model(), &norms);
   EXPECT_EQ(map.partition.names, (std::vector<std::string>{"body", "experts", "head"}));
   EXPECT_EQ(map.sensitivity, (std::vector<double>{1, 2, 7}));
-  EXPECT_EQ(map.source,
-            (std::vector<SensitivitySource>{SensitivitySource::kNorms, SensitivitySource::kNorms,
-                                            SensitivitySource::kDeclared}));
+  EXPECT_EQ(map.source, (std::vector<SensitivitySource>{SensitivitySource::kNoisedNorms,
+                                                        SensitivitySource::kNoisedNorms,
+                                                        SensitivitySource::kDeclared}));
+  const NormHistory open = NormHistory::from_public({1, 2, 3});
+  EXPECT_EQ(analyze_sensitivity(config, model(), &open).source[0], SensitivitySource::kPublicNorms);
 }
 
 TEST(Sensitivity, OfExpertsDoesNotFollowTheRouting) {
@@ -114,7 +116,7 @@ TEST(Sensitivity, RefusesNumbersThatAreNoneAndNamesThem) {
 
 TEST(PartValues, AKeyMayNameAPartATensorALayerAGroupOrAModule) {
   const ModelLayout layout = model();
-  const auto values = [&](Cut cut, NumberMap map) {
+  const auto values = [&](Cut cut, const NumberMap& map) {
     std::vector<double> out;
     for (const auto& v : values_by_part(layout, partition(layout, cut), map, "sigma_map"))
       out.push_back(v.value_or(0));
@@ -130,7 +132,7 @@ TEST(PartValues, AKeyMayNameAPartATensorALayerAGroupOrAModule) {
 
 TEST(PartValues, RefuseMisspeltFrozenAndPartialNames) {
   const ModelLayout layout = model();
-  const auto sentence = [&](NumberMap map) {
+  const auto sentence = [&](const NumberMap& map) {
     return sentence_of(
         [&] { values_by_part(layout, partition(layout, Cut::kGroup), map, "sigma_map"); });
   };
