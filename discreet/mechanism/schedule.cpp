@@ -7,6 +7,7 @@
 
 #include "discreet/accounting/least_impl.h"
 #include "discreet/base/error.h"
+#include "discreet/mechanism/config_resolve.h"
 #include "discreet/numerics/elementary.h"
 
 namespace discreet::mechanism {
@@ -174,6 +175,31 @@ void Scheduler::restore(const cbor::Value& cache) try {
 } catch (const Error& error) {
   if (error.code() == ErrorCode::kMalformed) throw;
   malformed("is malformed: " + error.sentence());
+}
+
+Schedule base_profile(const DpConfig& resolved) {
+  std::vector<std::uint64_t> begins = {0};
+  for (const PhaseOverride* phase : {&resolved.warmup, &resolved.main})
+    if (phase->until_step) begins.push_back(*phase->until_step);
+  const std::uint64_t end = resolved.target_steps.value_or(std::uint64_t{1} << 24);
+  const bool decays = resolved.mode == ScheduleMode::kStepDecay && resolved.decay_factor != 1;
+  if (decays)
+    for (std::uint64_t t = resolved.decay_every; t < end; t += resolved.decay_every)
+      begins.push_back(t);
+  std::ranges::sort(begins);
+  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
+
+  Schedule out;
+  double decay = 1;
+  std::uint64_t decayed = 0;
+  for (const std::uint64_t t : begins) {
+    for (; decays && decayed < t / resolved.decay_every; ++decayed) decay *= resolved.decay_factor;
+    const double configured = in_phase(resolved, phase_at(resolved, t)).noise_multiplier;
+    out.push_back({t, configured * decay});
+    // Clamped from here on: further pieces would only repeat the limit.
+    if (decays && (decay * configured < kLeastSigma || decay * configured > kLargestSigma)) break;
+  }
+  return out;
 }
 
 }  // namespace discreet::mechanism
