@@ -97,8 +97,7 @@ Certificate::Value Certificate::at(double epsilon) const {
   double phase_error = 0;
   std::vector<double> angle(t_.size()), sine(t_.size()), cosine(t_.size());
   for (std::size_t j = 0; j < t_.size(); ++j) angle[j] = t_[j] * psi;
-  numerics::sin(angle, sine);
-  numerics::cos(angle, cosine);
+  numerics::sin_cos(angle, sine, cosine);
   for (std::size_t j = 0; j < t_.size(); ++j) {
     const double re = re_[j] * cosine[j] - im_[j] * sine[j];
     const double im = re_[j] * sine[j] + im_[j] * cosine[j];

@@ -26,12 +26,12 @@ Tolerance choose_tolerance(const Totals& totals, double log_delta, double relati
 
 // Descends a function of the order, in ever smaller strides. Values may be NaN or infinite.
 template <class F>
-std::optional<int> best_order(F&& value) {
+std::optional<int> best_order(F&& value, int finest = 1) {
   int order = 8;
   double best = value(order);
   while (!std::isfinite(best) && order - 8 >= kLowestOrder) best = value(order -= 8);
   if (!std::isfinite(best)) return std::nullopt;
-  for (int stride = 8; stride >= 1; stride /= 2) {
+  for (int stride = 8; stride >= finest; stride /= 2) {
     for (const int step : {stride, -stride}) {
       while (order + step >= kLowestOrder && order + step <= kHighestOrder) {
         const double next = value(order + step);
@@ -92,14 +92,15 @@ std::optional<Point> estimate_from_epsilon(Totals& totals, double epsilon, doubl
   return Point{epsilon, log_delta};
 }
 
-std::optional<Contour> contour_for_zero(Totals& totals, double log_delta) {
+std::optional<Contour> contour_for_bound(Totals& totals, double epsilon, double log_delta) {
   const Tolerance tolerance = choose_tolerance(totals, log_delta, 1e-3);
   const auto bound = [&](int order) {
-    return totals.log_mass(order, order, tolerance) + log_chernoff(ladder(order));
+    const double c = ladder(order);
+    return totals.log_mass(order, order, tolerance) + log_chernoff(c) - c * epsilon;
   };
-  const auto order = best_order(bound);
+  const auto order = best_order(bound, 2);  // the bound is flat around its least value
   if (!order || !(bound(*order) < log_delta - 0.05)) return std::nullopt;
-  return Contour{*order, *order + 1, 0, 0, tolerance};
+  return Contour{*order, *order, 0, 0, tolerance};
 }
 
 std::optional<Contour> choose_contour(Totals& totals, const Point& point, double relative,

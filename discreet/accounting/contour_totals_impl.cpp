@@ -96,9 +96,11 @@ void Totals::add(Sum& sum, const Event& event, std::int64_t count, const Spoil& 
       count_failure(scratch_);
       break;
     case Kind::kContributions:
-      nodes_ += event.contribute(
-          contour, spoil,
-          static_cast<std::int64_t>(kMostWork / static_cast<double>(contour.terms())), scratch_);
+      nodes_ +=
+          event.contribute(contour, spoil,
+                           static_cast<std::int64_t>(
+                               kMostWork / std::max(1.0, static_cast<double>(contour.terms()))),
+                           scratch_);
       break;
   }
   for (std::size_t i = 0; i < scratch_.size(); ++i) {
