@@ -48,14 +48,24 @@ Certificate::Certificate(const Contour& contour, std::span<const Fixed> totals,
   im_.resize(terms);
   size_.resize(terms);
   error_.resize(terms);
+  std::vector<double> angle(terms);
   for (std::size_t j = 0; j < terms; ++j) {
     const Fixed* const total = totals.data() + kFirstTerm + kPerTerm * j;
-    const double t = static_cast<double>(j + 1) * dt_;
     const double log_size = total[0].value();
-    const double angle = total[1].value();
-    const double size = numerics::exp(log_size);
-    const double re = size * numerics::cos(angle);
-    const double im = size * numerics::sin(angle);
+    size_[j] = log_size;
+    angle[j] = total[1].value();
+    // X_j, then what computing F_j/(z(z+1)) itself costs (contour.md, Assembling).
+    error_[j] = up(total[2].value()) + 4 * grid_ +
+                kUnit * (32 + 4 * std::abs(log_size) + 4 * std::abs(angle[j]));
+  }
+  numerics::exp(size_, size_);
+  numerics::sin_cos(angle, im_, re_);
+  numerics::expm1(error_, error_);
+  for (std::size_t j = 0; j < terms; ++j) {
+    const double t = static_cast<double>(j + 1) * dt_;
+    const double size = size_[j];
+    const double re = size * re_[j];
+    const double im = size * im_[j];
     // Divided by z(z+1) = c(c+1) - t^2 + i t (2c+1).
     const double down_re = c_ * (c_ + 1) - t * t;
     const double down_im = t * (2 * c_ + 1);
@@ -64,10 +74,7 @@ Certificate::Certificate(const Contour& contour, std::span<const Fixed> totals,
     re_[j] = (re * down_re + im * down_im) / norm;
     im_[j] = (im * down_re - re * down_im) / norm;
     size_[j] = up(size / std::sqrt(norm));
-    // X_j, then what computing F_j/(z(z+1)) itself costs (contour.md, Assembling).
-    const double exponent = up(total[2].value()) + 4 * grid_ +
-                            kUnit * (32 + 4 * std::abs(log_size) + 4 * std::abs(angle));
-    error_[j] = up(size_[j] * numerics::expm1(exponent)) + 0x1p-1000;
+    error_[j] = up(size_[j] * error_[j]) + 0x1p-1000;
   }
 }
 

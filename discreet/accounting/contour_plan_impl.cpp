@@ -166,7 +166,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
   const double scale =
       totals.log_mass(best.order, best.order, tolerance) - c * point.epsilon - point.log_delta;
   const double gaussian = std::sqrt(2 * wanted / (second > 0 ? second : 1));
-  int first = 2 * static_cast<int>(std::floor(2 * numerics::log(gaussian) / kLog2)) - 4;
+  int first = 8 * static_cast<int>(std::floor(numerics::log(gaussian) / (2 * kLog2))) - 4;
   for (int group = 0; group < 4; ++group, first += 2 * static_cast<int>(Totals::kDecays)) {
     const std::vector<double> decays = totals.decays(best.order, tolerance, first);
     for (std::size_t i = 0; i < decays.size(); ++i) {

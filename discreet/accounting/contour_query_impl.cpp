@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "discreet/accounting/contour_certificate_impl.h"
@@ -26,7 +27,14 @@ constexpr double kWidest = 1e-2;
               fmt::format("{} is {}; {}", name, value, remedy));
 }
 
-void check(const Composition& composition, double relative_width) {
+// Only steps that are new to the totals need be looked at: the others have passed before.
+template <class Steps>
+std::span<const Steps> fresh(const std::vector<Steps>& steps, const Totals::Part& part) {
+  return std::span(steps).subspan(part.begin, part.new_end - part.begin);
+}
+
+void check(const Composition& composition, const Totals::Difference& difference,
+           double relative_width) {
   numerics::require_round_to_nearest();
   if (!(relative_width > 0 && relative_width < 1)) {
     refuse("relative_width", relative_width, "give a number between 0 and 1");
@@ -35,14 +43,14 @@ void check(const Composition& composition, double relative_width) {
     throw Error(ErrorCode::kInvalidDpConfig, "contour",
                 "the composition is empty; give at least one step");
   }
-  for (const GaussianSteps& steps : composition.gaussians) {
+  for (const GaussianSteps& steps : fresh(composition.gaussians, difference.gaussians)) {
     if (!(steps.rate > 0 && steps.rate <= 1)) refuse("rate", steps.rate, "give one in (0, 1]");
     if (!(steps.sigma > 0 && std::isfinite(steps.sigma))) {
       refuse("sigma", steps.sigma, "give a positive finite number");
     }
     if (steps.count == 0) refuse("count", 0, "leave out steps that are not taken");
   }
-  for (const ExplicitSteps& steps : composition.explicits) {
+  for (const ExplicitSteps& steps : fresh(composition.explicits, difference.explicits)) {
     if (!(steps.epsilon >= 0 && std::isfinite(steps.epsilon))) {
       refuse("explicit epsilon", steps.epsilon, "give a finite number that is not negative");
     }
@@ -53,12 +61,14 @@ void check(const Composition& composition, double relative_width) {
   }
 }
 
-bool all_supported(const Composition& composition) {
+bool all_supported(const Composition& composition, const Totals::Difference& difference) {
+  const auto gaussians = fresh(composition.gaussians, difference.gaussians);
+  const auto explicits = fresh(composition.explicits, difference.explicits);
   return !composition.gaussians.empty() &&
-         std::all_of(composition.gaussians.begin(), composition.gaussians.end(), supported) &&
-         std::all_of(
-             composition.explicits.begin(), composition.explicits.end(),
-             [](const ExplicitSteps& s) { return s.epsilon <= 1000 && s.count <= (1ull << 53); });
+         std::all_of(gaussians.begin(), gaussians.end(), supported) &&
+         std::all_of(explicits.begin(), explicits.end(), [](const ExplicitSteps& s) {
+           return s.epsilon <= 1000 && s.count <= (1ull << 53);
+         });
 }
 
 // Explicit steps fail outright with probability p = 1 - prod (1 - delta)^count; given that they do
@@ -172,11 +182,12 @@ bool query_holds(Totals& totals, const Composition& composition, double epsilon,
   if (!(epsilon >= 0 && std::isfinite(epsilon))) {
     refuse("epsilon", epsilon, "give a finite number that is not negative");
   }
-  check(composition, 0.5);
-  if (!all_supported(composition) || delta < 1e-250) return false;
+  const auto difference = totals.difference(composition);
+  check(composition, difference, 0.5);
+  if (!all_supported(composition, difference) || delta < 1e-250) return false;
   const Conditional conditional(Failure(composition), delta);
   if (!(conditional.delta > 0)) return false;
-  totals.move_to(composition);
+  totals.move_to(composition, difference);
   return bound_from_mass(totals, epsilon, conditional.log_delta, conditional.slack, {}).has_value();
 }
 
@@ -184,14 +195,15 @@ std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& co
                                            double delta, double relative_width,
                                            const Spoil& spoil) {
   if (!(delta > 0 && delta < 1)) refuse("delta", delta, "give one in (0, 1)");
-  check(composition, relative_width);
-  if (!all_supported(composition) || delta < 1e-250) return std::nullopt;
+  const auto difference = totals.difference(composition);
+  check(composition, difference, relative_width);
+  if (!all_supported(composition, difference) || delta < 1e-250) return std::nullopt;
   const Conditional conditional(Failure(composition), delta);
   if (!(conditional.delta > 0)) return std::nullopt;
   const double log_delta = conditional.log_delta;
   const double slack = conditional.slack;
   relative_width = std::clamp(relative_width, 1e-13, 0.1);
-  totals.move_to(composition);
+  totals.move_to(composition, difference);
 
   auto point = estimate_from_delta(totals, log_delta, relative_width);
   if (!point) return std::nullopt;
@@ -246,11 +258,12 @@ std::optional<ContourResult> query_delta(Totals& totals, const Composition& comp
   if (!(epsilon >= 0 && std::isfinite(epsilon))) {
     refuse("epsilon", epsilon, "give a finite number that is not negative");
   }
-  check(composition, relative_width);
-  if (!all_supported(composition)) return std::nullopt;
+  const auto difference = totals.difference(composition);
+  check(composition, difference, relative_width);
+  if (!all_supported(composition, difference)) return std::nullopt;
   const Failure failure(composition);
   relative_width = std::clamp(relative_width, 1e-13, 0.1);
-  totals.move_to(composition);
+  totals.move_to(composition, difference);
 
   auto point = estimate_from_epsilon(totals, epsilon, relative_width);
   double work = 0;
