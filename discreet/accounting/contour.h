@@ -61,9 +61,9 @@ bool contour_holds(const Composition& composition, Direction direction, double e
 
 // The same functions, for a run that grows: sums over the composition are kept, so that a query
 // costs an evaluation of the distinct steps that are new or changed since the last query, never of
-// the history. (A few times per doubling of the composition the contour moves, and every distinct
-// step is evaluated again.) Results have the same bits as those above.
-// Memory: about 4 kB per distinct step.
+// the history. (Once or twice per doubling of the composition the contour moves, and every distinct
+// step is evaluated again, at about 20 microseconds each.) Results have the same bits as those
+// above. Memory: about 4 kB per distinct step.
 class ContourSession {
  public:
   explicit ContourSession(Direction direction);

@@ -107,8 +107,7 @@ class Totals {
   };
 
   template <class Steps>
-  void update(Kept<Steps>& kept, const std::vector<Steps>& now, const Part& part,
-              Changes& changes);
+  void update(Kept<Steps>& kept, const std::vector<Steps>& now, const Part& part, Changes& changes);
   Sum& find(const Key& key, const Spoil& spoil);
   void add(Sum& sum, const Event& event, std::int64_t count, const Spoil& spoil);
 

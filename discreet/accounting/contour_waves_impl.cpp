@@ -31,7 +31,7 @@ double BlockedSum(const double* values, std::size_t padded) {
   return result;
 }
 
-// change(i, a, b) gives the new values at i.., which are stored and summed as by BlockedSum.
+// change(i, a, b) gives the values at i.., which are stored and summed as by BlockedSum.
 template <class Change>
 HWY_INLINE WaveSum ChangeAndSum(double* re, double* im, std::size_t padded, Change&& change) {
   const D d;
@@ -43,8 +43,7 @@ HWY_INLINE WaveSum ChangeAndSum(double* re, double* im, std::size_t padded, Chan
       V sum_im = hn::Zero(d);
       for (std::size_t row = 0; row < kWaveBlock; row += kLanes) {
         const std::size_t i = begin + row + lane;
-        V a = hn::LoadU(d, re + i);
-        V b = hn::LoadU(d, im + i);
+        V a, b;
         change(i, a, b);
         hn::StoreU(a, d, re + i);
         hn::StoreU(b, d, im + i);
@@ -63,24 +62,25 @@ HWY_INLINE WaveSum ChangeAndSum(double* re, double* im, std::size_t padded, Chan
   return result;
 }
 
-WaveSum TurnAndSum(double* re, double* im, const double* turn_re, const double* turn_im,
+WaveSum TurnAndSum(Waves<const double> from, Waves<const double> turn, Waves<double> to,
                    std::size_t padded) {
   const D d;
-  return ChangeAndSum(re, im, padded, [&](std::size_t i, V& a, V& b) HWY_ATTR {
-    const V c = hn::LoadU(d, turn_re + i);
-    const V s = hn::LoadU(d, turn_im + i);
-    const V turned = hn::Sub(hn::Mul(a, c), hn::Mul(b, s));
-    b = hn::Add(hn::Mul(a, s), hn::Mul(b, c));
-    a = turned;
+  return ChangeAndSum(to.re, to.im, padded, [&](std::size_t i, V& a, V& b) HWY_ATTR {
+    const V re = hn::LoadU(d, from.re + i);
+    const V im = hn::LoadU(d, from.im + i);
+    const V c = hn::LoadU(d, turn.re + i);
+    const V s = hn::LoadU(d, turn.im + i);
+    a = hn::Sub(hn::Mul(re, c), hn::Mul(im, s));
+    b = hn::Add(hn::Mul(re, s), hn::Mul(im, c));
   });
 }
 
-WaveSum WeighAndSum(double* re, double* im, const double* weight, std::size_t padded) {
+WaveSum WeighAndSum(Waves<double> waves, const double* weight, std::size_t padded) {
   const D d;
-  return ChangeAndSum(re, im, padded, [&](std::size_t i, V& a, V& b) HWY_ATTR {
+  return ChangeAndSum(waves.re, waves.im, padded, [&](std::size_t i, V& a, V& b) HWY_ATTR {
     const V w = hn::LoadU(d, weight + i);
-    a = hn::Mul(a, w);
-    b = hn::Mul(b, w);
+    a = hn::Mul(hn::LoadU(d, waves.re + i), w);
+    b = hn::Mul(hn::LoadU(d, waves.im + i), w);
   });
 }
 
@@ -120,13 +120,13 @@ double blocked_sum(const double* values, std::size_t padded) noexcept {
   return HWY_DYNAMIC_DISPATCH(BlockedSum)(values, padded);
 }
 
-WaveSum turn_and_sum(double* re, double* im, const double* turn_re, const double* turn_im,
+WaveSum turn_and_sum(Waves<const double> from, Waves<const double> turn, Waves<double> to,
                      std::size_t padded) noexcept {
-  return HWY_DYNAMIC_DISPATCH(TurnAndSum)(re, im, turn_re, turn_im, padded);
+  return HWY_DYNAMIC_DISPATCH(TurnAndSum)(from, turn, to, padded);
 }
 
-WaveSum weigh_and_sum(double* re, double* im, const double* weight, std::size_t padded) noexcept {
-  return HWY_DYNAMIC_DISPATCH(WeighAndSum)(re, im, weight, padded);
+WaveSum weigh_and_sum(Waves<double> waves, const double* weight, std::size_t padded) noexcept {
+  return HWY_DYNAMIC_DISPATCH(WeighAndSum)(waves, weight, padded);
 }
 
 double missing_sum(const double* weights, const double* half_lengths, std::size_t size,
