@@ -122,43 +122,52 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
   Contour best{0, 0, 0, 0, tolerance};
   double least = INFINITY;
   double least_period = 0;
-  int worse = 0;
-  for (int order = *saddle + 1; order >= *saddle - 16 && worse < 2; --order) {
-    const double amplification = above(order, order);
-    if (!(amplification < 40)) {
-      if (order < *saddle) ++worse;
-      continue;
-    }
-    const double c = ladder(order);
-    const double left = (wanted - point.log_delta) / c;
-    double right = INFINITY;
-    int image_order = 0;
-    for (const int image : {order + 1, order + 2, order + 4, order + 7}) {
-      const double excess = above(image, order) + wanted;
-      const double need = (excess > 0 ? excess + numerics::log1p(numerics::exp(-excess))
-                                      : numerics::log1p(numerics::exp(excess))) /
-                          (ladder(image) - c);
-      if (need < right) {
-        right = need;
-        image_order = image;
+  double least_loss = 0;
+  const auto search = [&](int stride) {
+    int worse = 0;
+    for (int order = (*saddle + 1) & -stride; order >= *saddle - 16 && worse < 2; order -= stride) {
+      const double amplification = above(order, order);
+      if (!(amplification < 40)) {
+        if (order < *saddle) ++worse;
+        continue;
+      }
+      const double c = ladder(order);
+      const double left = (wanted - point.log_delta) / c;
+      double right = INFINITY;
+      int image_order = 0;
+      for (const int image : {order + 1, order + 2, order + 4}) {
+        const double excess = above(image, order) + wanted;
+        const double need = (excess > 0 ? excess + numerics::log1p(numerics::exp(-excess))
+                                        : numerics::log1p(numerics::exp(excess))) /
+                            (ladder(image) - c);
+        if (need < right) {
+          right = need;
+          image_order = image;
+        }
+      }
+      const double period = std::max(left, right);
+      const double loss = 0.2 * numerics::exp(amplification) * rounding;
+      const double cost = period * (1 + loss);
+      if (cost < least) {
+        least_loss = loss;
+        least = cost;
+        least_period = period;
+        best.order = order;
+        best.image_order = image_order;
+        worse = 0;
+      } else {
+        ++worse;
       }
     }
-    const double period = std::max(left, right);
-    const double cost = period * (1 + 0.2 * numerics::exp(amplification) * rounding);
-    if (cost < least) {
-      least = cost;
-      least_period = period;
-      best.order = order;
-      best.image_order = image_order;
-      worse = 0;
-    } else {
-      ++worse;
-    }
-  }
+  };
+  // Even orders and spacings, so that a growing composition keeps them for long; every order where
+  // round-off limits the width.
+  search(2);
+  if (!(std::isfinite(least) && least_loss < 2)) search(1);
   if (!std::isfinite(least)) return std::nullopt;
-  best.spacing =
-      static_cast<int>(std::floor(4 * numerics::log(2 * 3.14159265358979 / least_period) / kLog2)) -
-      effort;
+  best.spacing = 2 * static_cast<int>(std::floor(
+                         2 * numerics::log(2 * 3.14159265358979 / least_period) / kLog2)) -
+                 effort;
 
   // Cut where the bound of what remains is small; look further where the loss has spikes.
   const double c = ladder(best.order);
