@@ -29,11 +29,11 @@ bool follows_budget(ScheduleMode mode) {
          mode == ScheduleMode::kDynamicProjection;
 }
 
-std::uint64_t review_interval(ScheduleMode mode, std::uint64_t steps, std::uint64_t event_steps) {
+std::uint64_t review_interval(ScheduleMode mode, std::uint64_t steps, std::uint64_t unit) {
   if (mode != ScheduleMode::kBudgetAdaptive && mode != ScheduleMode::kDynamicProjection) return 0;
   const std::uint64_t interval =
       std::max<std::uint64_t>(1, steps / kReviews + (steps % kReviews != 0));
-  return (interval + event_steps - 1) / event_steps * event_steps;
+  return (interval + unit - 1) / unit * unit;
 }
 
 Schedule scaled(std::span<const SchedulePiece> schedule, double scale) {
@@ -100,7 +100,7 @@ Scheduler::Scheduler(ScheduleMode mode, Schedule profile, const ScheduleGoal& go
       profile_(std::move(profile)),
       goal_(goal),
       event_(std::move(event)),
-      review_every_(review_interval(mode, goal.steps, event_.steps)) {
+      review_every_(review_interval(mode, goal.steps, std::max(event_.steps, event_.epoch))) {
   if (follows_budget(mode_) && goal_.steps == 0)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "a mode that follows the budget needs target_steps");
@@ -181,6 +181,7 @@ Schedule base_profile(const DpConfig& resolved) {
   std::vector<std::uint64_t> begins = {0};
   for (const PhaseOverride* phase : {&resolved.warmup, &resolved.main})
     if (phase->until_step) begins.push_back(*phase->until_step);
+  const std::uint64_t last_phase = begins.back();
   const std::uint64_t end = resolved.target_steps.value_or(std::uint64_t{1} << 24);
   const bool decays = resolved.mode == ScheduleMode::kStepDecay && resolved.decay_factor != 1;
   if (decays)
@@ -197,7 +198,8 @@ Schedule base_profile(const DpConfig& resolved) {
     const double configured = in_phase(resolved, phase_at(resolved, t)).noise_multiplier;
     out.push_back({t, configured * decay});
     // Clamped from here on: further pieces would only repeat the limit.
-    if (decays && (decay * configured < kLeastSigma || decay * configured > kLargestSigma)) break;
+    const bool clamped = decay * configured < kLeastSigma || decay * configured > kLargestSigma;
+    if (decays && clamped && t >= last_phase) break;
   }
   return out;
 }

@@ -49,6 +49,7 @@ double sigma_at(std::span<const SchedulePiece> schedule, std::uint64_t t);
 struct StepEvent {
   std::function<accounting::Event(double sigma)> at;
   std::uint64_t steps = 1;  // how many steps one event covers: an epoch's where that is atomic
+  std::uint64_t epoch = 1;  // sigma changes only at multiples of it: an epoch's under PER_EPOCH
 };
 
 // The events of the steps [begin, end) of a schedule; begin is where an event begins, and a last
