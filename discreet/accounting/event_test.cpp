@@ -166,7 +166,7 @@ TEST(Event, ChoosesTheWorstRecordUnderHybridClippingAsBruteForceDoes) {
 // counts although the square of its clip bound underflows.
 TEST(Event, DoesNotLoseGroupsWhoseClipSquaredUnderflows) {
   const double expected = 1e10 / std::sqrt(2.0);
-  for (const double clip : {1e-165, 1e-160, 1.0, 1e160}) {
+  for (const double clip : {1e-165, 1e-163, 1e-160, 1.0, 1e160}) {
     EXPECT_NEAR(effective_noise_multiplier({{{1e10, 1}, {1e10, clip}}, {}, {}}) / expected, 1,
                 1e-14)
         << clip;
