@@ -162,6 +162,23 @@ TEST(Event, ChoosesTheWorstRecordUnderHybridClippingAsBruteForceDoes) {
   }
 }
 
+// A clip bound is a unit: nothing may change when all are tiny or huge, and a small group's noise
+// counts although the square of its clip bound underflows.
+TEST(Event, DoesNotLoseGroupsWhoseClipSquaredUnderflows) {
+  const double expected = 1e10 / std::sqrt(2.0);
+  for (const double clip : {1e-165, 1e-163, 1e-160, 1.0, 1e160}) {
+    EXPECT_NEAR(effective_noise_multiplier({{{1e10, 1}, {1e10, clip}}, {}, {}}) / expected, 1,
+                1e-14)
+        << clip;
+    EXPECT_LE(effective_noise_multiplier({{{1e10, 1}, {1e10, clip}}, {}, {}}), expected) << clip;
+  }
+  const double plain = effective_noise_multiplier({{{2, 3}, {1, 2}, {4, 1}}, 3, {}});
+  for (const double unit : {0x1p-600, 0x1p600}) {
+    const GaussianGroups scaled{{{2, 3 * unit}, {1, 2 * unit}, {4, unit}}, 3 * unit, {}};
+    EXPECT_EQ(effective_noise_multiplier(scaled), plain);
+  }
+}
+
 TEST(Event, DoesNotDependOnTheOrderOfGroups) {
   const GaussianGroups a{{{2, 1}, {.7, 3}, {1.3, .2}}, 1.1, {}};
   const GaussianGroups b{{{1.3, .2}, {2, 1}, {.7, 3}}, 1.1, {}};
