@@ -40,7 +40,7 @@ Truncation truncation(double rate, std::uint64_t capacity, std::uint64_t n);
 // epsilon at delta in [1e-100, 1) in one direction. The upper end is that of the dominating pair;
 // the lower end is attained when the other gradients vanish. The gap between them is what is not
 // known; relative_width in [1e-6, 1] is what discretisation may add to either, relative to
-// max(epsilon, 0.1). Throws kInvalidInput if an argument is outside its range.
+// max(epsilon, 0.1). Throws kInvalidDpConfig if an argument is outside its range.
 Interval truncated_poisson_epsilon(TruncatedPoissonSteps steps, double delta, Direction direction,
                                    double relative_width);
 
