@@ -13,7 +13,8 @@ namespace discreet::accounting {
 //
 // Adjacency: add/remove, and the number of records must be public: how often truncation happens,
 // and with it the bound, depends on it. The bound holds for data sets of `records` records and
-// their neighbours with one more or one less.
+// their neighbours with one more or one less. Zero-out is not covered: a zeroed record keeps its
+// seat.
 //
 // With probability tau the other records alone fill the batch; then including a record expels
 // another and the sum moves by up to twice the clip norm. The dominating pair is the mixture of
