@@ -70,6 +70,10 @@ TEST(Event, RefusesSamplingThatHasNoGuaranteeUnderTheAdjacency) {
             }).find("shuffled_epoch sampling has no guarantee under add_remove"),
             std::string::npos);
   EXPECT_NE(refusal([] {
+              Event(Gaussian{1}, TruncatedPoisson{.1, 1, 10}, Adjacency::kZeroOut);
+            }).find("truncated_poisson sampling has no guarantee under zero_out"),
+            std::string::npos);
+  EXPECT_NE(refusal([] {
               Event(Gaussian{1}, FixedSize{1, 10}, Adjacency::kZeroOut);
             }).find("fixed_size"),
             std::string::npos);
@@ -242,7 +246,7 @@ TEST(EventBytes, ComeBackAsTheSameEvent) {
       Event(GaussianGroups{{{1.5, 1}, {2, .1}}, 1.2, Adaptation{2, 30}}, Poisson{.25}, add),
       Event(GaussianGroups{{{1.5, 1}}, {}, {}}, NoSampling{}, Adjacency::kReplaceOne),
       Event(Laplace{2}, NoSampling{}, add),
-      Event(DiscreteGaussian{2, 100}, TruncatedPoisson{.1, 64, 1000}, Adjacency::kZeroOut),
+      Event(DiscreteGaussian{2, 100}, TruncatedPoisson{.1, 64, 1000}, add),
       Event(RoundedGaussian{2}, FixedSize{64, 1000}, Adjacency::kReplaceOne),
       Event(Skellam{4, 3, 2, 1}, BallsAndBins{100}, add),
       Event(Gaussian{4}, ShuffledEpoch{100}, Adjacency::kZeroOut),

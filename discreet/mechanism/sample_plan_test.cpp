@@ -143,6 +143,7 @@ TEST(SamplingPlan, HashTellsEveryDifferentSamplerApart) {
   DpConfig config = config_of(SamplingMode::kTruncatedPoisson);
   config.truncated_batch = 701;
   add(config);
+  config = config_of(SamplingMode::kPoisson);
   config.adjacency = Adjacency::kZeroOut;
   add(config);
   EXPECT_EQ(hashes.size(), plans);
@@ -176,6 +177,8 @@ TEST(SamplingPlan, RefusesAnAdjacencyUnderWhichTheSamplerHasNoGuarantee) {
             "shuffled_epoch sampling has no guarantee under add_remove");
   EXPECT_EQ(with(SamplingMode::kFixedSize, Adjacency::kZeroOut),
             "fixed_size sampling has no guarantee under zero_out");
+  EXPECT_EQ(with(SamplingMode::kTruncatedPoisson, Adjacency::kZeroOut),
+            "truncated_poisson sampling has no guarantee under zero_out");
   EXPECT_EQ(with(SamplingMode::kFixedSize, Adjacency::kReplaceOne), "accepted");
   EXPECT_NE(with(SamplingMode::kSequential, Adjacency::kAddRemove), "accepted");
   DpConfig full = config_of(SamplingMode::kSequential);
