@@ -36,12 +36,12 @@ void check_positive(std::string_view what, double value) {
 
 void check(const AdaptiveClipOptions& options) {
   check_positive("effective_batch_size", options.batch);
-  check_positive("adaptive_noise", options.deviation);
-  check_positive("adaptive_lower", options.lower);
-  check_positive("adaptive_upper", options.upper);
+  check_positive("clipping.adaptive.noise", options.deviation);
+  check_positive("clipping.adaptive.lower", options.lower);
+  check_positive("clipping.adaptive.upper", options.upper);
   if (options.lower > options.upper)
-    refuse_config(
-        fmt::format("adaptive_lower {} is above adaptive_upper {}", options.lower, options.upper));
+    refuse_config(fmt::format("clipping.adaptive.lower {} is above clipping.adaptive.upper {}",
+                              options.lower, options.upper));
   if (!std::isfinite(options.spread) || options.spread < 0)
     refuse_config(fmt::format("{} MADs above the median; give a number >= 0", options.spread));
   if (!(options.learning_rate > 0 && options.learning_rate <= 1))
@@ -50,11 +50,11 @@ void check(const AdaptiveClipOptions& options) {
   if (options.accounting != AdaptiveAccounting::kHeuristic) return;
   if (options.regulated)
     refuse_config(
-        "adaptive_accounting heuristic looks at norms without noise, which a regulated "
+        "privacy.adaptive_accounting heuristic looks at norms without noise, which a regulated "
         "run may not; set conservative");
   if (!options.allow_nonprivate)
     refuse_config(
-        "adaptive_accounting heuristic looks at norms without noise; set conservative, "
+        "privacy.adaptive_accounting heuristic looks at norms without noise; set conservative, "
         "or allow_nonprivate_adaptation: true for a run that is not private");
 }
 
@@ -223,7 +223,7 @@ double adaptation_cost(const accounting::Event& event, std::uint64_t steps, doub
 NormHistory norm_history(const AdaptiveClipState& state, const AdaptiveClipOptions& options) {
   if (state.not_private)
     refuse_config(
-        "the norms were adapted without noise (adaptive_accounting heuristic), so they "
+        "the norms were adapted without noise (privacy.adaptive_accounting heuristic), so they "
         "may not steer bounds or noise; set conservative");
   return NormHistory::from_noised_release(clip_norms(state, options));
 }

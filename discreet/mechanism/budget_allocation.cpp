@@ -199,13 +199,12 @@ accounting::GaussianGroups gaussian_groups(const Allocation& allocation, double 
   if (!std::isfinite(sigma_eff))
     throw Error(ErrorCode::kNanInSigma, "PrivacyBudgetAllocator_v1",
                 fmt::format("the noise multiplier is {}", sigma_eff));
+  if (!(sigma_eff >= kLeastSigma && sigma_eff <= kLargestSigma))
+    refuse(fmt::format("the noise multiplier is {}; it must lie in [1e-8, 1e8]", sigma_eff));
   std::vector<double> sigma;
-  for (std::size_t g = 0; g < allocation.multiplier.size(); ++g) {
-    const double m = allocation.multiplier[g];
-    sigma.push_back(m == 1 ? sigma_eff : numerics::next_up(m * sigma_eff));
-    if (!(sigma[g] >= kLeastSigma && sigma[g] <= kLargestSigma))
-      refuse(fmt::format("the noise multiplier of {} is {}; it must lie in [1e-8, 1e8]",
-                         allocation.plan.partition.names[g], sigma[g]));
+  for (const double m : allocation.multiplier) {
+    const double product = m == 1 ? sigma_eff : numerics::next_up(m * sigma_eff);
+    sigma.push_back(std::max(product, kLeastSigma));
   }
   accounting::GaussianGroups groups = groups_of(allocation.plan, sigma);
   groups.adaptation = adaptation;

@@ -58,8 +58,9 @@ Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
 
 // The mechanism of a step at base multiplier sigma_eff, for the accounting event. Its groups are
 // the sigma_g (products rounded up) and C_g of the parts, in order.
-//   sigma_eff: > 0 and finite, or kNanInSigma / kInvalidDpConfig; every sigma_g must lie in
-//              [1e-8, 1e8], the specification's range.
+//   sigma_eff: in [1e-8, 1e8], the specification's range; else kInvalidDpConfig, kNanInSigma if it
+//              is not finite. Each sigma_g is raised to 1e-8 at least; none is lowered to 1e8,
+//              because the whole would have less noise than was asked.
 //   adaptation: counts released beside it; they lower the effective multiplier.
 // Postcondition without adaptation and per_layer_multiplier:
 //   accounting::effective_noise_multiplier(result) >= sigma_eff, and equal for a single part.

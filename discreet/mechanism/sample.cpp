@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "discreet/base/error.h"
+#include "discreet/mechanism/config_table.h"
 #include "discreet/random/subsets.h"
 
 namespace discreet::mechanism {
@@ -56,7 +57,7 @@ Sampler::Sampler(SamplingPlan plan, std::uint64_t rows, random::Generator genera
     throw Error(ErrorCode::kInvalidDpConfig, "Sampler",
                 fmt::format("the data have {} records and declared_size is {}; {} needs the two to "
                             "be equal: correct the declaration, or use POISSON_V1",
-                            rows_, *plan_.size, sampling_mode_name(plan_.mode)));
+                            rows_, *plan_.size, spelling(plan_.mode)));
 }
 
 RecordList Sampler::batch(std::uint64_t step) {

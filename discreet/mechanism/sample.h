@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "discreet/accounting/event.h"
@@ -21,9 +20,6 @@ namespace discreet::mechanism {
 // Rate, batch and denominators come from declared numbers only. The rows that are there may differ
 // from the declared N0 by a few; if the rate followed them, the noise would show how many there
 // are.
-
-// The spelling in a configuration: "POISSON_V1" and so on.
-std::string_view sampling_mode_name(SamplingMode mode) noexcept;
 
 // Step 1b of the specification, and Poisson which its list omits:
 //   POISSON_V1, TRUNCATED_POISSON_V1                     subsampling POISSON

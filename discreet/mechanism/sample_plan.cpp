@@ -4,6 +4,8 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
+#include "discreet/mechanism/config_table.h"
+#include "discreet/mechanism/prevalidation.h"
 #include "discreet/mechanism/sample.h"
 
 namespace discreet::mechanism {
@@ -14,27 +16,6 @@ constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 51;
 
 [[noreturn]] void refuse(std::string sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "plan_sampling", std::move(sentence));
-}
-
-std::string_view subsampling_name(Subsampling subsampling) noexcept {
-  switch (subsampling) {
-    case Subsampling::kPoisson: return "POISSON";
-    case Subsampling::kShuffleWithoutReplacement: return "SHUFFLE_WITHOUT_REPLACEMENT";
-    case Subsampling::kNone: return "NONE";
-  }
-  return "unknown";
-}
-
-Subsampling subsampling_of(SamplingMode mode) noexcept {
-  switch (mode) {
-    case SamplingMode::kPoisson:
-    case SamplingMode::kTruncatedPoisson: return Subsampling::kPoisson;
-    case SamplingMode::kFixedSize:
-    case SamplingMode::kBallsAndBins:
-    case SamplingMode::kShuffledEpoch: return Subsampling::kShuffleWithoutReplacement;
-    case SamplingMode::kSequential: break;
-  }
-  return Subsampling::kNone;
 }
 
 void check_range(std::string_view key, std::optional<std::uint64_t> value) {
@@ -81,7 +62,7 @@ std::uint64_t steps_per_epoch(const SamplingPlan& plan) {
 
 void check_needs(const SamplingPlan& plan) {
   const auto missing = [&](std::string_view what) {
-    refuse(fmt::format("sampling_mode {} needs {}", sampling_mode_name(plan.mode), what));
+    refuse(fmt::format("sampling_mode {} needs {}", spelling(plan.mode), what));
   };
   switch (plan.mode) {
     case SamplingMode::kTruncatedPoisson:
@@ -118,26 +99,13 @@ cbor::Value or_null(const std::optional<T>& value) {
 
 }  // namespace
 
-std::string_view sampling_mode_name(SamplingMode mode) noexcept {
-  switch (mode) {
-    case SamplingMode::kPoisson: return "POISSON_V1";
-    case SamplingMode::kTruncatedPoisson: return "TRUNCATED_POISSON_V1";
-    case SamplingMode::kFixedSize: return "SHUFFLE_WITHOUT_REPLACEMENT_FIXED_SIZE_V1";
-    case SamplingMode::kBallsAndBins: return "SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1";
-    case SamplingMode::kShuffledEpoch: return "SHUFFLE_WITHOUT_REPLACEMENT_EPOCH_V1";
-    case SamplingMode::kSequential: return "SEQUENTIAL_V1";
-  }
-  return "unknown";
-}
-
 void check_sampling(SamplingMode mode, Subsampling subsampling) {
   const Subsampling fitting = subsampling_of(mode);
   if (subsampling == fitting) return;
   throw Error(ErrorCode::kInvalidDpConfig, "check_sampling",
               fmt::format("sampling_mode {} is not subsampling {}, so the accountant would assume "
                           "another sampler; set subsampling: {}, or choose another sampling_mode",
-                          sampling_mode_name(mode), subsampling_name(subsampling),
-                          subsampling_name(fitting)));
+                          spelling(mode), spelling(subsampling), spelling(fitting)));
 }
 
 SamplingPlan plan_sampling(const DpConfig& config) {
@@ -152,7 +120,7 @@ SamplingPlan plan_sampling(const DpConfig& config) {
     refuse(
         fmt::format("truncated_batch is {}, but sampling_mode {} truncates nothing; remove it, "
                     "or set TRUNCATED_POISSON_V1",
-                    *config.truncated_batch, sampling_mode_name(config.sampling_mode)));
+                    *config.truncated_batch, spelling(config.sampling_mode)));
 
   SamplingPlan plan;
   plan.mode = config.sampling_mode;
@@ -213,7 +181,7 @@ std::uint64_t SamplingPlan::steps_per_event() const noexcept {
 
 Digest SamplingPlan::hash() const {
   return sha256(cbor::encode(cbor::map({{"format", "sampler_v1"},
-                                        {"mode", sampling_mode_name(mode)},
+                                        {"mode", spelling(mode)},
                                         {"adjacency", accounting::to_string(adjacency)},
                                         {"size", or_null(size)},
                                         {"rate", or_null(rate)},

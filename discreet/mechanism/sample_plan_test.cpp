@@ -4,9 +4,14 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "discreet/accounting/accountant.h"
 #include "discreet/base/error.h"
+#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/config_table.h"
+#include "discreet/mechanism/prevalidation.h"
 #include "discreet/mechanism/sample.h"
 
 namespace discreet::mechanism {
@@ -58,6 +63,29 @@ TEST(SamplingPlan, HandsOverTheEventOfItsOwnSampler) {
   EXPECT_EQ(sampling(SamplingMode::kSequential), accounting::Sampling(accounting::NoSampling{}));
 }
 
+TEST(SamplingPlan, AgreesWithWhatTheConfigurationPlans) {
+  for (const SamplingMode mode : kModes)
+    for (const auto& [size, rate, batch] :
+         std::vector<std::tuple<std::optional<std::uint64_t>, std::optional<double>,
+                                std::optional<std::uint64_t>>>{{60000, {}, 600},
+                                                               {60001, 0.01, {}},
+                                                               {{}, 0.03, 64},
+                                                               {25, 0.1, {}},
+                                                               {1000, {}, 1000}}) {
+      DpConfig config = config_of(mode);
+      config.declared_size = size;
+      config.sampling_rate = rate;
+      config.effective_batch_size = batch;
+      if (mode == SamplingMode::kTruncatedPoisson) config.truncated_batch = 20;
+      const DpConfig resolved = resolve(config).config;
+      const SamplingPlan plan = plan_sampling(resolved);
+      EXPECT_EQ(plan.sampling(), sampling_of(resolved)) << spelling(mode);
+      EXPECT_EQ(plan.steps_per_epoch, batches_per_epoch(resolved)) << spelling(mode);
+      EXPECT_EQ(plan.steps_per_event(), is_epoch_event(mode) ? batches_per_epoch(resolved) : 1u);
+      EXPECT_EQ(plan, plan_sampling(config)) << "resolving first changes nothing";
+    }
+}
+
 TEST(SamplingPlan, EveryEventIsOneThatAnAccountantBounds) {
   for (const SamplingMode mode : kModes) {
     const SamplingPlan plan = plan_sampling(config_of(mode));
@@ -65,8 +93,8 @@ TEST(SamplingPlan, EveryEventIsOneThatAnAccountantBounds) {
     const auto accountant = accounting::make_accountant("pld");
     accountant->compose(event, 10);
     const double upper = accountant->epsilon(1e-5).epsilon.upper;
-    EXPECT_GT(upper, 0) << sampling_mode_name(mode);
-    EXPECT_LT(upper, 20) << sampling_mode_name(mode);
+    EXPECT_GT(upper, 0) << spelling(mode);
+    EXPECT_LT(upper, 20) << spelling(mode);
   }
 }
 
@@ -74,8 +102,8 @@ TEST(SamplingPlan, AnEventCoversAnEpochOnlyWhereTheEpochIsAtomic) {
   for (const SamplingMode mode : kModes) {
     const SamplingPlan plan = plan_sampling(config_of(mode));
     const bool atomic = mode == SamplingMode::kBallsAndBins || mode == SamplingMode::kShuffledEpoch;
-    EXPECT_EQ(plan.steps_per_event(), atomic ? 100u : 1u) << sampling_mode_name(mode);
-    EXPECT_EQ(plan.steps_per_epoch, 100u) << sampling_mode_name(mode);
+    EXPECT_EQ(plan.steps_per_event(), atomic ? 100u : 1u) << spelling(mode);
+    EXPECT_EQ(plan.steps_per_epoch, 100u) << spelling(mode);
   }
 }
 
@@ -89,14 +117,14 @@ TEST(SamplingPlan, StepOneBAcceptsExactlyTheSubsamplingOfTheMode) {
         ++accepted;
         EXPECT_EQ(subsampling, config_of(mode).subsampling);
         // 1b.1: the name decides
-        EXPECT_EQ(sampling_mode_name(mode).starts_with("SHUFFLE_WITHOUT_REPLACEMENT"),
+        EXPECT_EQ(spelling(mode).starts_with("SHUFFLE_WITHOUT_REPLACEMENT"),
                   subsampling == Subsampling::kShuffleWithoutReplacement);
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::kInvalidDpConfig);
-        EXPECT_NE(error.sentence().find(sampling_mode_name(mode)), std::string::npos);
+        EXPECT_NE(error.sentence().find(spelling(mode)), std::string::npos);
       }
     }
-    EXPECT_EQ(accepted, 1) << sampling_mode_name(mode);
+    EXPECT_EQ(accepted, 1) << spelling(mode);
   }
   try {
     check_sampling(SamplingMode::kSequential, Subsampling::kPoisson);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "discreet/base/error.h"
+#include "discreet/mechanism/config_table.h"
 #include "discreet/random/statistics_testing.h"
 
 namespace discreet::mechanism {
@@ -193,7 +194,7 @@ TEST(Sampler, GivesTheSameMasksToAnyNumberOfRanks) {
           joined.insert(joined.end(), share.begin(), share.end());
         }
         std::sort(joined.begin(), joined.end());
-        EXPECT_EQ(joined, whole) << sampling_mode_name(mode) << " " << world << " " << step;
+        EXPECT_EQ(joined, whole) << spelling(mode) << " " << world << " " << step;
       }
     }
   }
@@ -230,7 +231,7 @@ TEST(Sampler, RefusesRowsThatItsLawDoesNotAllow) {
                                   SamplingMode::kShuffledEpoch, SamplingMode::kSequential}) {
     try {
       Sampler sampler(plan_of(mode, 1000, 10), 999, coins());
-      FAIL() << sampling_mode_name(mode);
+      FAIL() << spelling(mode);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidDpConfig);
       EXPECT_NE(error.sentence().find("999"), std::string::npos);
