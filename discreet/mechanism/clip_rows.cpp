@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cmath>
 #include <limits>
@@ -153,12 +154,27 @@ class Team {
     for (auto& own : scratch_) own.reserve(pieces);  // no allocation, hence no failure, in a thread
   }
 
-  // f(share) from every thread.
+  // f(share) from every thread; from none if not all can be started.
   template <class F>
   void run(F f) {
+    std::atomic<int> go = 0;
     std::vector<std::jthread> others;
     others.reserve(shares_ - 1);
-    for (std::size_t share = 1; share < shares_; ++share) others.emplace_back(f, share);
+    const auto decide_to = [&](int what) {
+      go = what;
+      go.notify_all();
+    };
+    try {
+      for (std::size_t share = 1; share < shares_; ++share)
+        others.emplace_back([&go, f, share] {
+          go.wait(0);
+          if (go == 1) f(share);
+        });
+    } catch (...) {
+      decide_to(-1);
+      throw;
+    }
+    decide_to(1);
     f(std::size_t{0});
   }
 
