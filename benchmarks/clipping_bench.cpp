@@ -87,7 +87,10 @@ void clip(benchmark::State& state) {
 }
 
 // layers, threads (, per layer)
-BENCHMARK(plain)->UseRealTime()->Unit(benchmark::kMillisecond)->ArgsProduct({{10, 40, 160}, {1, 2}});
+BENCHMARK(plain)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond)
+    ->ArgsProduct({{10, 40, 160}, {1, 2}});
 BENCHMARK(clip)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond)
