@@ -39,6 +39,9 @@ struct ClipOptions {
   Nonfinite nonfinite = Nonfinite::kAbort;
   std::size_t max_microbatch = 256;  // records at a time, >= 1
   int threads = 1;                   // results do not depend on it
+  // Ghost and fused: products of so many records at most are added in binary32 before they are
+  // merged in binary64, 1 to 256; 0: all in binary64. See sensitivity_factor in ghost.h.
+  std::size_t binary32_records = 128;
 };
 
 // What was seen of each record; confidential. Row-major: record, then part.

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "discreet/mechanism/clip.h"
+#include "discreet/mechanism/layer_pass.h"
+#include "discreet/mechanism/outer_sum_impl.h"
+
+namespace discreet::mechanism {
+
+// Calls f(begin, end) on contiguous ranges that together are [0, units), from at most `threads`
+// threads. `cost` is that of all units, in arithmetic operations: a thread is not worth starting
+// for less than 2^18. If calls throw, the exception of the lowest range is thrown at the end.
+template <class F>
+void in_shares(std::size_t units, double cost, int threads, F f) {
+  const auto worth = static_cast<std::size_t>(std::clamp(cost * 0x1p-18, 1.0, 1024.0));
+  const std::size_t shares =
+      std::min({units, worth, static_cast<std::size_t>(std::max(threads, 1))});
+  if (shares <= 1) {
+    if (units > 0) f(std::size_t{0}, units);
+    return;
+  }
+  std::vector<std::exception_ptr> failures(shares);
+  const auto run = [&](std::size_t share) {
+    try {
+      f(units * share / shares, units * (share + 1) / shares);
+    } catch (...) {
+      failures[share] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    others.reserve(shares - 1);
+    for (std::size_t share = 1; share < shares; ++share) others.emplace_back(run, share);
+    run(0);
+  }
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+// Upper bounds for one tensor's gradient of one record: of its norm, and of the terms it is summed
+// from (the L of ghost.md).
+struct Bound {
+  double norm = 0;
+  double terms = 0;
+};
+
+// What a thread needs while it measures; the largest is one record's unfolded input.
+template <class Real>
+struct NormScratch {
+  OuterScratch outer;
+  std::vector<double> x_norms, y_norms;  // of the rows
+  std::vector<double> tile, other_tile;
+  std::vector<Real> unfolded, transposed;
+  std::vector<std::pair<std::int64_t, std::size_t>> order;
+};
+
+// The bounds of record i's gradient of the layer's tensors, in the order weight (or scale), bias
+// (or shift); those that are absent or not private are not computed. `wide` is set if the record is
+// not fit for products in binary32. Needs finite inputs.
+template <class Real>
+std::array<Bound, 2> record_bounds(const ModelLayout& layout, const LayerPass<Real>& pass,
+                                   std::size_t i, NormScratch<Real>& scratch, bool& wide);
+
+// What is known of a microbatch while it is clipped.
+template <class Real>
+struct Ghost {
+  const char* operator_name;
+  const ModelLayout& layout;
+  const BackwardPass<Real>& pass;
+  const ClipPlan& plan;
+  const ClipOptions& options;
+  RecordNorms norms = {};
+  std::vector<std::uint8_t> wide = {};  // layers x records: not fit for products in binary32
+
+  // Checks passes, plan, options and sum; no record has a norm or a scale yet.
+  void begin(const GradientSum& sum);
+  // Marks the records that are not finite in some layer, or throws kInvalidGradient for the first.
+  void find_nonfinite();
+  // Adds the norms of layer l to those of its parts; deals likewise with what is not finite in it.
+  void measure(std::size_t l);
+  // sum += the gradients of layer l, scaled.
+  void add(std::size_t l, GradientSum& sum) const;
+
+ private:
+  bool has_private(std::size_t l) const;
+  bool finite(std::size_t l, std::size_t record) const;
+  void refuse_nonfinite(std::size_t l) const;
+};
+
+// The tensors of a pass, weight (or scale) first, then bias (or shift).
+template <class Real>
+std::array<std::optional<std::size_t>, 2> tensors_of(const LayerPass<Real>& pass);
+
+// One line of the unfolded input per output position: [positions][channels][kh][kw] of a group.
+template <class Real>
+void unfold(const ConvolutionPass<Real>& pass, const ConvolutionShape& shape, std::size_t record,
+            std::size_t group, std::vector<Real>& out);
+
+// sum += the gradients of the pass's private tensors, record i multiplied by the scale of
+// their part.
+//   wide: one per record: not to be multiplied in binary32.
+template <class Real>
+void add_scaled(const ModelLayout& layout, const LayerPass<Real>& pass, const RecordNorms& norms,
+                std::span<const std::uint8_t> wide, const ClipPlan& plan,
+                const ClipOptions& options, GradientSum& sum);
+
+// sqrt(a^2 + b^2) from above.
+double hypotenuse_upper(double a, double b) noexcept;
+
+}  // namespace discreet::mechanism
