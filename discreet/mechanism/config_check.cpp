@@ -15,13 +15,14 @@ std::string limit(double x) {
   if (x == 0x1p51) return "2^51";
   if (x == 0x1p53) return "2^53";
   if (x == 0x1p64) return "2^64";
-  return fmt::format("{}", x);
+  return fmt::format("{:g}", x);
 }
 
 std::string interval(const Range& range) {
   const bool bounded = range.most < 1e300;
   return fmt::format("{}{}, {}{}", range.above ? '(' : '[', limit(range.least),
-                     bounded ? limit(range.most) : "inf", range.below || !bounded ? ')' : ']');
+                     bounded ? limit(range.most) : "inf",
+                     range.below || !bounded || range.most == 0x1p64 ? ')' : ']');
 }
 
 std::string outside(const Range& range, double number, std::string_view shown) {

@@ -134,8 +134,12 @@ NumberMap read_number_map(const auto& key, const Yaml& node, const Source& sourc
   NumberMap map;
   for (std::size_t i = 0; i < node.entries.size(); ++i) {
     const auto& [name, value] = node.entries[i];
-    map.emplace(name, read_number(key, value, source.at(node.key_lines[i]),
-                                  fmt::format("{}.{}", path, name)));
+    const std::string where = source.at(node.key_lines[i]);
+    const double number = read_number(key, value, where, fmt::format("{}.{}", path, name));
+    if (const std::string bad = complaint(key, NumberMap{{name, number}}); !bad.empty()) {
+      refuse(where, path, bad);
+    }
+    map.emplace(name, number);
   }
   return map;
 }
