@@ -51,7 +51,7 @@ class Plan:
 
     def __init__(self, digits=43, shift=0.0, angles=(58.0, 66.0, 74.0, 81.0, 87.0),
                  scales=(1.5, 5.0, 16.0), path_step=1.0, heights=1.0, slopes=(0.0, 0.4, 0.8),
-                 first_step=0.11):
+                 first_step=0.11, settle=0.62):
         self.digits = digits  # relative digits asked of delta
         self.shift = shift  # (abscissa - saddle) / saddle width
         self.angles = angles  # candidate asymptotic angles of the hyperbola, degrees
@@ -60,19 +60,20 @@ class Plan:
         self.heights = heights  # factor on the heights theta of the candidate paths
         self.slopes = slopes  # slopes of the candidate paths
         self.first_step = first_step  # coarsest step of the hyperbola's parameter
+        self.settle = settle  # the part of the digits on which its last two trapezoids agree
 
-    def with_digits(self, digits):
-        return Plan(digits, self.shift, self.angles, self.scales, self.path_step, self.heights,
-                    self.slopes, self.first_step)
+    def changed(self, **what):
+        return Plan(**{**vars(self), **what})
 
     def precision(self):
         return 45 + int(3.4 * self.digits)  # in bits
 
     def rough(self):
         """The same with few digits: locates the root, so that the contour can be put there."""
-        return self.with_digits(14)
+        return self.changed(digits=14)
 
 
+GRID = 0.22  # of the hyperbola's parameter, where its shape is judged
 FIRST = Plan()
 SECOND = Plan(shift=0.4, angles=(62.0, 70.0, 77.0, 83.0, 88.0), scales=(1.2, 4.0, 12.0), path_step=0.77,
               heights=1.13, slopes=(0.0, 0.3, 0.7), first_step=0.097)
@@ -231,18 +232,20 @@ class Sampled:
                 i += stride
             return total
 
-        # Halve the step until two trapezoids agree: their difference is the error of the coarser,
-        # that of the finer is at most its square.
+        # Halve the step until two trapezoids agree.  A step that does not resolve the fastest
+        # oscillation, Im w g'/g at the right end, is not asked: aliases agree with each other.
         h = self.h
         while 2 * h < self.step(nats):
             h *= 2
+        while h * approx.imag > 2 * math.pi * (1 + math.exp(min(700.0, -hi - self.rho))):
+            h /= 2
         total = comb(h, math.floor(lo / h), 1)
         for _ in range(9):
             h /= 2
             new = total + comb(h, 2 * math.floor(lo / (2 * h)) + 1, 2)
             change = abs((new - 2 * total).mid()) / abs(new.mid())
             total = new
-            if float(change.mid()) < math.exp(-0.6 * nats):
+            if float(change.mid()) < math.exp(-0.9 * nats):
                 return (total * real(h)).log()
         raise ArithmeticError(f"path quadrature: q={self.q} sigma={self.sigma} w={approx}")
 
@@ -322,26 +325,30 @@ class Curve:
         for s, _ in self.steps:
             s.prepare(self.order(c))
             s.cache.clear()
-        best = min((self.profile(eps, angle, scale * width), angle, scale * width)
-                   for angle in self.plan.angles for scale in self.plan.scales)
-        if best[0] == math.inf:
+        for factor in (1, 0.3, 3, 0.1, 10, 30):
+            best = min((self.profile(eps, angle, scale * factor * width), angle, scale * factor * width)
+                       for angle in self.plan.angles for scale in self.plan.scales)
+            if best[0][0] < math.inf:
+                break
+        else:
             raise ArithmeticError("no hyperbola decays")
-        self.shape = best
+        self.shape, self.depths = best, best[0][1]
         self.size = real(best[2])
         self.cos = real(math.cos(math.radians(best[1])))
         self.sin = real(math.sin(math.radians(best[1])))
         self.nodes = {}
 
     def profile(self, eps, angle, size):
-        """An estimate of the nodes a hyperbola needs: its length in u times the largest rate at
+        """(An estimate of the nodes a hyperbola needs: its length in u times the largest rate at
         which the integrand's logarithm changes while it matters; infinite if the integrand has a
-        second hump or does not decay."""
+        higher second hump or does not decay.  And how many nats below its top the integrand stays
+        from u = k GRID on.)"""
         cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
         start, e, mu2 = float(self.start), self.sign(eps), float(self.mu2)
         low = (self.plan.digits + 5) * math.log(10)
-        top, gone, fastest, end = None, 0, 1.0, 0.0
-        for k in range(50):
-            u = 0.22 * k
+        gone, fastest, end, depths = 0, 1.0, 0.0, []
+        for k in range(60):
+            u = GRID * k
             z = complex(start + size * cos * (math.cosh(u) - 1), size * sin * math.sinh(u))
             dz = complex(size * cos * math.sinh(u), size * sin * math.cosh(u))
             w = 1 + z
@@ -352,7 +359,7 @@ class Curve:
                     g, slope = s.rough_log_g(w)
                     logs, rate = logs + n * g, rate + n * slope
             except ArithmeticError:
-                return math.inf
+                return math.inf, depths
             for x in self.explicits:
                 e0 = x["epsilon"]
                 a, b = e0 * w, e0 * (1 - w)
@@ -360,10 +367,10 @@ class Curve:
                 fa, fb = np.exp(a - big), np.exp(b - big)
                 logs += x["count"] * (big + np.log(fa + fb) - math.log1p(math.exp(e0)))
                 rate += x["count"] * e0 * (fa - fb) / (fa + fb)
-            top = logs.real if top is None else top
-            depth = (top - logs.real) / low
+            depths.append(depths[0] - logs.real if depths else logs.real)
+            depth = depths[-1] / low if k else 0.0
             if depth < -3 / low:
-                return math.inf
+                return math.inf, depths
             if depth > 1:
                 gone += 1
                 if gone > 8:
@@ -371,7 +378,9 @@ class Curve:
             else:
                 gone, end = 0, u
                 fastest = max(fastest, abs(rate * dz) * (1 - depth))
-        return (end + 0.3) * fastest if gone else math.inf
+        depths[0] = 0.0
+        lasting = list(np.minimum.accumulate(depths[::-1])[::-1])
+        return (end + 0.3) * fastest if gone > 8 else math.inf, lasting
 
     def node(self, u, spare):
         """(z, log G(1+z), dz/du / (2 pi i z (z+1))) at parameter u >= 0; `spare` as in log_g."""
@@ -392,21 +401,22 @@ class Curve:
         return eps if self.remove else -eps
 
     def fill(self, h, odd_only):
-        """Nodes u = k h, outwards until the terms at eps0 vanish."""
+        """Nodes u = k h, outwards until the terms at eps0 vanish for good."""
         eps = real(self.sign(self.eps0))
-        largest, size, small, k = -math.inf, -math.inf, 0, (1 if odd_only else 0)
-        limit = self.plan.digits + 5
-        while small < (4 if odd_only else 5):
-            u = real(h) * k
-            # Terms fall outwards: the next needs fewer digits by what the last has lost.
-            z, logs, factor = self.node(u, max(0.0, largest - size - 4) if largest > size else 0.0)
-            size = float((logs - z * eps).real.mid()) + math.log(float(abs(factor).mid()))
-            largest = max(largest, size)
-            small = small + 1 if size < largest - limit * math.log(10) else 0
+        limit = (self.plan.digits + 5) * math.log(10)
+        vanish = GRID * sum(d < limit for d in self.depths) + GRID
+        for k in range(1 if odd_only else 0, 20000, 2 if odd_only else 1):
+            if k * h > vanish:
+                break
+            # A term needs fewer digits by what it is smaller than the largest.
+            depth = self.depths[min(len(self.depths), max(1, int(k * h / GRID))) - 1]
+            z, logs, factor = self.node(real(h) * k, max(0.0, depth - 6))
             self.nodes[k * h] = (z, logs.exp() * factor * (1 if k else arb(1) / 2))
-            k += 2 if odd_only else 1
-            if k > 20000:
-                raise ArithmeticError("the contour does not decay")
+        else:
+            raise ArithmeticError("the contour needs too many nodes")
+        size = float((logs - z * eps).real.mid()) + math.log(float(abs(factor).mid()))
+        if size > math.log(float(abs(self.nodes[0][1] * (-self.nodes[0][0] * eps).exp()).mid())) - limit:
+            raise ArithmeticError("the contour does not decay")
 
     def value(self, eps, h, slope=False):
         """delta of the finite part (and its derivative) by the trapezoid of step h."""
@@ -426,8 +436,8 @@ class Curve:
     def refine(self):
         """Halve the step until the value at eps0 stands still; returns the final step.
 
-        The trapezoid converges geometrically, so that halving squares the error: when two values
-        agree to half the digits, the next is exact to all of them."""
+        The trapezoid converges geometrically, so that halving mostly squares the error: when two
+        values agree to half the digits, the next is mostly exact to all of them."""
         h = self.plan.first_step
         self.fill(h, False)
         eps = real(self.eps0)
@@ -437,7 +447,7 @@ class Curve:
             self.fill(h, True)
             after = self.value(eps, h)
             change = abs(float(((after - before) / after).mid()))
-            if change < 10 ** (-0.62 * self.plan.digits):
+            if change < 10 ** (-self.plan.settle * self.plan.digits):
                 self.h = h
                 return
             before = after
@@ -478,7 +488,7 @@ class Curve:
         # A small eps has fewer digits than its delta: ask for as many more.
         value, derivative = self.value(real(eps), self.h, slope=True)
         lost = math.log10(abs(float((value / (derivative * eps)).mid())))
-        self.use(full.with_digits(full.digits + max(0, math.ceil(lost))))
+        self.use(full.changed(digits=full.digits + max(0, math.ceil(lost))))
         x = self.root(eps, goal)
         below, above = (self.value(x * (1 + real(sign) * arb("1e-41")), self.h) for sign in (-1, 1))
         if not below > goal > above:
