@@ -18,6 +18,14 @@ constexpr Command kCommands[] = {
      "--noise-multiplier 1.1 --delta 1e-5\n"
      "  discreet account --schedule schedule.jsonl --delta 1e-6",
      add_account},
+    {"check", "Whether a configuration is valid, what it resolves to, and what it will spend.",
+     "discreet check discreet.yaml\n"
+     "  discreet check discreet.yaml --set noise_multiplier=1.2 --set clipping.norm=0.5 --json\n"
+     "  discreet check discreet.yaml --resolved\n"
+     "  discreet check --schema > discreet.schema.json",
+     add_check},
+    {"init", "Write a commented configuration to start from.",
+     "discreet init\n  discreet init train.yaml --preset regulated_fair", add_init},
     {"plan", "The noise a privacy target needs, for each way to sample, and what else it costs.",
      "discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
      "--epochs 60\n"

@@ -326,6 +326,17 @@ TEST(Accountants, RdpBoundsEveryNoiseItNames) {
   EXPECT_NEAR(replaced->epsilon(1e-5).epsilon.upper, 5.76, 0.005);
 }
 
+// With a batch of everyone the neighbour with one record less has no such batch: no accountant may
+// name an epsilon where another refuses.
+TEST(Accountants, RefuseAFixedBatchOfEveryoneUnderAddRemove) {
+  const Event whole(Gaussian{4}, FixedSize{100, 100}, Adjacency::kAddRemove);
+  for (const char* name : {"pld", "f_dp", "rdp", "moments", "gdp"}) {
+    EXPECT_THROW(make_accountant(name)->compose(whole), Error) << name;
+  }
+  const Event replaced(Gaussian{4}, FixedSize{100, 100}, Adjacency::kReplaceOne);
+  EXPECT_NO_THROW(make_accountant("rdp")->compose(replaced));
+}
+
 TEST(Accountants, RdpChargesTheDeltaOfGuarantees) {
   const auto rdp = make_accountant("rdp");
   rdp->compose(Event(Guarantee{0.5, 1e-6}, NoSampling{}, Adjacency::kAddRemove), 2);

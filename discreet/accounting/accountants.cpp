@@ -120,7 +120,10 @@ class GdpAccountant final : public TallyAccountant {
     }
     const double value = std::sqrt(square);
     const double slack = kUnit * static_cast<double>(events().size() + 8);
-    return {all(is_attained) ? value * (1 - slack) : 0, value * (1 + slack)};
+    // 1/sigma^2 underflows below 1e-308, which 2^64 steps raise to (1e-144)^2.
+    constexpr double kUnderflow = 1e-143;
+    return {all(is_attained) ? std::max(0.0, value * (1 - slack) - kUnderflow) : 0,
+            value * (1 + slack) + kUnderflow * static_cast<double>(events().size())};
   }
   CltMu approximate_mu() const {
     std::vector<GaussianSteps> poisson;

@@ -25,7 +25,8 @@ constexpr double kMostPairs = 1e8;     // of one sum
 
 void check(bool ok, const char* sentence, double value) {
   if (!ok)
-    throw Error(ErrorCode::kInvalidInput, "allocation", fmt::format("{} is {}", sentence, value));
+    throw Error(ErrorCode::kInvalidDpConfig, "allocation",
+                fmt::format("{} is {}", sentence, value));
 }
 
 void validate(std::span<const AllocationEpochs> epochs, double relative_width) {

@@ -34,7 +34,7 @@ struct AllocationEpochs {
 // relative_width: asked of the result, upper - lower <= relative_width * max(upper, 0.1), in
 //                 [1e-6, 1]. Where arithmetic or memory does not allow it the interval is wider,
 //                 and still true; upper may be infinite.
-// Throws kInvalidInput if an argument is outside its range.
+// Throws kInvalidDpConfig if an argument is outside its range.
 Interval allocation_epsilon(std::span<const AllocationEpochs> epochs, double delta,
                             Direction direction, double relative_width);
 

@@ -16,6 +16,12 @@ std::optional<ContourResult> contour_delta(const Composition& composition, Direc
   return contour::query_delta(totals, composition, epsilon, relative_width);
 }
 
+bool contour_holds(const Composition& composition, Direction direction, double epsilon,
+                   double delta) {
+  contour::Totals totals(direction);
+  return contour::query_holds(totals, composition, epsilon, delta);
+}
+
 struct ContourSession::State {
   contour::Totals totals;
 };
@@ -34,6 +40,10 @@ std::optional<ContourResult> ContourSession::epsilon(const Composition& composit
 std::optional<ContourResult> ContourSession::delta(const Composition& composition, double epsilon,
                                                    double relative_width) {
   return contour::query_delta(state_->totals, composition, epsilon, relative_width);
+}
+
+bool ContourSession::holds(const Composition& composition, double epsilon, double delta) {
+  return contour::query_holds(state_->totals, composition, epsilon, delta);
 }
 
 }  // namespace discreet::accounting

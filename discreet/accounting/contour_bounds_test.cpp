@@ -123,7 +123,7 @@ TEST(ContourBounds, NodesKeepWithinTheirRoundOff) {
     const int count = static_cast<int>((16 * step.sigma + 1) / h);
     const Nodes nodes(step, c, h, first, count);
     const double dt = static_cast<float>(draw(.1, 3));
-    std::vector<Nodes::Wave> waves(20);
+    std::vector<Nodes::Wave> waves(70);  // direct, strides, steps, and direct again
     nodes.waves(dt, waves);
     Real mass = 0;
     for (int k = 0; k < count; ++k) {

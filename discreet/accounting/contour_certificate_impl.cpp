@@ -46,28 +46,37 @@ Certificate::Certificate(const Contour& contour, std::span<const Fixed> totals,
   t_.resize(terms);
   re_.resize(terms);
   im_.resize(terms);
-  size_.resize(terms);
-  error_.resize(terms);
+  std::vector<double> angle(terms), sizes(terms), errors(terms);
   for (std::size_t j = 0; j < terms; ++j) {
     const Fixed* const total = totals.data() + kFirstTerm + kPerTerm * j;
-    const double t = static_cast<double>(j + 1) * dt_;
     const double log_size = total[0].value();
-    const double angle = total[1].value();
-    const double size = numerics::exp(log_size);
-    const double re = size * numerics::cos(angle);
-    const double im = size * numerics::sin(angle);
+    sizes[j] = log_size;
+    angle[j] = total[1].value();
+    // X_j, then what computing F_j/(z(z+1)) itself costs (contour.md, Assembling).
+    errors[j] = up(total[2].value()) + 4 * grid_ +
+                kUnit * (32 + 4 * std::abs(log_size) + 4 * std::abs(angle[j]));
+  }
+  numerics::exp(sizes, sizes);
+  numerics::sin_cos(angle, im_, re_);
+  numerics::expm1(errors, errors);
+  magnitude_ = 1 / (c_ * (c_ + 1));
+  error_ = magnitude_ * numerics::expm1(mass_error_);
+  leverage_ = 0;
+  for (std::size_t j = 0; j < terms; ++j) {
+    const double t = static_cast<double>(j + 1) * dt_;
+    const double re = sizes[j] * re_[j];
+    const double im = sizes[j] * im_[j];
     // Divided by z(z+1) = c(c+1) - t^2 + i t (2c+1).
     const double down_re = c_ * (c_ + 1) - t * t;
     const double down_im = t * (2 * c_ + 1);
     const double norm = (c_ * c_ + t * t) * ((c_ + 1) * (c_ + 1) + t * t);
     t_[j] = t;
-    re_[j] = (re * down_re + im * down_im) / norm;
-    im_[j] = (im * down_re - re * down_im) / norm;
-    size_[j] = up(size / std::sqrt(norm));
-    // X_j, then what computing F_j/(z(z+1)) itself costs (contour.md, Assembling).
-    const double exponent = up(total[2].value()) + 4 * grid_ +
-                            kUnit * (32 + 4 * std::abs(log_size) + 4 * std::abs(angle));
-    error_[j] = up(size_[j] * numerics::expm1(exponent)) + 0x1p-1000;
+    re_[j] = 2 * ((re * down_re + im * down_im) / norm);
+    im_[j] = 2 * ((im * down_re - re * down_im) / norm);
+    const double size = 2 * up(sizes[j] / std::sqrt(norm));
+    magnitude_ += size;
+    error_ += up(size * errors[j]) + 0x1p-999;
+    leverage_ += size * t;
   }
 }
 
@@ -92,21 +101,15 @@ Certificate::Value Certificate::at(double epsilon) const {
   const double scale = numerics::exp(exponent);
   const double first = 1 / (c_ * (c_ + 1));
 
-  double sum = first, slope = first * c_, magnitude = first;
-  double error = first * numerics::expm1(mass_error_);
-  double phase_error = 0;
+  double sum = first, slope = first * c_;
   std::vector<double> angle(t_.size()), sine(t_.size()), cosine(t_.size());
   for (std::size_t j = 0; j < t_.size(); ++j) angle[j] = t_[j] * psi;
-  numerics::sin(angle, sine);
-  numerics::cos(angle, cosine);
+  numerics::sin_cos(angle, sine, cosine);
   for (std::size_t j = 0; j < t_.size(); ++j) {
     const double re = re_[j] * cosine[j] - im_[j] * sine[j];
     const double im = re_[j] * sine[j] + im_[j] * cosine[j];
-    sum += 2 * re;
-    slope += 2 * (c_ * re - t_[j] * im);
-    magnitude += 2 * size_[j];
-    error += 2 * error_[j];
-    phase_error += 2 * size_[j] * std::abs(angle[j]);
+    sum += re;
+    slope += c_ * re - t_[j] * im;
   }
   const double lattice = dt_ / (2 * kPi);
   const double terms = static_cast<double>(t_.size());
@@ -116,10 +119,11 @@ Certificate::Value Certificate::at(double epsilon) const {
   value.estimate = scale * lattice * sum;
   value.slope = -slope / sum;
   // What rounding did to the sum, to its phases and to the prefactor.
-  value.round_off =
-      up(scale * lattice *
-         (error + kUnit * ((terms + 24 + 4 * std::abs(exponent)) * magnitude + 4 * phase_error) +
-          4 * grid_ * magnitude));
+  value.round_off = up(scale * lattice *
+                       (error_ +
+                        kUnit * ((terms + 24 + 4 * std::abs(exponent)) * magnitude_ +
+                                 4 * leverage_ * std::abs(psi)) +
+                        4 * grid_ * magnitude_));
   value.cut = up(scale * exp_up(mass_error_) * cut_);
   const double image_c = contour_.image_c();
   const double image_exponent =

@@ -42,7 +42,9 @@ class Certificate {
   double mass_error_, tilted_, tail_;
   double cut_;   // bound of the terms past the cut, relative to exp(K - c epsilon)
   double grid_;  // accumulated rounding of the fixed-point totals
-  std::vector<double> t_, re_, im_, size_, error_;
+  std::vector<double> t_, re_, im_;  // F_j / (z_j (z_j+1)) at t_j, twice: j and -j
+  double magnitude_, error_;         // sums of their sizes and errors, that at t = 0 included
+  double leverage_;                  // sum of sizes times t_j
 };
 
 }  // namespace discreet::accounting::contour

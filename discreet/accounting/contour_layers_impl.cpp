@@ -1,11 +1,11 @@
 #include "discreet/accounting/contour_layers_impl.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
 
 #include "discreet/accounting/contour_rounding_impl.h"
+#include "discreet/accounting/contour_waves_impl.h"
 
 namespace discreet::accounting::contour {
 namespace {
@@ -13,11 +13,6 @@ namespace {
 constexpr double kLogSqrtTwoPi = 0.91893853320467274178;
 constexpr std::size_t kCells = 96;
 constexpr std::size_t kOuterCells = 16;
-// 1 - sup over y >= x of |sin(y)/y|, from below.
-double missing(double x) noexcept {
-  if (x <= 2.6) return x * x * (1.0 / 6 - x * x * (1.0 / 120));
-  return std::max(0.78276, 1 - 1 / x);
-}
 
 // log of the loss density f / l' at equally spaced x, and how its slope may vary within a cell.
 struct Profile {
@@ -103,6 +98,8 @@ Layers::Layers(const CoarseGrid& grid, double c, const Window& window, double lo
   numerics::log1p(lengths, lengths);
   for (double& length : lengths) length *= 1 - 0x1p-30;
 
+  weights_.reserve(kCells + 8);
+  half_lengths_.reserve(kCells + 8);
   // At most two modes: find the deepest valley beside the higher one and treat both parts alone.
   const std::size_t mode =
       static_cast<std::size_t>(std::max_element(heights.begin(), heights.end()) - heights.begin());
@@ -134,6 +131,9 @@ Layers::Layers(const CoarseGrid& grid, double c, const Window& window, double lo
     peel(heights, lengths, 0, valley);
     peel(heights, lengths, valley, kCells);
   }
+  const std::size_t padded = (weights_.size() + 7) / 8 * 8;
+  weights_.resize(padded);
+  half_lengths_.resize(padded);
 }
 
 // From the mode outwards the running minimum is a unimodal minorant; each time the interval grows
@@ -170,12 +170,7 @@ void Layers::peel(std::vector<double>& heights, const std::vector<double>& lengt
 }
 
 double Layers::log_bound(double t, double log_mass) const noexcept {
-  const std::size_t size = weights_.size();
-  std::array<double, 8> lanes{};
-  for (std::size_t i = 0; i < size; ++i)
-    lanes[i % 8] += weights_[i] * missing(half_lengths_[i] * t);
-  double sum = 0;
-  for (double lane : lanes) sum += lane;
+  const double sum = missing_sum(weights_.data(), half_lengths_.data(), weights_.size(), t);
   const double lost = sum * exp_down(log_scale_ - log_mass) * (1 - 0x1p-30);
   // By bounded variation, |M(c + is)| <= 4 sup(f/l')/s.
   const double smooth = log_peak_ + log_scale_ - log_mass + numerics::log(4 / t) + 0x1p-30;

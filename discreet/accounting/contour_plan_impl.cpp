@@ -26,12 +26,12 @@ Tolerance choose_tolerance(const Totals& totals, double log_delta, double relati
 
 // Descends a function of the order, in ever smaller strides. Values may be NaN or infinite.
 template <class F>
-std::optional<int> best_order(F&& value) {
+std::optional<int> best_order(F&& value, int finest = 1) {
   int order = 8;
   double best = value(order);
   while (!std::isfinite(best) && order - 8 >= kLowestOrder) best = value(order -= 8);
   if (!std::isfinite(best)) return std::nullopt;
-  for (int stride = 8; stride >= 1; stride /= 2) {
+  for (int stride = 8; stride >= finest; stride /= 2) {
     for (const int step : {stride, -stride}) {
       while (order + step >= kLowestOrder && order + step <= kHighestOrder) {
         const double next = value(order + step);
@@ -92,14 +92,15 @@ std::optional<Point> estimate_from_epsilon(Totals& totals, double epsilon, doubl
   return Point{epsilon, log_delta};
 }
 
-std::optional<Contour> contour_for_zero(Totals& totals, double log_delta) {
+std::optional<Contour> contour_for_bound(Totals& totals, double epsilon, double log_delta) {
   const Tolerance tolerance = choose_tolerance(totals, log_delta, 1e-3);
   const auto bound = [&](int order) {
-    return totals.log_mass(order, order, tolerance) + log_chernoff(ladder(order));
+    const double c = ladder(order);
+    return totals.log_mass(order, order, tolerance) + log_chernoff(c) - c * epsilon;
   };
-  const auto order = best_order(bound);
+  const auto order = best_order(bound, 2);  // the bound is flat around its least value
   if (!order || !(bound(*order) < log_delta - 0.05)) return std::nullopt;
-  return Contour{*order, *order + 1, 0, 0, tolerance};
+  return Contour{*order, *order, 0, 0, tolerance};
 }
 
 std::optional<Contour> choose_contour(Totals& totals, const Point& point, double relative,
@@ -121,43 +122,52 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
   Contour best{0, 0, 0, 0, tolerance};
   double least = INFINITY;
   double least_period = 0;
-  int worse = 0;
-  for (int order = *saddle + 1; order >= *saddle - 16 && worse < 2; --order) {
-    const double amplification = above(order, order);
-    if (!(amplification < 40)) {
-      if (order < *saddle) ++worse;
-      continue;
-    }
-    const double c = ladder(order);
-    const double left = (wanted - point.log_delta) / c;
-    double right = INFINITY;
-    int image_order = 0;
-    for (const int image : {order + 1, order + 2, order + 4, order + 7}) {
-      const double excess = above(image, order) + wanted;
-      const double need = (excess > 0 ? excess + numerics::log1p(numerics::exp(-excess))
-                                      : numerics::log1p(numerics::exp(excess))) /
-                          (ladder(image) - c);
-      if (need < right) {
-        right = need;
-        image_order = image;
+  double least_loss = 0;
+  const auto search = [&](int stride) {
+    int worse = 0;
+    for (int order = (*saddle + 1) & -stride; order >= *saddle - 16 && worse < 2; order -= stride) {
+      const double amplification = above(order, order);
+      if (!(amplification < 40)) {
+        if (order < *saddle) ++worse;
+        continue;
+      }
+      const double c = ladder(order);
+      const double left = (wanted - point.log_delta) / c;
+      double right = INFINITY;
+      int image_order = 0;
+      for (const int image : {order + 1, order + 2, order + 4}) {
+        const double excess = above(image, order) + wanted;
+        const double need = (excess > 0 ? excess + numerics::log1p(numerics::exp(-excess))
+                                        : numerics::log1p(numerics::exp(excess))) /
+                            (ladder(image) - c);
+        if (need < right) {
+          right = need;
+          image_order = image;
+        }
+      }
+      const double period = std::max(left, right);
+      const double loss = 0.2 * numerics::exp(amplification) * rounding;
+      const double cost = period * (1 + loss);
+      if (cost < least) {
+        least_loss = loss;
+        least = cost;
+        least_period = period;
+        best.order = order;
+        best.image_order = image_order;
+        worse = 0;
+      } else {
+        ++worse;
       }
     }
-    const double period = std::max(left, right);
-    const double cost = period * (1 + 0.2 * numerics::exp(amplification) * rounding);
-    if (cost < least) {
-      least = cost;
-      least_period = period;
-      best.order = order;
-      best.image_order = image_order;
-      worse = 0;
-    } else {
-      ++worse;
-    }
-  }
+  };
+  // Even orders and spacings, so that a growing composition keeps them for long; every order where
+  // round-off limits the width.
+  search(2);
+  if (!(std::isfinite(least) && least_loss < 2)) search(1);
   if (!std::isfinite(least)) return std::nullopt;
-  best.spacing =
-      static_cast<int>(std::floor(4 * numerics::log(2 * 3.14159265358979 / least_period) / kLog2)) -
-      effort;
+  best.spacing = 2 * static_cast<int>(std::floor(
+                         2 * numerics::log(2 * 3.14159265358979 / least_period) / kLog2)) -
+                 effort;
 
   // Cut where the bound of what remains is small; look further where the loss has spikes.
   const double c = ladder(best.order);
@@ -165,7 +175,7 @@ std::optional<Contour> choose_contour(Totals& totals, const Point& point, double
   const double scale =
       totals.log_mass(best.order, best.order, tolerance) - c * point.epsilon - point.log_delta;
   const double gaussian = std::sqrt(2 * wanted / (second > 0 ? second : 1));
-  int first = 2 * static_cast<int>(std::floor(2 * numerics::log(gaussian) / kLog2)) - 4;
+  int first = 8 * static_cast<int>(std::floor(numerics::log(gaussian) / (2 * kLog2))) - 4;
   for (int group = 0; group < 4; ++group, first += 2 * static_cast<int>(Totals::kDecays)) {
     const std::vector<double> decays = totals.decays(best.order, tolerance, first);
     for (std::size_t i = 0; i < decays.size(); ++i) {

@@ -16,8 +16,9 @@ struct Point {
 std::optional<Point> estimate_from_delta(Totals& totals, double log_delta, double relative);
 std::optional<Point> estimate_from_epsilon(Totals& totals, double epsilon, double relative);
 
-// A contour of one term whose Chernoff bound of delta(0) should be below exp(log_delta), if any.
-std::optional<Contour> contour_for_zero(Totals& totals, double log_delta);
+// A contour, for its mass only, whose Chernoff bound of delta(epsilon) should be below
+// exp(log_delta), if there is one. epsilon >= 0.
+std::optional<Contour> contour_for_bound(Totals& totals, double epsilon, double log_delta);
 
 // A contour on which delta near the point should come out within a few times `relative`.
 // Nothing depends on the choice but width and cost. `effort` > 0 asks for a finer one.

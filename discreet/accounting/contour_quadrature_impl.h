@@ -18,13 +18,16 @@ class QuadratureBound {
   double ends(double t, double left_density, double right_density) const noexcept;
 
  private:
-  double side(double t, double density, double p, double m) const noexcept;
+  struct End {
+    double bar, m;  // the slopes of section Quadrature, (iv)
+  };
+  double side(double t, double density, const End& end) const noexcept;
 
   double variance_, h_, theta_;
-  double p_left_, p_right_;
-  double m_left_, m_right_;
-  double log_kappa_;
+  End left_, right_;
   double alpha_;
+  double grow_, decay_;  // strip(t) = 2 exp(grow + t alpha - decay) / (1 - exp(-decay))
+  double complement_;    // 1 - exp(-decay)
 };
 
 // The bound holds for every height of the strip: the best of several not above half_height, at t =

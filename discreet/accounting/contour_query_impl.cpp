@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "discreet/accounting/contour_certificate_impl.h"
@@ -26,7 +27,14 @@ constexpr double kWidest = 1e-2;
               fmt::format("{} is {}; {}", name, value, remedy));
 }
 
-void check(const Composition& composition, double relative_width) {
+// Only steps that are new to the totals need be looked at: the others have passed before.
+template <class Steps>
+std::span<const Steps> fresh(const std::vector<Steps>& steps, const Totals::Part& part) {
+  return std::span(steps).subspan(part.begin, part.new_end - part.begin);
+}
+
+void check(const Composition& composition, const Totals::Difference& difference,
+           double relative_width) {
   numerics::require_round_to_nearest();
   if (!(relative_width > 0 && relative_width < 1)) {
     refuse("relative_width", relative_width, "give a number between 0 and 1");
@@ -35,14 +43,14 @@ void check(const Composition& composition, double relative_width) {
     throw Error(ErrorCode::kInvalidDpConfig, "contour",
                 "the composition is empty; give at least one step");
   }
-  for (const GaussianSteps& steps : composition.gaussians) {
+  for (const GaussianSteps& steps : fresh(composition.gaussians, difference.gaussians)) {
     if (!(steps.rate > 0 && steps.rate <= 1)) refuse("rate", steps.rate, "give one in (0, 1]");
     if (!(steps.sigma > 0 && std::isfinite(steps.sigma))) {
       refuse("sigma", steps.sigma, "give a positive finite number");
     }
     if (steps.count == 0) refuse("count", 0, "leave out steps that are not taken");
   }
-  for (const ExplicitSteps& steps : composition.explicits) {
+  for (const ExplicitSteps& steps : fresh(composition.explicits, difference.explicits)) {
     if (!(steps.epsilon >= 0 && std::isfinite(steps.epsilon))) {
       refuse("explicit epsilon", steps.epsilon, "give a finite number that is not negative");
     }
@@ -53,12 +61,14 @@ void check(const Composition& composition, double relative_width) {
   }
 }
 
-bool all_supported(const Composition& composition) {
+bool all_supported(const Composition& composition, const Totals::Difference& difference) {
+  const auto gaussians = fresh(composition.gaussians, difference.gaussians);
+  const auto explicits = fresh(composition.explicits, difference.explicits);
   return !composition.gaussians.empty() &&
-         std::all_of(composition.gaussians.begin(), composition.gaussians.end(), supported) &&
-         std::all_of(
-             composition.explicits.begin(), composition.explicits.end(),
-             [](const ExplicitSteps& s) { return s.epsilon <= 1000 && s.count <= (1ull << 53); });
+         std::all_of(gaussians.begin(), gaussians.end(), supported) &&
+         std::all_of(explicits.begin(), explicits.end(), [](const ExplicitSteps& s) {
+           return s.epsilon <= 1000 && s.count <= (1ull << 53);
+         });
 }
 
 // Explicit steps fail outright with probability p = 1 - prod (1 - delta)^count; given that they do
@@ -119,18 +129,37 @@ double mean_nodes(const std::vector<Fixed>& sums, const Totals& totals) {
   return sums[kNodes].value() / std::max(1.0, totals.subsampled_count());
 }
 
-// epsilon = 0 without an integral, if Chernoff's bound of delta(0) is small enough.
-std::optional<ContourResult> zero_from_mass(Totals& totals, double log_delta, double slack,
-                                            const Spoil& spoil) {
-  const auto contour = contour_for_zero(totals, log_delta);
+// Whether Chernoff's bound alone shows that delta(epsilon) is at most (1 - slack) exp(log_delta);
+// the bound, relative to exp(log_delta), and the contour that gave it.
+struct Bound {
+  Contour contour;
+  double upper;
+};
+std::optional<Bound> bound_from_mass(Totals& totals, double epsilon, double log_delta, double slack,
+                                     const Spoil& spoil) {
+  const auto contour = contour_for_bound(totals, epsilon, log_delta);
   const auto* sums = contour ? totals.contributions(*contour, spoil) : nullptr;
   if (!sums) return std::nullopt;
   const Certificate certificate(*contour, *sums, totals.distinct(), log_delta);
-  const double upper = certificate.chernoff(0);
+  const double upper = certificate.chernoff(epsilon);
   if (!(upper <= 1 - slack)) return std::nullopt;
-  return ContourResult{
-      {0, 0}, upper * numerics::exp(log_delta), contour->c(), contour->terms(), totals.nodes()};
+  return Bound{*contour, upper};
 }
+
+// delta'(epsilon) of the losses that do not fail, for a given delta of all.
+struct Conditional {
+  double delta;      // not positive: failing alone is more than, or nearly, what is allowed
+  double log_delta;  // its logarithm
+  double slack;      // delta / exp(log_delta) is within 1 +- slack of the exact one
+
+  Conditional(const Failure& failure, double whole) {
+    const double rest = whole - failure.probability;
+    delta = rest > 1e-6 * whole ? rest / (1 - failure.probability) : 0;
+    log_delta = numerics::log(delta);
+    slack = up(2 * failure.error / rest + (failure.probability > 0 ? 8 * kUnit * whole / rest : 0) +
+               4 * kUnit * (1 + std::abs(log_delta)));
+  }
+};
 
 // epsilon(delta) between the nearest values at which the certificate is sure; empty if it is not
 // within 12 steps.
@@ -148,29 +177,44 @@ std::optional<Interval> bracket(const Certificate& certificate, double epsilon, 
 
 }  // namespace
 
+bool query_holds(Totals& totals, const Composition& composition, double epsilon, double delta) {
+  if (!(delta > 0 && delta < 1)) refuse("delta", delta, "give one in (0, 1)");
+  if (!(epsilon >= 0 && std::isfinite(epsilon))) {
+    refuse("epsilon", epsilon, "give a finite number that is not negative");
+  }
+  const auto difference = totals.difference(composition);
+  check(composition, difference, 0.5);
+  if (!all_supported(composition, difference) || delta < 1e-250) return false;
+  const Conditional conditional(Failure(composition), delta);
+  if (!(conditional.delta > 0)) return false;
+  totals.move_to(composition, difference);
+  return bound_from_mass(totals, epsilon, conditional.log_delta, conditional.slack, {}).has_value();
+}
+
 std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& composition,
                                            double delta, double relative_width,
                                            const Spoil& spoil) {
   if (!(delta > 0 && delta < 1)) refuse("delta", delta, "give one in (0, 1)");
-  check(composition, relative_width);
-  if (!all_supported(composition) || delta < 1e-250) return std::nullopt;
-  const Failure failure(composition);
-  const double rest = delta - failure.probability;
-  if (!(rest > 1e-6 * delta)) return std::nullopt;
-  const double conditional = rest / (1 - failure.probability);
-  const double log_delta = numerics::log(conditional);
-  // conditional / exp(log_delta) is within 1 +- slack of the exact conditional delta's.
-  const double slack =
-      up(2 * failure.error / rest + (failure.probability > 0 ? 8 * kUnit * delta / rest : 0) +
-         4 * kUnit * (1 + std::abs(log_delta)));
+  const auto difference = totals.difference(composition);
+  check(composition, difference, relative_width);
+  if (!all_supported(composition, difference) || delta < 1e-250) return std::nullopt;
+  const Conditional conditional(Failure(composition), delta);
+  if (!(conditional.delta > 0)) return std::nullopt;
+  const double log_delta = conditional.log_delta;
+  const double slack = conditional.slack;
   relative_width = std::clamp(relative_width, 1e-13, 0.1);
-  totals.move_to(composition);
+  totals.move_to(composition, difference);
 
   auto point = estimate_from_delta(totals, log_delta, relative_width);
   if (!point) return std::nullopt;
   if (point->epsilon <= 0) {
-    const auto result = zero_from_mass(totals, log_delta, slack, spoil);
-    if (result) return result;
+    if (const auto bound = bound_from_mass(totals, 0, log_delta, slack, spoil)) {
+      return ContourResult{{0, 0},
+                           bound->upper * conditional.delta,
+                           bound->contour.c(),
+                           bound->contour.terms(),
+                           totals.nodes()};
+    }
   }
   double work = 0;
   for (int round = 0; round < kRounds && work < kEnoughWork; ++round) {
@@ -202,7 +246,7 @@ std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& co
     const double width = (interval->upper - interval->lower) * -value.slope;
     if (!(width < 4 * kWidest) && !spoil.any()) continue;
     result.value = *interval;
-    result.delta_error = 0.5 * (value.upper - value.lower) * conditional;
+    result.delta_error = 0.5 * (value.upper - value.lower) * conditional.delta;
     return result;
   }
   return std::nullopt;
@@ -214,11 +258,12 @@ std::optional<ContourResult> query_delta(Totals& totals, const Composition& comp
   if (!(epsilon >= 0 && std::isfinite(epsilon))) {
     refuse("epsilon", epsilon, "give a finite number that is not negative");
   }
-  check(composition, relative_width);
-  if (!all_supported(composition)) return std::nullopt;
+  const auto difference = totals.difference(composition);
+  check(composition, difference, relative_width);
+  if (!all_supported(composition, difference)) return std::nullopt;
   const Failure failure(composition);
   relative_width = std::clamp(relative_width, 1e-13, 0.1);
-  totals.move_to(composition);
+  totals.move_to(composition, difference);
 
   auto point = estimate_from_epsilon(totals, epsilon, relative_width);
   double work = 0;

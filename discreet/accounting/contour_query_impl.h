@@ -14,5 +14,6 @@ std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& co
 std::optional<ContourResult> query_delta(Totals& totals, const Composition& composition,
                                          double epsilon, double relative_width,
                                          const Spoil& spoil = {});
+bool query_holds(Totals& totals, const Composition& composition, double epsilon, double delta);
 
 }  // namespace discreet::accounting::contour

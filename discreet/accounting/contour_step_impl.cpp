@@ -20,14 +20,6 @@ double ladder(int index) noexcept {
   return std::ldexp(kQuarter[index & 3], (index - (index & 3)) / 4);
 }
 
-bool supported(const GaussianSteps& steps) noexcept {
-  // Near rate 1 the rounding of l grows as q/(1-q); the layers allow for 2^-30 of it.
-  const bool full_batch = steps.rate == 1;
-  const bool sigma_in_range = steps.sigma >= 0.05 && steps.sigma <= 1e6;
-  return sigma_in_range && (full_batch || (steps.rate >= 1e-60 && 1 - steps.rate >= 0x1p-16)) &&
-         steps.count <= (1ull << 53);
-}
-
 double Step::p(double x) const noexcept {
   return 1 / (1 + (1 - rate) / rate * numerics::exp(-exponent(x)));
 }

@@ -35,8 +35,12 @@ struct Step {
                   std::span<double> l) const noexcept;
 };
 
-// Whether the evaluator takes the step at all; outside, the transform serves.
-bool supported(const GaussianSteps& steps) noexcept;
+// Whether the evaluator takes the step at all; outside, the transform serves. Near rate 1 the
+// rounding of l grows as q/(1-q); the layers allow for 2^-30 of it.
+inline bool supported(const GaussianSteps& steps) noexcept {
+  return steps.sigma >= 0.05 && steps.sigma <= 1e6 && steps.rate >= 1e-60 &&
+         (steps.rate == 1 || 1 - steps.rate >= 0x1p-16) && steps.count <= (1ull << 53);
+}
 
 // A window [left, right] of outcomes; empty (feasible false) if none is good at this order.
 struct Window {

@@ -15,23 +15,45 @@ namespace {
 constexpr double kSmallest = 0x1p-200;  // |phi| below this is taken as this
 constexpr double kLargestError = 900;
 
-// log|phi|, arg phi and X for an estimate phi whose error is at most `error`.
-void put_term(double re, double im, double error, double* out) noexcept {
-  double size = std::sqrt(re * re + im * im);
-  if (!(size >= kSmallest)) {
-    re = kSmallest;
-    im = 0;
-    size = kSmallest;
-    error += 2 * kSmallest;
+// Estimates phi_j with bounds of their errors, to be turned into log|phi|, arg phi and X.
+class Phis {
+ public:
+  explicit Phis(std::size_t size) : size_(size), values_(5 * size) {}
+
+  void set(std::size_t j, double re, double im, double error) noexcept {
+    double length = std::sqrt(re * re + im * im);
+    if (!(length >= kSmallest)) {
+      re = kSmallest;
+      im = 0;
+      length = kSmallest;
+      error += 2 * kSmallest;
+    }
+    column(0)[j] = re;
+    column(1)[j] = im;
+    column(2)[j] = re * re + im * im;
+    column(4)[j] = up(error / length);
   }
-  const double log_size = 0.5 * numerics::log(re * re + im * im);
-  const double angle = numerics::atan2(im, re);
-  out[0] = log_size;
-  out[1] = angle;
-  const double own = 1.05 * kUnit * (3 + 3 * std::abs(log_size) + 2 * std::abs(angle));
-  const double total = up(numerics::log1p(up(error / size))) + own;
-  out[2] = total < kLargestError ? total : kLargestError;
-}
+
+  void put(double* out) noexcept {
+    numerics::atan2(column(1), column(0), column(3));
+    numerics::log(column(2), column(2));
+    numerics::log1p(column(4), column(4));
+    for (std::size_t j = 0; j < size_; ++j, out += kPerTerm) {
+      out[0] = 0.5 * column(2)[j];
+      out[1] = column(3)[j];
+      const double own = 1.05 * kUnit * (3 + 3 * std::abs(out[0]) + 2 * std::abs(out[1]));
+      const double total = up(column(4)[j]) + own;
+      out[2] = total < kLargestError ? total : kLargestError;
+    }
+  }
+
+ private:
+  std::span<double> column(std::size_t i) noexcept {
+    return std::span(values_).subspan(i * size_, size_);
+  }
+  std::size_t size_;
+  std::vector<double> values_;
+};
 
 void put_unfit(std::span<double> out) noexcept {
   std::fill(out.begin(), out.end(), 0.0);
@@ -72,6 +94,7 @@ Outside outside_window(const Step& step, double c, double left, double right, do
 }  // namespace
 
 std::int64_t Contour::terms() const noexcept {
+  if (mass_only()) return 0;
   const double ratio = ladder(cut) / dt();
   if (!(ratio < 0x1p30)) return std::int64_t{1} << 30;
   std::int64_t count = static_cast<std::int64_t>(std::ceil(ratio));
@@ -132,6 +155,11 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
   out[kTilted] = std::ldexp(up(outside.tilted / (1 - mass_error)), contour.tolerance.density);
   out[kTail] = std::ldexp(outside.probability, contour.tolerance.tail);
 
+  if (contour.mass_only()) {
+    out[kUnfit] = 0;
+    return count;
+  }
+
   const double image_c = contour.image_c();
   const QuadratureBound image =
       best_bound_at_zero(step, image_c, left, right, strip.h, strip.half_height);
@@ -151,15 +179,16 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
 
   std::vector<Nodes::Wave> waves(static_cast<std::size_t>(terms));
   nodes.waves(contour.dt(), waves);
+  Phis phis(waves.size());
   constexpr std::size_t kShare = 4;  // the quadrature bound grows with t: one value serves a group
   for (std::size_t begin = 0; begin < waves.size(); begin += kShare) {
     const std::size_t end = std::min(begin + kShare, waves.size());
     const double error = quadrature(static_cast<double>(end) * contour.dt());
     for (std::size_t j = begin; j < end; ++j) {
-      put_term(waves[j].re, waves[j].im, waves[j].error + error,
-               out.data() + kFirstTerm + kPerTerm * j);
+      phis.set(j, waves[j].re, waves[j].im, waves[j].error + error);
     }
   }
+  phis.put(out.data() + kFirstTerm);
   out[kUnfit] = 0;
   return count;
 }
@@ -196,7 +225,7 @@ double explicit_log_mass(double epsilon, double c) noexcept {
                         numerics::log1p(numerics::exp(-epsilon)));
 }
 
-void contribute_explicit(double epsilon, const Contour& contour, std::span<double> out) noexcept {
+void contribute_explicit(double epsilon, const Contour& contour, std::span<double> out) {
   // Two atoms, at +epsilon and -epsilon, with tilted masses 1/(1+r) and r/(1+r).
   const double c = contour.c();
   const double ratio = numerics::exp(-epsilon * (1 + 2 * c));
@@ -209,15 +238,17 @@ void contribute_explicit(double epsilon, const Contour& contour, std::span<doubl
   out[kMassError] = 8 * kUnit * (2 + epsilon * (1 + c));
   const double image_c = contour.image_c();
   out[kImageMass] = explicit_log_mass(epsilon, image_c) + 8 * kUnit * (2 + epsilon * (1 + image_c));
-  double* term = out.data() + kFirstTerm;
-  for (std::int64_t j = 1; j <= contour.terms(); ++j, term += kPerTerm) {
-    const double t = static_cast<double>(j) * contour.dt();
+  const auto terms = static_cast<std::size_t>(contour.terms());
+  Phis phis(terms);
+  for (std::size_t j = 0; j < terms; ++j) {
+    const double t = static_cast<double>(j + 1) * contour.dt();
     const double up_angle = t * (epsilon - centre);
     const double down_angle = -t * (epsilon + centre);
     const double re = high * numerics::cos(up_angle) + low * numerics::cos(down_angle);
     const double im = high * numerics::sin(up_angle) + low * numerics::sin(down_angle);
-    put_term(re, im, out[kMassError] + kUnit * (20 + 8 * t * epsilon), term);
+    phis.set(j, re, im, out[kMassError] + kUnit * (20 + 8 * t * epsilon));
   }
+  phis.put(out.data() + kFirstTerm);
 }
 
 }  // namespace discreet::accounting::contour

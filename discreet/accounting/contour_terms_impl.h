@@ -10,7 +10,7 @@ namespace discreet::accounting::contour {
 // Where and how densely the integrals are taken. All from ladders.
 struct Contour {
   int order;        // c = ladder(order)
-  int image_order;  // c' > c, at which images to the right are bounded
+  int image_order;  // c' > c, at which images to the right are bounded; or c' = c: see mass_only
   int spacing;      // frequencies are t_j = j ladder(spacing)
   int cut;          // terms with t_j < ladder(cut) are summed, the rest is bounded
   Tolerance tolerance;
@@ -19,7 +19,9 @@ struct Contour {
   double c() const noexcept { return ladder(order); }
   double image_c() const noexcept { return ladder(image_order); }
   double dt() const noexcept { return ladder(spacing); }
-  // The number J of terms besides that at t = 0: J dt >= ladder(cut).
+  // Nothing but the mass at c is wanted, for Chernoff's bound: no terms, no images, no decay.
+  bool mass_only() const noexcept { return image_order == order; }
+  // The number J of terms besides that at t = 0: J dt >= ladder(cut), or 0 if mass_only.
   std::int64_t terms() const noexcept;
 };
 
@@ -40,7 +42,7 @@ enum Field : std::size_t {
   kLogMass,    // K^, an estimate of log M(c)
   kCentre,     // m, about which the loss is centred
   kMassError,  // X_0: M(c) <= exp(K^ + X_0)
-  kImageMass,  // upper bound of log M(c')
+  kImageMass,  // upper bound of log M(c'); 0 if mass_only, and so kDecay
   kTilted,     // tilted mass outside the window / mass inside, times 2^density
   kTail,       // probability outside the window where not counted above, times 2^tail
   kNodes,      // along x
@@ -60,7 +62,7 @@ std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contou
                                    const Spoil& spoil, std::int64_t most_nodes,
                                    std::span<double> out);
 void contribute_full_batch(double sigma, const Contour& contour, std::span<double> out) noexcept;
-void contribute_explicit(double epsilon, const Contour& contour, std::span<double> out) noexcept;
+void contribute_explicit(double epsilon, const Contour& contour, std::span<double> out);
 
 // Estimates of log M(c), for planning.
 double full_batch_log_mass(double sigma, double c) noexcept;

@@ -359,6 +359,38 @@ TEST(Contour, TreatsSplitCountsAndOneCountAlike) {
   EXPECT_LE(parts->value.lower, whole->value.upper);
 }
 
+TEST(Contour, HoldsNothingThatIsFalseAndMostOfWhatIsPlain) {
+  Draw draw(17);
+  int asked = 0, held = 0;
+  for (int i = 0; i < 60; ++i) {
+    Composition composition = steps(draw(1e-3, .5), draw(.5, 10), draw.count(50, 1e5));
+    if (draw.coin()) composition.gaussians.push_back({1, draw(20, 90), draw.count(1, 20)});
+    if (draw.coin()) composition.explicits.push_back({draw(.01, .2), 1e-12, draw.count(1, 4)});
+    const double delta = draw(1e-10, 1e-3);
+    for (const Direction direction : {kRemove, kAdd}) {
+      const auto exact = contour_epsilon(composition, direction, delta);
+      if (!exact || !(exact->value.lower > 0)) continue;
+      ++asked;
+      const double low = exact->value.lower;
+      for (const double part : {.2, .7, .9, .99, 1 - 1e-9}) {
+        EXPECT_FALSE(contour_holds(composition, direction, low * part, delta));
+      }
+      const double high = exact->value.upper;
+      held += contour_holds(composition, direction, 1.5 * high, delta);
+      // What it holds at a smaller delta is true there too.
+      for (const double smaller : {.5 * delta, .01 * delta}) {
+        if (!contour_holds(composition, direction, 1.2 * high, smaller)) continue;
+        const auto there = contour_delta(composition, direction, 1.2 * high, 1e-6);
+        if (there) {
+          EXPECT_LE(there->value.lower, smaller);
+        }
+      }
+    }
+  }
+  EXPECT_GE(asked, 80);
+  EXPECT_GE(10 * held, 9 * asked);
+}
+
 TEST(Contour, HasTheSameBitsOnEveryVectorTarget) {
   const Composition composition{{{.01, 1, 1000}, {.02, 1.5, 300}, {1, 9, 4}}, {{.05, 1e-8, 2}}};
   const auto reference = contour_epsilon(composition, kAdd, 1e-6);
@@ -389,6 +421,61 @@ TEST(ContourSession, GivesTheBitsOfAFreshEvaluationWhateverTheHistory) {
   }
 }
 
+TEST(ContourSession, FindsWhatChangedAmongManySteps) {
+  // Enough steps to be compared in blocks; changes at both ends, inside, and of a count alone.
+  Composition composition;
+  for (int i = 0; i < 300; ++i) composition.gaussians.push_back({.01, 1 + .01 * i, 3});
+  ContourSession session(kRemove), other(kAdd);
+  const auto same_bits = [&] {
+    const auto kept = session.epsilon(composition, 1e-5);
+    const auto fresh = contour_epsilon(composition, kRemove, 1e-5);
+    ASSERT_TRUE(kept && fresh);
+    EXPECT_EQ(kept->value.lower, fresh->value.lower);
+    EXPECT_EQ(kept->value.upper, fresh->value.upper);
+    for (const double part : {.6, .7, .8, .9}) {
+      const double epsilon = part * fresh->value.lower;
+      EXPECT_EQ(other.holds(composition, epsilon, 1e-5),
+                contour_holds(composition, kAdd, epsilon, 1e-5));
+    }
+  };
+  auto& list = composition.gaussians;
+  same_bits();
+  list.insert(list.begin() + 130, {.01, list[129].sigma + .005, 2});
+  same_bits();
+  list.front().count = 5;
+  list.back().count = 1;
+  same_bits();
+  list.erase(list.begin() + 64);
+  same_bits();
+  list.insert(list.begin(), {.009, 1, 1});
+  list.push_back({1, 40, 2});
+  same_bits();
+  list.erase(list.begin(), list.begin() + 128);
+  same_bits();
+  list.resize(40);
+  same_bits();
+}
+
+TEST(ContourSession, RefusesABadStepAfterGoodOnesAndStaysAsItWas) {
+  Composition composition;
+  for (int i = 0; i < 100; ++i) composition.gaussians.push_back({.01, 1 + .01 * i, 10});
+  ContourSession session(kRemove);
+  const auto before = session.epsilon(composition, 1e-5);
+  Composition bad = composition;
+  bad.gaussians[70].sigma = -1;
+  EXPECT_THROW(session.epsilon(bad, 1e-5), Error);
+  EXPECT_THROW(session.holds(bad, 1, 1e-5), Error);
+  Composition beyond = composition;
+  beyond.gaussians[70].sigma = 1e9;
+  EXPECT_FALSE(session.epsilon(beyond, 1e-5));
+  EXPECT_FALSE(session.epsilon(beyond, 1e-5));
+  EXPECT_FALSE(session.holds(beyond, 100, 1e-5));
+  const auto after = session.epsilon(composition, 1e-5);
+  ASSERT_TRUE(before && after);
+  EXPECT_EQ(after->value.lower, before->value.lower);
+  EXPECT_EQ(after->value.upper, before->value.upper);
+}
+
 TEST(ContourSession, EvaluatesOnlyWhatChanged) {
   Composition composition;
   for (int i = 0; i < 50; ++i) composition.gaussians.push_back({.01, 1 + .01 * i, 40});
@@ -413,6 +500,9 @@ TEST(Contour, RefusesValuesOutsideTheirRange) {
     return false;
   };
   for (const double delta : {nan, inf, 0., -1e-5, 1., 2.}) EXPECT_TRUE(refused(good, delta, 1e-9));
+  for (const double delta : {nan, 0., 1.}) {
+    EXPECT_THROW(contour_holds(good, kRemove, 1, delta), Error);
+  }
   for (const double width : {nan, inf, 0., -1., 1.}) EXPECT_TRUE(refused(good, 1e-5, width));
   for (const double rate : {nan, inf, 0., -.1, 1.5}) {
     EXPECT_TRUE(refused(steps(rate, 1, 100), 1e-5, 1e-9));
@@ -425,6 +515,7 @@ TEST(Contour, RefusesValuesOutsideTheirRange) {
   for (const double epsilon : {nan, inf, -1.}) {
     EXPECT_TRUE(refused({{{.01, 1, 10}}, {{epsilon, 0, 1}}}, 1e-5, 1e-9));
     EXPECT_THROW(contour_delta(good, kRemove, epsilon), Error);
+    EXPECT_THROW(contour_holds(good, kRemove, epsilon, 1e-5), Error);
   }
   for (const double delta : {nan, 1., -1e-9}) {
     EXPECT_TRUE(refused({{{.01, 1, 10}}, {{1, delta, 1}}}, 1e-5, 1e-9));

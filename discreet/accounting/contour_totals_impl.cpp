@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -96,9 +97,11 @@ void Totals::add(Sum& sum, const Event& event, std::int64_t count, const Spoil& 
       count_failure(scratch_);
       break;
     case Kind::kContributions:
-      nodes_ += event.contribute(
-          contour, spoil,
-          static_cast<std::int64_t>(kMostWork / static_cast<double>(contour.terms())), scratch_);
+      nodes_ +=
+          event.contribute(contour, spoil,
+                           static_cast<std::int64_t>(
+                               kMostWork / std::max(1.0, static_cast<double>(contour.terms()))),
+                           scratch_);
       break;
   }
   for (std::size_t i = 0; i < scratch_.size(); ++i) {
@@ -118,8 +121,8 @@ Totals::Sum& Totals::find(const Key& key, const Spoil& spoil) {
   if (key.kind == Kind::kContributions) size = contribution_size(key.contour);
   Sum& sum = sums_.emplace_back(Sum{key, std::vector<Fixed>(size)});
   const auto add_all = [&](const auto& kept) {
-    for (const auto& [steps, event] : kept) {
-      add(sum, *event, static_cast<std::int64_t>(steps.count), spoil);
+    for (std::size_t i = 0; i < kept.steps.size(); ++i) {
+      add(sum, *kept.events[i], static_cast<std::int64_t>(kept.steps[i].count), spoil);
       if (key.kind == Kind::kContributions && sum.total[kUnfit].value() != 0) return;
     }
   };
@@ -148,54 +151,87 @@ const std::vector<Fixed>* Totals::contributions(const Contour& contour, const Sp
   return nullptr;
 }
 
-// Both lists are sorted: beside a common beginning and end, one walk finds what differs.
+namespace {
+
+// A long run differs from its last state in a step or two: whole blocks are compared as bytes.
 template <class Steps>
-void Totals::update(std::vector<Kept<Steps>>& kept, const std::vector<Steps>& now,
-                    Changes& changes) {
+Totals::Part part_that_differs(const std::vector<Steps>& kept, const std::vector<Steps>& now) {
+  constexpr std::size_t kBlock = 64;
+  const std::size_t shorter = std::min(kept.size(), now.size());
   std::size_t begin = 0;
-  std::size_t old_end = kept.size();
-  std::size_t new_end = now.size();
-  while (begin < old_end && begin < new_end && kept[begin].steps == now[begin]) ++begin;
-  while (old_end > begin && new_end > begin && kept[old_end - 1].steps == now[new_end - 1]) {
-    --old_end;
-    --new_end;
+  while (begin + kBlock <= shorter &&
+         std::memcmp(&kept[begin], &now[begin], kBlock * sizeof(Steps)) == 0) {
+    begin += kBlock;
   }
-  std::vector<Kept<Steps>> middle;
-  std::size_t old = begin;
-  const auto drop = [&](Kept<Steps>& gone) {
-    const auto count = static_cast<std::int64_t>(gone.steps.count);
-    changes.list.push_back({gone.event.get(), -count});
-    changes.gone.push_back(std::move(gone.event));
-  };
-  for (std::size_t i = begin; i < new_end; ++i) {
-    while (old < old_end && key_of(kept[old].steps) < key_of(now[i])) drop(kept[old++]);
-    const auto count = static_cast<std::int64_t>(now[i].count);
-    if (old < old_end && key_of(kept[old].steps) == key_of(now[i])) {
-      const auto more = count - static_cast<std::int64_t>(kept[old].steps.count);
-      changes.list.push_back({kept[old].event.get(), more});
-      middle.push_back({now[i], std::move(kept[old++].event)});
-    } else {
-      middle.push_back({now[i], std::make_unique<Event>(now[i], direction_)});
-      changes.list.push_back({middle.back().event.get(), count});
-    }
+  while (begin < shorter && kept[begin] == now[begin]) ++begin;
+  std::size_t end = 0;
+  while (end + kBlock <= shorter - begin &&
+         std::memcmp(&kept[kept.size() - end - kBlock], &now[now.size() - end - kBlock],
+                     kBlock * sizeof(Steps)) == 0) {
+    end += kBlock;
   }
-  while (old < old_end) drop(kept[old++]);
-  const auto at = [&](std::size_t i) { return kept.begin() + static_cast<std::ptrdiff_t>(i); };
-  kept.erase(at(begin), at(old_end));
-  kept.insert(at(begin), std::make_move_iterator(middle.begin()),
-              std::make_move_iterator(middle.end()));
+  while (end < shorter - begin && kept[kept.size() - end - 1] == now[now.size() - end - 1]) ++end;
+  return {begin, kept.size() - end, now.size() - end};
 }
 
-void Totals::move_to(const Composition& composition) {
+Int128 subsampled(const std::vector<GaussianSteps>& steps, std::size_t begin, std::size_t end) {
+  Int128 count = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (steps[i].rate < 1) count += static_cast<Int128>(steps[i].count);
+  }
+  return count;
+}
+
+}  // namespace
+
+Totals::Difference Totals::difference(const Composition& composition) const {
+  return {part_that_differs(gaussians_.steps, composition.gaussians),
+          part_that_differs(explicits_.steps, composition.explicits)};
+}
+
+// Both lists are sorted: one walk over the part that differs finds how.
+template <class Steps>
+void Totals::update(Kept<Steps>& kept, const std::vector<Steps>& now, const Part& part,
+                    Changes& changes) {
+  std::vector<std::unique_ptr<Event>> middle;
+  std::size_t old = part.begin;
+  const auto drop = [&] {
+    changes.list.push_back(
+        {kept.events[old].get(), -static_cast<std::int64_t>(kept.steps[old].count)});
+    changes.gone.push_back(std::move(kept.events[old++]));
+  };
+  for (std::size_t i = part.begin; i < part.new_end; ++i) {
+    while (old < part.old_end && key_of(kept.steps[old]) < key_of(now[i])) drop();
+    auto count = static_cast<std::int64_t>(now[i].count);
+    if (old < part.old_end && key_of(kept.steps[old]) == key_of(now[i])) {
+      count -= static_cast<std::int64_t>(kept.steps[old].count);
+      middle.push_back(std::move(kept.events[old++]));
+    } else {
+      middle.push_back(std::make_unique<Event>(now[i], direction_));
+    }
+    changes.list.push_back({middle.back().get(), count});
+  }
+  while (old < part.old_end) drop();
+  const auto replace = [&part](auto& list, auto first, auto last) {
+    const auto at = [&](std::size_t i) { return list.begin() + static_cast<std::ptrdiff_t>(i); };
+    list.erase(at(part.begin), at(part.old_end));
+    list.insert(at(part.begin), first, last);
+  };
+  replace(kept.events, std::make_move_iterator(middle.begin()),
+          std::make_move_iterator(middle.end()));
+  replace(kept.steps, now.begin() + static_cast<std::ptrdiff_t>(part.begin),
+          now.begin() + static_cast<std::ptrdiff_t>(part.new_end));
+}
+
+void Totals::move_to(const Composition& composition, const Difference& difference) {
   std::erase_if(sums_, [](Sum& sum) { return sum.idle++ >= kPatience; });
   nodes_ = 0;
-  subsampled_count_ = 0;
-  for (const GaussianSteps& steps : composition.gaussians) {
-    if (steps.rate < 1) subsampled_count_ += static_cast<double>(steps.count);
-  }
+  const Part& part = difference.gaussians;
+  subsampled_count_ += subsampled(composition.gaussians, part.begin, part.new_end) -
+                       subsampled(gaussians_.steps, part.begin, part.old_end);
   Changes changes;
-  update(gaussians_, composition.gaussians, changes);
-  update(explicits_, composition.explicits, changes);
+  update(gaussians_, composition.gaussians, part, changes);
+  update(explicits_, composition.explicits, difference.explicits, changes);
   if (2 * changes.list.size() > distinct()) {
     sums_.clear();
     return;

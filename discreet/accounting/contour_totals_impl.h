@@ -49,9 +49,20 @@ class Totals {
  public:
   explicit Totals(Direction direction) : direction_(direction) {}
 
+  // Where another composition differs from the present one: steps [begin, old_end) here stand
+  // against [begin, new_end) there; what comes before and after is common.
+  struct Part {
+    std::size_t begin, old_end, new_end;
+  };
+  struct Difference {
+    Part gaussians, explicits;
+  };
+  Difference difference(const Composition& composition) const;
+
   // Moves to another composition. Sums are carried along at the cost of the steps that differ, and
   // dropped when not asked for during kPatience moves.
-  void move_to(const Composition& composition);
+  void move_to(const Composition& composition) { move_to(composition, difference(composition)); }
+  void move_to(const Composition& composition, const Difference& difference);
 
   double log_mass(int order, int window_order, Tolerance tolerance);
   std::vector<double> decays(int order, Tolerance tolerance, int first);
@@ -59,8 +70,10 @@ class Totals {
   // Valid until the next call.
   const std::vector<Fixed>* contributions(const Contour& contour, const Spoil& spoil);
 
-  std::size_t distinct() const noexcept { return gaussians_.size() + explicits_.size(); }
-  double subsampled_count() const noexcept { return subsampled_count_; }
+  std::size_t distinct() const noexcept {
+    return gaussians_.steps.size() + explicits_.steps.size();
+  }
+  double subsampled_count() const noexcept { return static_cast<double>(subsampled_count_); }
   // Nodes along x that were evaluated since the last move.
   std::int64_t nodes() const noexcept { return nodes_; }
   static constexpr std::size_t kDecays = 16;
@@ -81,8 +94,8 @@ class Totals {
   };
   template <class Steps>
   struct Kept {
-    Steps steps;
-    std::unique_ptr<Event> event;
+    std::vector<Steps> steps;  // in the order of the composition
+    std::vector<std::unique_ptr<Event>> events;
   };
   struct Change {
     const Event* event;
@@ -94,16 +107,16 @@ class Totals {
   };
 
   template <class Steps>
-  void update(std::vector<Kept<Steps>>& kept, const std::vector<Steps>& now, Changes& changes);
+  void update(Kept<Steps>& kept, const std::vector<Steps>& now, const Part& part, Changes& changes);
   Sum& find(const Key& key, const Spoil& spoil);
   void add(Sum& sum, const Event& event, std::int64_t count, const Spoil& spoil);
 
   Direction direction_;
-  std::vector<Kept<GaussianSteps>> gaussians_;  // in the order of the composition
-  std::vector<Kept<ExplicitSteps>> explicits_;
+  Kept<GaussianSteps> gaussians_;
+  Kept<ExplicitSteps> explicits_;
   std::vector<Sum> sums_;
   std::vector<double> scratch_;
-  double subsampled_count_ = 0;
+  Int128 subsampled_count_ = 0;  // exact, hence the same in any order
   std::int64_t nodes_ = 0;
 };
 

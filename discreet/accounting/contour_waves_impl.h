@@ -15,12 +15,25 @@ struct WaveSum {
   double re, im;
 };
 
-// (re, im) *= (turn_re, turn_im), element by element, and then the blocked sums of both.
-WaveSum turn_and_sum(double* re, double* im, const double* turn_re, const double* turn_im,
+// Complex numbers, one per node.
+template <class Number>
+struct Waves {
+  Number* re;
+  Number* im;
+};
+
+// to = from * turn, element by element, and then the blocked sums of both parts. `to` may be
+// `from`.
+WaveSum turn_and_sum(Waves<const double> from, Waves<const double> turn, Waves<double> to,
                      std::size_t padded) noexcept;
 
-// (re, im) *= weight, element by element, and then the blocked sums of both.
-WaveSum weigh_and_sum(double* re, double* im, const double* weight, std::size_t padded) noexcept;
+// waves *= weight, element by element, and then the blocked sums of both parts.
+WaveSum weigh_and_sum(Waves<double> waves, const double* weight, std::size_t padded) noexcept;
+
+// The sum of weights[i] * (1 - env(half_lengths[i] * t)), where env(x) >= |sin(y)/y| for all y >= x
+// (contour.md, Truncation). size is a multiple of 8: pad with zero weights.
+double missing_sum(const double* weights, const double* half_lengths, std::size_t size,
+                   double t) noexcept;
 
 // What the additions of a blocked sum can lose, in units of u times the sum of magnitudes: 3 in a
 // block, one per block, 7 across the lanes (adding to zero is exact).

@@ -94,6 +94,8 @@ bool fits(const Sampling& sampling, Adjacency adjacency) {
   if (std::holds_alternative<NoSampling>(sampling)) return true;
   if (std::holds_alternative<ShuffledEpoch>(sampling)) return adjacency != Adjacency::kAddRemove;
   if (std::holds_alternative<FixedSize>(sampling)) return adjacency != Adjacency::kZeroOut;
+  // A record zeroed in place still takes a seat from others: no add/remove pair covers that.
+  if (std::holds_alternative<TruncatedPoisson>(sampling)) return adjacency == Adjacency::kAddRemove;
   return adjacency != Adjacency::kReplaceOne;
 }
 
@@ -174,26 +176,31 @@ double effective_noise_multiplier(const GaussianGroups& event) {
       (!event.flat_clip || *event.flat_clip >= event.groups[0].clip)) {
     return event.groups[0].noise_multiplier;
   }
-  // Precision bought per unit of squared norm, and how much norm the group can take: greedy by
-  // price is optimal (event.md). Sorted, so that the order of groups does not change the bits.
+  // Filling the groups with the smallest deviation first is optimal (event.md). Sorted, so that the
+  // order of groups does not change the bits. Clips count in units of the flat bound, and a group
+  // that is filled adds sigma^-2 whatever its clip: no square of a clip can underflow unnoticed.
   struct Offer {
-    double price, capacity;
+    double deviation, multiplier, clip;
     auto operator<=>(const Offer&) const = default;
   };
   std::vector<Offer> offers;
   for (const Group& group : event.groups) {
-    const double deviation = group.noise_multiplier * group.clip;
-    offers.push_back({1 / (deviation * deviation), group.clip * group.clip});
+    const double clip = event.flat_clip ? group.clip / *event.flat_clip : 0;
+    offers.push_back({group.noise_multiplier * clip, group.noise_multiplier, clip});
   }
-  std::sort(offers.begin(), offers.end(), std::greater<>());
-  double left = event.flat_clip ? *event.flat_clip * *event.flat_clip : HUGE_VAL;
+  std::sort(offers.begin(), offers.end());
+  double left = 1;  // of the squared flat bound
   double precision = 0;
   for (const Offer& offer : offers) {
-    const double taken = std::min(offer.capacity, left);
-    precision += offer.price * taken;
-    left -= taken;
-    // Rounding must not withhold norm that the constraint allows.
-    if (event.flat_clip) left = std::max(left * (1 + 4 * kU), 0.0);
+    const double capacity = offer.clip * offer.clip;
+    if (capacity <= left) {
+      precision += 1 / (offer.multiplier * offer.multiplier);
+      // Rounding must not withhold norm that the constraint allows.
+      if (event.flat_clip) left = std::max((left - capacity) * (1 + 4 * kU), 0.0);
+    } else {
+      precision += left / (offer.deviation * offer.deviation);
+      left = 0;
+    }
   }
   if (event.adaptation) {
     precision += static_cast<double>(event.adaptation->counts) /

@@ -137,7 +137,7 @@ class Event {
  public:
   // Throws kInvalidDpConfig, naming the value, if a number is out of range or the three do not fit:
   // a guarantee with sampling, balls and bins or Poisson kinds under replace_one, shuffled epochs
-  // under add_remove, fixed size under zero_out.
+  // under add_remove, fixed size and truncated Poisson under zero_out.
   Event(Mechanism mechanism, Sampling sampling, Adjacency adjacency);
 
   const Mechanism& mechanism() const noexcept { return mechanism_; }

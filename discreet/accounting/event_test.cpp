@@ -70,6 +70,10 @@ TEST(Event, RefusesSamplingThatHasNoGuaranteeUnderTheAdjacency) {
             }).find("shuffled_epoch sampling has no guarantee under add_remove"),
             std::string::npos);
   EXPECT_NE(refusal([] {
+              Event(Gaussian{1}, TruncatedPoisson{.1, 1, 10}, Adjacency::kZeroOut);
+            }).find("truncated_poisson sampling has no guarantee under zero_out"),
+            std::string::npos);
+  EXPECT_NE(refusal([] {
               Event(Gaussian{1}, FixedSize{1, 10}, Adjacency::kZeroOut);
             }).find("fixed_size"),
             std::string::npos);
@@ -162,6 +166,23 @@ TEST(Event, ChoosesTheWorstRecordUnderHybridClippingAsBruteForceDoes) {
   }
 }
 
+// A clip bound is a unit: nothing may change when all are tiny or huge, and a small group's noise
+// counts although the square of its clip bound underflows.
+TEST(Event, DoesNotLoseGroupsWhoseClipSquaredUnderflows) {
+  const double expected = 1e10 / std::sqrt(2.0);
+  for (const double clip : {1e-165, 1e-163, 1e-160, 1.0, 1e160}) {
+    EXPECT_NEAR(effective_noise_multiplier({{{1e10, 1}, {1e10, clip}}, {}, {}}) / expected, 1,
+                1e-14)
+        << clip;
+    EXPECT_LE(effective_noise_multiplier({{{1e10, 1}, {1e10, clip}}, {}, {}}), expected) << clip;
+  }
+  const double plain = effective_noise_multiplier({{{2, 3}, {1, 2}, {4, 1}}, 3, {}});
+  for (const double unit : {0x1p-600, 0x1p600}) {
+    const GaussianGroups scaled{{{2, 3 * unit}, {1, 2 * unit}, {4, unit}}, 3 * unit, {}};
+    EXPECT_EQ(effective_noise_multiplier(scaled), plain);
+  }
+}
+
 TEST(Event, DoesNotDependOnTheOrderOfGroups) {
   const GaussianGroups a{{{2, 1}, {.7, 3}, {1.3, .2}}, 1.1, {}};
   const GaussianGroups b{{{1.3, .2}, {2, 1}, {.7, 3}}, 1.1, {}};
@@ -225,7 +246,7 @@ TEST(EventBytes, ComeBackAsTheSameEvent) {
       Event(GaussianGroups{{{1.5, 1}, {2, .1}}, 1.2, Adaptation{2, 30}}, Poisson{.25}, add),
       Event(GaussianGroups{{{1.5, 1}}, {}, {}}, NoSampling{}, Adjacency::kReplaceOne),
       Event(Laplace{2}, NoSampling{}, add),
-      Event(DiscreteGaussian{2, 100}, TruncatedPoisson{.1, 64, 1000}, Adjacency::kZeroOut),
+      Event(DiscreteGaussian{2, 100}, TruncatedPoisson{.1, 64, 1000}, add),
       Event(RoundedGaussian{2}, FixedSize{64, 1000}, Adjacency::kReplaceOne),
       Event(Skellam{4, 3, 2, 1}, BallsAndBins{100}, add),
       Event(Gaussian{4}, ShuffledEpoch{100}, Adjacency::kZeroOut),

@@ -289,9 +289,10 @@ double ZcdpOdometer::epsilon() const {
   const int f = phase();
   const double budget = std::ldexp(first_budget_, f - 1);
   if (!std::isfinite(budget)) return kInfinity;
-  constexpr double kSixOverPiSquared = 0.60792710185402;  // rounded down
-  const double share = kSixOverPiSquared * delta_ / (static_cast<double>(f) * f);
-  return (budget + 2 * std::sqrt(budget * -log(share))) * (1 + 0x1p-49);
+  // log(1/delta_f), as a sum: delta_f itself may underflow.
+  constexpr double kLogPiSquaredOverSix = 0.49770030247075;  // rounded up
+  const double nats = kLogPiSquaredOverSix + 2 * log(static_cast<double>(f)) - log(delta_);
+  return (budget + 2 * std::sqrt(budget) * std::sqrt(nats)) * (1 + 0x1p-49);
 }
 
 }  // namespace discreet::accounting

@@ -101,7 +101,9 @@ class ZcdpFilter {
 
 // One filter per record with one double each. The spends are per record (a record whose clipped
 // norm is small spends little); a record that cannot afford a step is left out of it and spends
-// nothing, and may take part again in a cheaper step. Spends and the set of active records are
+// nothing, and may take part again in a cheaper step. A record's spend must be a function of the
+// earlier releases and of that record alone, never of other records, and noise and denominators
+// must not depend on who is active (filter.md, T3). Spends and the set of active records are
 // data-dependent: they steer the run and are never published.
 class IndividualFilters {
  public:
@@ -115,7 +117,9 @@ class IndividualFilters {
   // active. spends and active have one entry per record. Throws kInvalidInput for a NaN, a negative
   // spend or a wrong length; nothing has changed then.
   std::size_t update(std::span<const double> spends, std::span<std::uint8_t> active);
-  // The same for a batch: records[k] spends spends[k]; each record at most once (kInvalidInput).
+  // The same for a batch: records[k] spends spends[k]; each record at most once (kInvalidInput). If
+  // the batch was drawn by coins, only its members spend, so a spend is the divergence *without*
+  // amplification; with amplification every record spends in every step (filter.md).
   std::size_t update(std::span<const std::uint64_t> records, std::span<const double> spends,
                      std::span<std::uint8_t> active);
 

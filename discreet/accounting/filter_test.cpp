@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <ctime>
+#include <limits>
 #include <random>
 
 #include "discreet/accounting/rdp_conversion.h"
@@ -223,6 +224,16 @@ TEST(Odometer, MovesInDoublingPhases) {
 // An adversary that looks at the running loss and stops when it is as large as can be, with noise
 // chosen from the past. 10^5 runs at delta = 1e-2: more than 1150 excesses happen with probability
 // below 1e-6 if the bound holds, and a bound 40% lower is caught.
+// 6 delta / pi^2 is not a binary64 number there and once read as delta.
+TEST(Odometer, HoldsAtTheLeastDelta) {
+  const double delta = std::numeric_limits<double>::denorm_min();
+  ZcdpOdometer odometer(1, delta);
+  odometer.spend(1);
+  const double nats = 1074 * std::log(2.0) + std::log(M_PI * M_PI / 6);
+  EXPECT_GE(odometer.epsilon(), 1 + 2 * std::sqrt(nats) - 1e-12);
+  EXPECT_LE(odometer.epsilon(), 1 + 2 * std::sqrt(nats) + 1e-12);
+}
+
 TEST(Odometer, HoldsAgainstAnAdversaryThatPicksItsMoment) {
   std::mt19937_64 random(11);
   std::normal_distribution<double> normal;

@@ -13,7 +13,8 @@ namespace {
 
 void check(bool ok, const char* sentence, double value) {
   if (!ok)
-    throw Error(ErrorCode::kInvalidInput, "fixed_size", fmt::format("{} is {}", sentence, value));
+    throw Error(ErrorCode::kInvalidDpConfig, "fixed_size",
+                fmt::format("{} is {}", sentence, value));
 }
 
 }  // namespace

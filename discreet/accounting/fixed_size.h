@@ -16,7 +16,7 @@ namespace discreet::accounting {
 // noise multiplier sigma / 2: compose this with any accountant for Poisson-subsampled Gaussians.
 // rate:  b / n in (0, 1), n the declared size of the data set (the neighbour with one record more
 //        has a smaller rate and is covered). sigma: > 0. steps: >= 1.
-// Throws kInvalidInput if an argument is outside its range.
+// Throws kInvalidDpConfig if an argument is outside its range.
 GaussianSteps fixed_size_add_remove(double rate, double sigma, std::uint64_t steps);
 
 struct FixedSizeSteps {
@@ -29,7 +29,7 @@ struct FixedSizeSteps {
 // [a realised pair's epsilon, the epsilon of a dominating pair]; its width is the gap between these
 // (the exact worst case is not known), and relative_width says how far discretisation may add to
 // it, in [1e-6, 1], relative to max(epsilon, 0.1). delta: in [1e-100, 1).
-// Throws kInvalidInput if an argument is outside its range.
+// Throws kInvalidDpConfig if an argument is outside its range.
 Interval fixed_size_replace_one_epsilon(FixedSizeSteps steps, double delta, double relative_width);
 
 }  // namespace discreet::accounting

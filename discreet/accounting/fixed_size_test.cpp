@@ -178,6 +178,17 @@ TEST(FixedSize, SurvivesExtremeSettings) {
   }
 }
 
+// The full batch is a Gaussian of mu = 20. Its outcomes lie where the density without the record is
+// no normal number: what the grid cannot hold must be charged, not lost.
+TEST(FixedSize, DoesNotLoseWhatUnderflows) {
+  EXPECT_GE(fixed_size_replace_one_epsilon({1, 0.1, 1}, 1e-100, 0.1).upper, 624.788065369);
+  EXPECT_GE(fixed_size_replace_one_epsilon({1, 0.1, 1}, 1e-70, 0.1).upper, 554.117143672);
+  const Interval within = fixed_size_replace_one_epsilon({1, 0.1, 1}, 1e-60, 1e-3);
+  EXPECT_LE(within.lower, 527.215407794);
+  EXPECT_GE(within.upper, 527.215407793);
+  EXPECT_LE(within.upper, 527.3);
+}
+
 TEST(FixedSize, RefusesArgumentsOutsideTheirRange) {
   EXPECT_THROW(fixed_size_add_remove(0, 1, 1), Error);
   EXPECT_THROW(fixed_size_add_remove(1, 1, 1), Error);

@@ -23,8 +23,8 @@ enum class Rounding { kUp, kDown };
 // whose atoms lie at e^{(first + i) step} (1 + eta), |eta| <= position_error, and
 // mass[i] >= m[i] (1 - mass_error) for kUp, |mass[i] - m[i]| <= mass_error m[i] for kDown.
 struct GeometricLaw {
-  double step = 0;         // a multiple of 2^-60 with at most 30 significant bits
-  std::int64_t first = 0;  // |first| < 2^22
+  double step = 0;         // at most 17 significant bits, so that i * step is exact,
+  std::int64_t first = 0;  // |first + i| < 2^36
   std::vector<double> mass;
   double zero = 0;
   double lost = 0;

@@ -9,8 +9,9 @@ namespace discreet::accounting {
 
 // Proof: group_privacy.md
 
-// What a run promises to a group: neighbours differ by up to `size` records, all of one person for
-// instance. Poisson sampling, Gaussian noise, adding or removing the records.
+// What a run promises to a group: one data set is the other with up to `size` records more, all of
+// one person for instance. Poisson sampling, Gaussian noise. Records exchanged for others are not
+// covered by kJoint: k exchanged records are a group of 2k for kConversion only.
 
 // Which of two sound bounds gave the smaller epsilon.
 enum class GroupBound : std::uint8_t {

@@ -127,12 +127,14 @@ LossSum::LossSum(std::span<const LossCopies> copies, double order)
   double base = 0, support = 0, count = 0;
   std::vector<double> exponent;
   double log_scale = 0;
+  double drift = 0;  // of the logarithm of all tilted mass, from the sums of cumulant_of
   for (const LossCopies& c : copies) {
     const auto n = double(c.count);
     const LossLaw& law = *c.law;
     base += n * law.first;
     support += n * double(law.mass.size() - 1);
     count += n;
+    drift += n * kUnit * double(law.mass.size());
     exponent.push_back(cumulant_of(law, order));
     log_scale += n * exponent.back();
     infinite_ += n * law.infinite;
@@ -149,7 +151,8 @@ LossSum::LossSum(std::span<const LossCopies> copies, double order)
   double low = 0, high = support;
   double outside = 0;
   if (support > 4096) {
-    const double budget = -log(kTail) + 1e-3 + 1e-11 * count;
+    // Cumulants err by the drift and, at up to 51 times the order, by as many times relative_.
+    const double budget = -log(kTail) + 1e-3 + 2 * drift + 60 * relative_;
     const auto edge = [&](double a) {
       return (cumulant(copies, order + a) - log_scale + budget) / a;
     };
@@ -184,8 +187,9 @@ LossSum::LossSum(std::span<const LossCopies> copies, double order)
     }
     fft.inverse(product, value);
     // Each forward transform enters `count` times, each factor costs less than 3 units, and the
-    // two halves of a real spectrum err together: twice.
-    norm *= 2.02 * (fft.relative_error() * (count + 1) + 3 * kUnit * count);
+    // two halves of a real spectrum err together: twice. No spectrum exceeds 1 but by its errors.
+    drift += count * fft.relative_error() * std::sqrt(double(size)) * norm;
+    norm *= 2.05 * exp(drift) * (fft.relative_error() * (count + 1) + 3 * kUnit * count);
   }
 
   const double peak = exp(order * log(order / (order + 1))) / (order + 1);

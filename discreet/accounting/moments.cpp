@@ -30,7 +30,7 @@ double moments_delta(const MomentSum& moments, double epsilon) {
     }
     if (moment / lambda > epsilon && exponent > best) break;
   }
-  return std::min(1.0, numerics::exp(best) * (1 + 4 * kUnit));
+  return std::min(1.0, numerics::exp(best) * (1 + 4 * kUnit) + kUnderflow);
 }
 
 }  // namespace discreet::accounting

@@ -93,12 +93,26 @@ class Planner {
   PlannedSampler fixed_size() const {
     if (workload_.rate == 1) refuse("with full batches there is nothing to draw");
     // Its pair is that of Poisson sampling at half the noise: nothing to search.
-    const double sigma = 2 * poisson_sigma_;
+    double sigma = 2 * poisson_sigma_;
     fixed_size_add_remove(workload_.rate, sigma, workload_.steps);
-    const FixedSize sampling =
-        workload_.sizes ? FixedSize{workload_.sizes->batch, workload_.sizes->records} : FixedSize{};
-    return row(sampling, Adjacency::kAddRemove, sigma, poisson_epsilon_,
-               full_batches(poisson_sigma_, workload_.steps, target_.delta));
+    if (!workload_.sizes) {
+      return row(FixedSize{}, Adjacency::kAddRemove, sigma, poisson_epsilon_,
+                 full_batches(poisson_sigma_, workload_.steps, target_.delta));
+    }
+    // Poisson's rate is the binary64 number nearest to B/N, which here is a ratio of counts.
+    const FixedSize sampling{workload_.sizes->batch, workload_.sizes->records};
+    const auto epsilon_at = [&](double noise) {
+      const Event event(Gaussian{noise}, sampling, Adjacency::kAddRemove);
+      return certified_epsilon(reduce({{event, workload_.steps}}), target_.delta).value;
+    };
+    Interval epsilon = epsilon_at(sigma);
+    for (double more = 1e-12; epsilon.upper > target_.epsilon && more < 1e-4; more *= 10) {
+      sigma *= 1 + more;
+      epsilon = epsilon_at(sigma);
+    }
+    if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
+    return row(sampling, Adjacency::kAddRemove, sigma, epsilon,
+               full_batches(sigma / 2, workload_.steps, target_.delta));
   }
 
   PlannedSampler shuffled() const {

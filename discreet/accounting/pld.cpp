@@ -73,6 +73,14 @@ class EpsilonPaths {
     return std::nullopt;
   }
 
+  // Whether the direction is surely not worse than a value of the other one.
+  bool no_worse(Direction direction, double level) const {
+    if (!(level > 0)) return false;
+    ContourSession* session = sessions_ ? sessions_[direction == Direction::kAdd] : nullptr;
+    return session ? session->holds(steps_, level, delta_)
+                   : contour_holds(steps_, direction, level, delta_);
+  }
+
   // Wide, for a direction that need not be known better than that it is the lesser one.
   Answer glance(Direction direction, double level) const {
     return checked(
@@ -117,6 +125,13 @@ class DeltaPaths {
       if (result) return checked({result->value, Path::kContour});
     }
     return std::nullopt;
+  }
+
+  bool no_worse(Direction direction, double level) const {
+    if (!(level > 0 && level < 1)) return false;
+    ContourSession* session = sessions_ ? sessions_[direction == Direction::kAdd] : nullptr;
+    return session ? session->holds(steps_, epsilon_, level)
+                   : contour_holds(steps_, direction, epsilon_, level);
   }
 
   Answer glance(Direction direction, double) const {
@@ -164,6 +179,11 @@ constexpr Certified kNothing{{0, 0}, Path::kClosedForm, Direction::kRemove};
 template <class Paths>
 Certified certify(const Paths& paths) {
   std::optional<Answer> remove = cheap(paths, Direction::kRemove);
+  // Adding is nearly always the lesser direction, and mostly by so much that a bound shows it.
+  if (remove && remove->path == Path::kContour &&
+      paths.no_worse(Direction::kAdd, remove->value.lower)) {
+    return {remove->value, remove->path, Direction::kRemove};
+  }
   std::optional<Answer> add = cheap(paths, Direction::kAdd);
   if (!remove) remove = beside(paths, Direction::kRemove, add);
   if (!add) add = beside(paths, Direction::kAdd, remove);

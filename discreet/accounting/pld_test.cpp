@@ -128,6 +128,37 @@ TEST(Pld, KnowsThatAddAndRemoveDiffer) {
   EXPECT_LT(add->value.upper, 1.4167);
 }
 
+TEST(Pld, IsTheWorseDirectionWhetherOrNotABoundDecidesTheOther) {
+  // Far apart at low noise, where Chernoff's bound decides; together at high noise, where it
+  // cannot.
+  int decided = 0, open = 0;
+  for (const double sigma : {.7, 1., 2., 6., 30.}) {
+    for (const double q : {.003, .02, .3}) {
+      const Composition steps{{{q, sigma, 400}, {q, 1.1 * sigma, 600}}, {{.01, 1e-9, 2}}};
+      const double delta = 1e-6;
+      const auto remove = contour_epsilon(steps, Direction::kRemove, delta);
+      const auto add = contour_epsilon(steps, Direction::kAdd, delta);
+      if (!remove || !add) continue;
+      const bool bound = remove->value.lower > 0 &&
+                         contour_holds(steps, Direction::kAdd, remove->value.lower, delta);
+      ++(bound ? decided : open);
+      const Certified both = certified_epsilon(steps, delta);
+      EXPECT_EQ(both.value.lower, std::max(remove->value.lower, add->value.lower));
+      EXPECT_EQ(both.value.upper, std::max(remove->value.upper, add->value.upper));
+      EXPECT_EQ(both.worst, Direction::kRemove);
+      const double epsilon = both.value.upper;
+      const auto high = contour_delta(steps, Direction::kRemove, epsilon);
+      const auto low = contour_delta(steps, Direction::kAdd, epsilon);
+      if (!high || !low) continue;
+      const Certified curve = certified_delta(steps, epsilon);
+      EXPECT_EQ(curve.value.lower, std::max(high->value.lower, low->value.lower));
+      EXPECT_EQ(curve.value.upper, std::max(high->value.upper, low->value.upper));
+    }
+  }
+  EXPECT_GE(decided, 4);
+  EXPECT_GE(open, 4);
+}
+
 TEST(PldAccountant, HasTheSameBitsInAnyOrder) {
   PldAccountant forwards(kAdjacency), backwards(kAdjacency);
   const std::pair<Event, std::uint64_t> events[] = {

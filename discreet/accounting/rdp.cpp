@@ -65,7 +65,7 @@ Interval log_sum_exp(std::span<const double> exponents, std::span<const double> 
 
 Interval log1p_exp(Interval x) {
   const auto softplus = [](double y) { return y > 0 ? y + log1p(exp(-y)) : log1p(exp(y)); };
-  return {softplus(x.lower) * (1 - 6 * kUnit), softplus(x.upper) * (1 + 6 * kUnit)};
+  return {softplus(x.lower) * (1 - 6 * kUnit), softplus(x.upper) * (1 + 6 * kUnit) + kUnderflow};
 }
 
 Interval binomial_log_moment(double rate, int order, const std::function<Interval(int)>& moment) {
@@ -123,8 +123,11 @@ namespace {
 
 // a(a-1)/(2 sigma^2).
 LogMoment full_batch_moment(double sigma, double order) {
-  const double value = order * (order - 1) / (2 * sigma * sigma);
-  return {{value * (1 - 6 * kUnit), value * (1 + 6 * kUnit)}, (order - 0.5) / (sigma * sigma)};
+  const double variance = sigma * sigma;
+  const double value = std::isfinite(2 * variance) ? order * (order - 1) / (2 * variance)
+                                                   : 0.5 * (order / sigma) * ((order - 1) / sigma);
+  return {{value * (1 - 6 * kUnit), value * (1 + 6 * kUnit) + kUnderflow},
+          (order - 0.5) / variance};
 }
 
 class FullBatchGaussian final : public RenyiCurve {
@@ -142,8 +145,9 @@ class DiscreteGaussian final : public IntegerCurve {
 
  private:
   Interval at_integer(int order) override {
-    return binomial_log_moment(rate_, order,
-                               [&](int i) { return full_batch_moment(sigma_, i).value; });
+    const Interval k = binomial_log_moment(
+        rate_, order, [&](int i) { return full_batch_moment(sigma_, i).value; });
+    return {k.lower, std::min(k.upper, full_batch_moment(sigma_, order).value.upper)};
   }
   double rate_;
   double sigma_;

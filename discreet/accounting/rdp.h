@@ -72,9 +72,13 @@ std::unique_ptr<RenyiCurve> poisson_laplace_curve(double rate, double scale);
 std::unique_ptr<RenyiCurve> poisson_skellam_curve(double rate, double variance, double l1,
                                                   double l2);
 
-// Gaussian noise on a fixed-size sample without replacement, replace-one of a record (Wang, Balle,
-// Kasiviswanathan 2019, Theorem 27, with the divergence of one step at sensitivity 2 because a
-// replaced record moves the sum by at most twice its bound). Integer orders, chords between them.
+// Gaussian noise on a fixed-size sample without replacement, replace-one of a record, at every
+// order:
+//   log(A + a(a-1)/2 q^2 W),  A the moment of the Poisson pair at sigma / 2 (a replaced record
+//   moves
+// the sum by at most twice its bound), W = E_Q[(P1/Q - 1)_+^2] of its two Gaussians. A bound,
+// proven in rdp.md; about half of what the general theorem of Wang, Balle and Kasiviswanathan 2019
+// gives.
 std::unique_ptr<RenyiCurve> fixed_size_replace_curve(double rate, double sigma);
 
 // The same sampler under add/remove: the Poisson log-moment at sigma / 2, at every order (rdp.md;

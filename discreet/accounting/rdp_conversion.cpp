@@ -99,7 +99,7 @@ std::span<const double> declared_orders() noexcept { return kOrders; }
 double epsilon_at_order(double order, double log_moment, double delta) {
   const double c = order - 1;
   if (!std::isfinite(log_moment)) return kInfinity;
-  const double rate = log_moment / c;
+  const double rate = log_moment / c + (log_moment > 0 ? kUnderflow : 0);
   if (delta * delta * (1 - 4 * kUnit) >= -expm1(-rate)) return 0;
   const double budget = -log(delta);
   const double entropy = log1p(c);
@@ -149,7 +149,7 @@ double minimise_delta(const MomentSum& moments, double epsilon) {
     return moment.slope - epsilon - gain;
   };
   seek_sign_change(1, epsilon + 1, visit);
-  double delta = std::min(1.0, exp(best) * (1 + 4 * kUnit));
+  double delta = std::min(1.0, exp(best) * (1 + 4 * kUnit) + kUnderflow);
   // Bretagnolle and Huber: delta(epsilon) <= delta(0) <= sqrt(1 - e^{-KL}), and KL <= r(2).
   const double total_variation = std::sqrt(-expm1(-moments(2).value.upper)) * (1 + 8 * kUnit);
   return std::min(delta, total_variation);

@@ -87,64 +87,50 @@ class Skellam final : public IntegerCurve {
   double l2_;
 };
 
-class FixedSizeReplace final : public IntegerCurve {
+// log(A + C(a,2) q^2 W) with A of the Poisson pair at sigma / 2 and W = E_Q[(P1/Q - 1)_+^2]
+// (rdp.md, section 2).
+class FixedSizeReplace final : public RenyiCurve {
  public:
   FixedSizeReplace(double rate, double sigma)
-      : rate_(rate), quarter_(2 / (sigma * sigma)), central_(kMaxBinomialOrder + 2, kInfinity) {
-    for (int l = 2; l <= kMaxBinomialOrder + 1; l += 2) {
-      if (!(l * (l - 1) * quarter_ < kMaxExponent)) break;
-      central_[static_cast<std::size_t>(l)] = central_moment(l);
-    }
-  }
+      : one_sided_(poisson_gaussian_curve(rate, 0.5 * sigma)),
+        full_batch_(poisson_gaussian_curve(1, 0.5 * sigma)),
+        log_square_(2 * log(rate) + log_excess(sigma)),
+        slack_(8 * kUnit * (2 * std::abs(log(rate)) + std::abs(log_excess(sigma)) + 8)) {}
 
  private:
-  static constexpr double kMaxExponent = 300;
-
-  // E_Q[(P/Q - 1)^l] = sum_i (-1)^i C(l,i) e^{i(i-1) 2/sigma^2}, rounded up.
-  double central_moment(int l) const {
-    double sum = 0;
-    double error = 0;
-    double binomial = 1;
-    for (int i = 0; i <= l; ++i) {
-      const double exponent = i * (i - 1.0) * quarter_;
-      const double term = binomial * exp(exponent);
-      sum += i % 2 == 0 ? term : -term;
-      error += term * kUnit * (4 * exponent + 2.0 * i + l + 8);
-      binomial = binomial * (l - i) / (i + 1);
-    }
-    return std::max(0.0, sum) + 1.01 * error;
+  // log W, rounded up: W = e^v Phi(3/sigma) + 3 Phi(-1/sigma) - 2 < e^v - 1 with v = 4/sigma^2.
+  static double log_excess(double sigma) {
+    const double v = 4 / (sigma * sigma);
+    if (!(v < 700)) return v * (1 + 8 * kUnit);
+    const double grown = exp(v) * numerics::normal_cdf(3 / sigma);
+    const double value = grown + 3 * numerics::normal_cdf(-1 / sigma) - 2;
+    const double error = 8 * kUnit * (grown * (v + 1) + 5);
+    return log(std::min(value + error, expm1(v) * (1 + 8 * kUnit)));
   }
 
-  Interval at_integer(int order) override {
-    std::vector<double> exponents;
-    std::vector<double> errors;
-    const double log_rate = log(rate_);
-    const double log2 = log(2.0);
-    double binomial = order;
-    for (int j = 2; j <= order; ++j) {
-      binomial = binomial * (order - j + 1) / j;
-      const double power = j * (j - 1.0) * quarter_;  // (j-1) r(j), r at twice the sensitivity
-      double factor = log2 + power;
-      if (j == 2) {
-        factor = std::min(factor, 2 * log2 + (power < 700 ? log(expm1(power)) : power));
-      } else {
-        const auto index = static_cast<std::size_t>(j);
-        const double low = central_[index - index % 2];
-        const double high = central_[index + index % 2];
-        if (low > 0 && std::isfinite(high)) {
-          factor = std::min(factor, 2 * log2 + 0.5 * (log(low) + log(high)));
-        }
-      }
-      const double log_choose = log(binomial);
-      exponents.push_back(log_choose + j * log_rate + factor);
-      errors.push_back(kUnit *
-                       (2.0 * j + 8 + 8 * (log_choose - j * log_rate + std::abs(factor) + power)));
-    }
-    return log1p_exp(log_sum_exp(exponents, errors));
+  LogMoment evaluate(double order) override {
+    const LogMoment ceiling = full_batch_->at(order);  // D_a is jointly quasi-convex
+    const LogMoment one = one_sided_->at(order);
+    const double c = order - 1;
+    const double added = log_square_ + log(0.5 * order * c);
+    const double error = slack_ + 8 * kUnit * std::abs(log(0.5 * order * c));
+    // k + log(1 + e^{x-k}) grows with k. The derivative of log(1 + e^d) is at most log(1 + e^d), so
+    // an error of d is a relative one of the result.
+    const double k = one.value.upper;
+    const double distance = added + error - k;
+    const double more = log1p_exp({distance, distance}).upper;
+    const double upper = (k + more * (1 + 4 * kUnit * (std::abs(distance) + 2))) * (1 + 4 * kUnit);
+    if (!(upper <= ceiling.value.upper))
+      return {{one.value.lower, ceiling.value.upper}, ceiling.slope};
+    const double share = 1 / (1 + exp(one.value.upper - added));
+    return {{one.value.lower, upper},
+            one.slope * (1 - share) + share * (2 * order - 1) / (order * c)};
   }
-  double rate_;
-  double quarter_;               // r(j) / j
-  std::vector<double> central_;  // at even indices; +inf where the cancellation is not worth it
+
+  std::unique_ptr<RenyiCurve> one_sided_;
+  std::unique_ptr<RenyiCurve> full_batch_;
+  double log_square_;  // log(q^2 W)
+  double slack_;       // its error
 };
 
 }  // namespace

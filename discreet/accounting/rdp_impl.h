@@ -11,6 +11,9 @@
 namespace discreet::accounting {
 
 inline constexpr double kUnit = 0x1p-53;  // relative error of one rounding to nearest
+// Added to upper ends: more than a few roundings of subnormal numbers, or a result that underflows,
+// can lose. Changes no number above 1e-303.
+inline constexpr double kUnderflow = 0x1p-1060;
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr int kMaxBinomialOrder = 256;  // C(256, 128) = 5.8e75: products stay in range
 

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "discreet/accounting/accountant.h"
 #include "discreet/accounting/golden_testing.h"
 #include "discreet/accounting/rdp_conversion.h"
 #include "discreet/base/error.h"
@@ -246,8 +247,9 @@ TEST(Rdp, FixedSizeReplaceDominatesTheExactPair) {
       std::vector<long double> still;
       for (long double x = -30; x < 60; x += 0.01L) {
         moved.push_back(0.01L * std::exp(-(x - 2) * (x - 2) / (2 * sigma * sigma)) /
-                        (sigma * 2.50662827463L));
-        still.push_back(0.01L * std::exp(-x * x / (2 * sigma * sigma)) / (sigma * 2.50662827463L));
+                        (sigma * 2.50662827463100050L));
+        still.push_back(0.01L * std::exp(-x * x / (2 * sigma * sigma)) /
+                        (sigma * 2.50662827463100050L));
       }
       const auto curve = fixed_size_replace_curve(rate, static_cast<double>(sigma));
       const auto p = mixed(moved, still, rate);
@@ -258,12 +260,45 @@ TEST(Rdp, FixedSizeReplaceDominatesTheExactPair) {
   }
 }
 
-TEST(Rdp, FixedSizeReplaceFollowsTheTheoremAtOrderTwo) {
+TEST(Rdp, FixedSizeReplaceFollowsItsFormulaAtOrderTwo) {
   const double rate = 0.01;
   const double sigma = 4;
-  // 1 + q^2 min(4(e^{r(2)} - 1), 2 e^{r(2)}) with r(2) = 2 * 2^2 / (2 sigma^2).
-  const double expected = std::log1p(rate * rate * 4 * std::expm1(4 / (sigma * sigma)));
-  EXPECT_NEAR(fixed_size_replace_curve(rate, sigma)->at(2).value.upper, expected, 1e-16);
+  // E_Q[M^2] = 1 + q^2 (e^v - 1) and W = e^v Phi(3/sigma) + 3 Phi(-1/sigma) - 2, v = 4/sigma^2.
+  const double v = 4 / (sigma * sigma);
+  const double w = std::exp(v) * 0.5 * std::erfc(-3 / sigma / std::sqrt(2.0)) +
+                   1.5 * std::erfc(1 / sigma / std::sqrt(2.0)) - 2;
+  const double expected = std::log1p(rate * rate * (std::expm1(v) + w));
+  const double found = fixed_size_replace_curve(rate, sigma)->at(2).value.upper;
+  EXPECT_NEAR(found, expected, 1e-12 * expected);
+  // The theorem of Wang, Balle and Kasiviswanathan 2019 for any mechanism has 4(e^v - 1) here.
+  EXPECT_LT(found, 0.45 * std::log1p(rate * rate * 4 * std::expm1(v)));
+}
+
+// The record moves from +1 to -1 while the one it displaces sits anywhere between.
+TEST(Rdp, FixedSizeReplaceDominatesEveryPlaceOfTheOther) {
+  const auto density = [](long double x, long double at, long double sigma) {
+    return std::exp(-(x - at) * (x - at) / (2 * sigma * sigma)) / (sigma * 2.50662827463100050L);
+  };
+  for (const double rate : {0.02, 0.3, 0.9}) {
+    for (const long double sigma : {1.2L, 4.0L}) {
+      const auto curve = fixed_size_replace_curve(rate, static_cast<double>(sigma));
+      for (const long double other : {-1.0L, -0.4L, 0.0L, 0.7L, 1.0L}) {
+        std::vector<long double> first, second, still;
+        for (long double x = -40; x < 40; x += 0.02L) {
+          first.push_back(0.02L * density(x, 1, sigma));
+          second.push_back(0.02L * density(x, -1, sigma));
+          still.push_back(0.02L * density(x, other, sigma));
+        }
+        const auto p = mixed(first, still, rate);
+        const auto q = mixed(second, still, rate);
+        for (const double order : {1.1, 1.5, 2.0, 2.5, 4.0}) {
+          const double found = curve->at(order).value.upper;
+          EXPECT_GE(found, brute_force_moment(p, q, order)) << rate << ' ' << other << ' ' << order;
+          EXPECT_GE(found, brute_force_moment(q, p, order)) << rate << ' ' << other << ' ' << order;
+        }
+      }
+    }
+  }
 }
 
 // Two records of which one is drawn, and the three others' contributions at their worst: with x = 1
@@ -273,8 +308,8 @@ TEST(Rdp, FixedSizeAddRemoveDominatesAWorstCase) {
     std::vector<long double> moved;
     std::vector<long double> still;
     for (long double x = -30; x < 60; x += 0.01L) {
-      moved.push_back(0.01L * std::exp(-(x - 2) * (x - 2) / 8) / (2 * 2.50662827463L));
-      still.push_back(0.01L * std::exp(-x * x / 8) / (2 * 2.50662827463L));
+      moved.push_back(0.01L * std::exp(-(x - 2) * (x - 2) / 8) / (2 * 2.50662827463100050L));
+      still.push_back(0.01L * std::exp(-x * x / 8) / (2 * 2.50662827463100050L));
     }
     const auto curve = fixed_size_add_remove_curve(rate, 2);
     const auto p = mixed(moved, still, rate);
@@ -292,6 +327,27 @@ MomentSum times(RenyiCurve& curve, double count) {
     k.slope *= count;
     return k;
   };
+}
+
+// Total variation exceeds delta in each case, so no epsilon is 0, however small.
+TEST(RdpConversion, UnderflowDoesNotBecomeZeroEpsilon) {
+  const struct {
+    double rate, sigma, delta;
+  } rows[] = {{1e-300, 1, 1e-302}, {1, 1e160, 1e-200}, {0.5, 1e160, 1e-200}, {1, 1e200, 1e-250}};
+  for (const auto& row : rows) {
+    const auto gaussian = poisson_gaussian_curve(row.rate, row.sigma);
+    const auto discrete = poisson_discrete_gaussian_curve(row.rate, row.sigma);
+    EXPECT_GT(gaussian->at(2).value.upper, 0) << row.sigma;
+    EXPECT_GT(gaussian->at(1.5).value.upper, 0) << row.sigma;
+    EXPECT_GT(minimise_epsilon(times(*gaussian, 100), row.delta).epsilon, 0) << row.sigma;
+    EXPECT_GT(minimise_epsilon(times(*discrete, 100), row.delta).epsilon, 0) << row.sigma;
+  }
+  for (const char* name : {"rdp", "gdp"}) {
+    const auto accountant = make_accountant(name);
+    accountant->compose(Event(Gaussian{1e160}, NoSampling{}, Adjacency::kAddRemove), 3);
+    EXPECT_GT(accountant->epsilon(1e-200).epsilon.upper, 0) << name;
+    EXPECT_GT(accountant->delta(1).upper, 0) << name;
+  }
 }
 
 TEST(RdpConversion, ReproducesOpacus) {

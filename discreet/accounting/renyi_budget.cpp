@@ -1,8 +1,11 @@
 #include "discreet/accounting/renyi_budget.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "discreet/accounting/subsampled_gaussian_impl.h"
 #include "discreet/numerics/elementary.h"
@@ -12,24 +15,50 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// log C(n, i) for i = 0..n, added up from the logarithms of the ratios of neighbours.
+using LogChoose = std::vector<double>;
+
+LogChoose log_choose(int n) {
+  LogChoose table(static_cast<std::size_t>(n) + 1);
+  double sum = 0;
+  for (int i = 0; i < n; ++i) {
+    table[static_cast<std::size_t>(i)] = sum;
+    sum += numerics::log(static_cast<double>(n - i) / (i + 1));
+  }
+  return table;
+}
+
+// One table per order: they are the same for every step.
+const LogChoose& log_choose_of_order(std::size_t index) {
+  static const auto tables = [] {
+    std::array<LogChoose, RenyiBudget::kOrders.size()> all;
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = log_choose(RenyiBudget::kOrders[i] + 1);
+    return all;
+  }();
+  return tables[index];
+}
+
 // Upper bound of log E[e^{cL}] in the remove direction for integer c, which is no smaller than that
 // of the add direction (Mironov, Talwar and Zhang 2019, theorem 5):
 //   log sum_i C(n, i) (1-q)^{n-i} q^i e^{(i^2-i)/2sigma^2},  n = c + 1.
-double gaussian_cumulant(double q, double sigma, int c) {
-  const int n = c + 1;
+double gaussian_cumulant(double q, double sigma, std::size_t index) {
+  const int n = RenyiBudget::kOrders[index] + 1;
   const double half = 1 / (2 * sigma * sigma);
-  if (q == 1) return static_cast<double>(n) * c * half * (1 + 8 * kU);
+  if (q == 1) return static_cast<double>(n) * (n - 1) * half * (1 + 8 * kU);
   const double log_q = numerics::log(q), log_rest = numerics::log1p(-q);
-  double terms[258];
-  double choose = 0, top = -kInfinity;
+  const LogChoose& choose = log_choose_of_order(index);
+  double terms[RenyiBudget::kOrders.back() + 2];
+  double top = -kInfinity;
   for (int i = 0; i <= n; ++i) {
-    terms[i] = choose + (n - i) * log_rest + i * log_q + static_cast<double>(i) * (i - 1) * half;
+    terms[i] = choose[static_cast<std::size_t>(i)] + (n - i) * log_rest + i * log_q +
+               static_cast<double>(i) * (i - 1) * half;
     top = std::max(top, terms[i]);
-    choose += numerics::log(static_cast<double>(n - i) / (i + 1));
-    if (i == n - 1) choose = 0;
   }
+  for (int i = 0; i <= n; ++i) terms[i] -= top;
+  const std::span<double> used(terms, static_cast<std::size_t>(n) + 1);
+  numerics::exp(used, used);
   double sum = 0;
-  for (int i = 0; i <= n; ++i) sum += numerics::exp(terms[i] - top);
+  for (const double term : used) sum += term;
   // Each term is off by at most this much, in absolute value, and so is the logarithm of their sum.
   const double size = n * (std::abs(log_q) + std::abs(log_rest) + n * half + 6);
   return std::max(top + numerics::log(sum) + 32 * kU * (size + n), 0.0);
@@ -62,7 +91,7 @@ void RenyiBudget::accumulate(Wide& sum, Wide term, std::uint64_t count) {
 const RenyiBudget::Terms& RenyiBudget::terms_of(const GaussianSteps& event) {
   if (event.rate != last_rate_ || event.sigma != last_sigma_) {
     for (std::size_t i = 0; i < kOrders.size(); ++i)
-      last_terms_[i] = rounded_up(gaussian_cumulant(event.rate, event.sigma, kOrders[i]), 40);
+      last_terms_[i] = rounded_up(gaussian_cumulant(event.rate, event.sigma, i), 40);
     last_rate_ = event.rate;
     last_sigma_ = event.sigma;
   }

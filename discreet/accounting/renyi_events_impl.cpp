@@ -47,6 +47,9 @@ std::unique_ptr<RenyiCurve> renyi_curve(std::string_view accountant, const Event
   }
   if (const auto* fixed = std::get_if<FixedSize>(&sampling)) {
     if (!gaussian) refuse(accountant, event);
+    // The neighbour with one record less has no batch of that size.
+    const bool whole = fixed->batch == fixed->population;
+    if (whole && event.adjacency() == Adjacency::kAddRemove) refuse(accountant, event);
     const double rate = rounded_up_rate(*fixed);
     return event.adjacency() == Adjacency::kReplaceOne
                ? fixed_size_replace_curve(rate, *gaussian)

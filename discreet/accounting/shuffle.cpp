@@ -24,7 +24,7 @@ constexpr double kMargin = 1e-7;             // relative, of binomial tails; see
 
 void check(bool ok, const char* sentence, double value) {
   if (!ok)
-    throw Error(ErrorCode::kInvalidInput, "shuffle", fmt::format("{} is {}", sentence, value));
+    throw Error(ErrorCode::kInvalidDpConfig, "shuffle", fmt::format("{} is {}", sentence, value));
 }
 
 // Above delta(epsilon) of the Gaussian mechanism (Balle and Wang 2018), rounding included.

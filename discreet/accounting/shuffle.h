@@ -24,7 +24,7 @@ struct ShuffledEpochs {
   std::uint64_t epochs;   // in [1, 2^32]
 };
 
-// epsilon at delta in [1e-100, 1). Throws kInvalidInput if an argument is outside its range.
+// epsilon at delta in [1e-100, 1). Throws kInvalidDpConfig if an argument is outside its range.
 Interval shuffle_zero_out_epsilon(ShuffledEpochs epochs, double delta);
 Interval shuffle_replace_one_epsilon(ShuffledEpochs epochs, double delta);
 

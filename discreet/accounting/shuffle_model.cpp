@@ -22,6 +22,7 @@ namespace {
 constexpr double kUnit = 0x1p-53;
 constexpr double kNegligible = 1e-30;
 constexpr double kAlmostOne = 1 - 1e-12;
+constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 34;  // time and memory grow as sqrt(n)
 
 void require(bool good, const char* name, double value, const char* range) {
   if (!good) {
@@ -31,7 +32,8 @@ void require(bool good, const char* name, double value, const char* range) {
 }
 
 void check(const ShuffledRecords& r) {
-  require(r.count >= 1, "the number of records", static_cast<double>(r.count), "of at least 1");
+  require(r.count >= 1 && r.count <= kMostRecords, "the number of records",
+          static_cast<double>(r.count), "from 1 to 2^34");
   require(r.epsilon0 > 0 && r.epsilon0 < 300, "epsilon0", r.epsilon0, "in (0, 300)");
   require(r.delta0 >= 0 && r.delta0 < 1, "delta0", r.delta0, "in [0, 1)");
 }
@@ -47,7 +49,7 @@ struct Window {
 };
 
 Window binomial_window(double m, double odds) {
-  const double mode = std::floor((m + 1) * (odds / (1 + odds)));
+  const double mode = std::min(m, std::floor((m + 1) * (odds / (1 + odds))));
   std::vector<double> below;
   double cut = 0;
   double w = 1;
@@ -89,8 +91,7 @@ class Walk {
   Walk(double epsilon, double epsilon0)
       : growth_(expm1(epsilon)),
         gain_((expm1(epsilon0) - growth_) / (expm1(epsilon0) + 2)),
-        slope_(((growth_ + 1) * (expm1(epsilon0) + 1) - 1) / ((growth_ + 2) * expm1(epsilon0)) *
-               (1 - 8 * kUnit)) {}
+        slope_(slope(growth_, expm1(epsilon0))) {}
 
   Interval at(double c) {
     const double k = std::max(1.0, std::ceil((c + 1) * slope_));
@@ -103,11 +104,17 @@ class Walk {
     const double value = gain_ * atom_ - growth_ * tail_;
     // The last term: k off by one through rounding meets P = e^epsilon Q up to rounding.
     const double error = gain_ * atom_ * atom_error_ + growth_ * tail_error_ +
-                         16 * kUnit * (gain_ * atom_ + growth_ * (tail_ + atom_));
+                         64 * kUnit * (gain_ * atom_ + growth_ * (tail_ + atom_)) + 1e-290;
     return {std::max(0.0, value - error), std::max(0.0, value) + error};
   }
 
  private:
+  // (e^{epsilon+epsilon0} - 1)/((e^epsilon + 1)(e^epsilon0 - 1)) from the two expm1: sums of
+  // positive numbers, within 14u. Lowered, so that k is never above the least a with P(a) >=
+  // e^epsilon Q(a).
+  static double slope(double g, double f) {
+    return (g * f + g + f) / ((g + 2) * f) * (1 - 16 * kUnit);
+  }
   static constexpr double kSmall = 64;
   static constexpr double kRestart = 16384;  // errors grow with the steps, a start costs sqrt(c)
 
@@ -179,7 +186,7 @@ Interval pair_delta(const Window& window, double epsilon, double epsilon0) {
     lower += window.weights[i] * given.lower;
     upper += window.weights[i] * given.upper;
   }
-  const double slack = kUnit * 8 * static_cast<double>(window.weights.size() + 8);
+  const double slack = kUnit * 24 * static_cast<double>(window.weights.size() + 8);
   return {lower / (window.sum + window.cut) * (1 - slack),
           std::min(1.0, (upper + window.cut) / window.sum * (1 + slack))};
 }

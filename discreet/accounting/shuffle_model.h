@@ -22,8 +22,8 @@
 namespace discreet::accounting {
 
 struct ShuffledRecords {
-  std::uint64_t count;  // n >= 1
-  double epsilon0;      // > 0, finite: of the local randomizer
+  std::uint64_t count;  // n in [1, 2^34]; fewer than there are is sound (where delta0 is 0)
+  double epsilon0;      // in (0, 300): of the local randomizer
   double delta0 = 0;    // in [0, 1): of the local randomizer; a Gaussian has no delta0 = 0
 };
 

@@ -135,7 +135,21 @@ TEST(ShuffleModel, ShuffledEpochsEarnNoAmplification) {
   EXPECT_THROW(amplification_by_shuffling(BallsAndBins{100}), Error);
 }
 
+// The mode of Bin(n-1, e^-epsilon0) is n-1, although (n-1+1) e^-epsilon0 rounds to n.
+TEST(ShuffleModel, HoldsForNearlyPerfectRandomizers) {
+  for (const double epsilon0 : {1e-8, 1e-15, 1e-17, 1e-25}) {
+    const Interval delta = shuffle_pair_delta({100, epsilon0, 0}, 0);
+    // All others are clones: (2p - 1) b(49) = epsilon0/2 Pr[Bin(99, 1/2) = 49].
+    const double expected = 0.5 * epsilon0 * 0.079589237387178;
+    EXPECT_GE(delta.upper, expected * (1 - 1e-7));
+    EXPECT_LE(delta.upper, expected * (1 + 1e-7)) << epsilon0;
+    EXPECT_GE(delta.lower, expected * (1 - 1e-7)) << epsilon0;
+  }
+}
+
 TEST(ShuffleModel, RefusesNonsense) {
+  // Counting up to 2^60 one by one in binary64 would never end.
+  EXPECT_THROW(shuffle_pair_delta({std::uint64_t{1} << 60, 1, 0}, 0.1), Error);
   EXPECT_THROW(shuffle_epsilon({0, 1}, 1e-6), Error);
   EXPECT_THROW(shuffle_epsilon({10, NAN}, 1e-6), Error);
   EXPECT_THROW(shuffle_epsilon({10, -1}, 1e-6), Error);

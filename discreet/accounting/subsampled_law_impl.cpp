@@ -81,7 +81,13 @@ Cells cells_of(const Step& step, double width, double low, double high, double s
   return cells;
 }
 
-double reach(double cut) { return std::sqrt(2 * log(1 / cut)); }
+// Beyond 37 deviations the density under Q leaves the normal numbers, and with it mass that P still
+// sees mu deviations nearer: there the grid ends and what lies outside is charged as a tail.
+constexpr double kFarthest = 37;
+
+double reach(double cut, double mu) {
+  return std::min(std::sqrt(2 * log(1 / cut)), kFarthest - mu);
+}
 
 double mass_error_of(double z_most) { return 2e-14 + (64 + 8 * z_most * z_most) * kUnit; }
 
@@ -95,7 +101,7 @@ double position_error_of(const Step& step, double z_most, double smallest) {
 
 ScaledLaw subsampled_law(double rate, double sigma, double step, double cut, Rounding rounding) {
   const Step pair{rate, 1 / sigma};
-  const double z = reach(cut), low = -z, high = z + pair.mu;
+  const double z = reach(cut, pair.mu), low = -z, high = z + pair.mu;
   const double width = rounding == Rounding::kUp ? step : step / 2;
   double shift = 0;
   if (rounding == Rounding::kDown) {
@@ -121,7 +127,8 @@ ScaledLaw subsampled_law(double rate, double sigma, double step, double cut, Rou
 
 LossLaw spliced_loss(double rate, double sigma, double step, double cut) {
   const Step pair{rate, 1 / sigma};
-  const double z = reach(cut), high = z + pair.mu, middle = 0.5 * pair.mu;  // M = 1 at middle
+  const double z = reach(cut, pair.mu), high = z + pair.mu,
+               middle = 0.5 * pair.mu;  // M = 1 at middle
   Cells cells = cells_of(pair, step, middle, high, 0);
   // The first cell begins at M = 1, wherever rounding put its edge.
   std::vector<double> mass(cells.low.size() + 1, 0.0);
@@ -159,7 +166,7 @@ double first_subsampled_step(double rate, double sigma, double count) {
 
 double finest_subsampled_step(double rate, double sigma, double cut) {
   const Step pair{rate, 1 / sigma};
-  const double z = reach(cut);
+  const double z = reach(cut, pair.mu);
   return (log(pair.ratio(z + pair.mu)) - log(pair.ratio(-z))) * 0x1p-18;
 }
 

@@ -9,7 +9,8 @@ namespace discreet::accounting {
 // The Poisson-subsampled Gaussian step P = (1-q) N(0, sigma^2) + q N(1, sigma^2), Q = N(0, sigma^2)
 // as a law: that of scale * M, M = dP/dQ under Q, E M = 1, rounded in convex order
 // (geometric_law_impl.h). rate: q in (0, 1]. sigma: in [0.05, 1000]. cut: mass and mean beyond the
-// grid, in (0, 1e-3]. Proof: fixed_size.md
+// grid, in (0, 1e-3]; for kUp more is charged where binary64 ends the grid earlier: 1e-64 at sigma
+// 0.05, and far below 1e-100 from sigma 0.08 on. Proof: fixed_size.md
 struct ScaledLaw {
   GeometricLaw law;
   double scale;

@@ -16,7 +16,7 @@ constexpr double kUnit = 0x1p-53;
 
 void check(bool ok, const char* sentence, double value) {
   if (!ok)
-    throw Error(ErrorCode::kInvalidInput, "truncated_poisson",
+    throw Error(ErrorCode::kInvalidDpConfig, "truncated_poisson",
                 fmt::format("{} is {}", sentence, value));
 }
 

@@ -13,7 +13,8 @@ namespace discreet::accounting {
 //
 // Adjacency: add/remove, and the number of records must be public: how often truncation happens,
 // and with it the bound, depends on it. The bound holds for data sets of `records` records and
-// their neighbours with one more or one less.
+// their neighbours with one more or one less. Zero-out is not covered: a zeroed record keeps its
+// seat.
 //
 // With probability tau the other records alone fill the batch; then including a record expels
 // another and the sum moves by up to twice the clip norm. The dominating pair is the mixture of
@@ -40,7 +41,7 @@ Truncation truncation(double rate, std::uint64_t capacity, std::uint64_t n);
 // epsilon at delta in [1e-100, 1) in one direction. The upper end is that of the dominating pair;
 // the lower end is attained when the other gradients vanish. The gap between them is what is not
 // known; relative_width in [1e-6, 1] is what discretisation may add to either, relative to
-// max(epsilon, 0.1). Throws kInvalidInput if an argument is outside its range.
+// max(epsilon, 0.1). Throws kInvalidDpConfig if an argument is outside its range.
 Interval truncated_poisson_epsilon(TruncatedPoissonSteps steps, double delta, Direction direction,
                                    double relative_width);
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "discreet/mechanism/gradients.h"
@@ -55,8 +56,14 @@ struct RecordNorms {
   double scale(std::size_t record, std::size_t part) const { return scales[record * parts + part]; }
 };
 
-// The s of the definition, rounded down: 0 <= norm, clip finite and > 0.
+// The s of the definition, rounded down: 0 <= norm, clip finite and > 0. A norm that overflowed to
+// +inf has scale 0.
 double clip_scale(double norm, double clip) noexcept;
+
+// An upper bound of sqrt(sum_k norms_k^2), the norm of what the pieces make together: never below
+// it, at most a factor 1 + (2k + 5) 2^-52 above for k norms. +inf if one is or the result
+// overflows. norms_k >= 0, in ascending order of the pieces.
+double norm_from_above(std::span<const double> norms) noexcept;
 
 // From norms to scales: fills norms.scales by the definition above. Throws kInvalidDpConfig if a
 // bound of the plan is not finite and positive, or their number is not that of the parts.

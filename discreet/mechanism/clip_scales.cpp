@@ -20,20 +20,20 @@ void check_bound(double bound, std::string_view what) {
       fmt::format("the clip bound of {} is {}; it must be finite and positive", what, bound));
 }
 
-// sqrt(sum x^2) from above, in ascending order of the parts.
-double norm_from_above(std::span<const double> x) {
+}  // namespace
+
+double norm_from_above(std::span<const double> norms) noexcept {
+  if (norms.size() == 1) return norms[0];
   double largest = 0;
-  for (const double v : x) largest = std::max(largest, v);
+  for (const double v : norms) largest = std::max(largest, v);
   if (largest == 0 || !std::isfinite(largest)) return largest;
   double total = 0;
-  for (const double v : x) {
+  for (const double v : norms) {
     const double ratio = next_up(v / largest);
     total = next_up(total + next_up(ratio * ratio));
   }
   return next_up(largest * next_up(std::sqrt(total)));
 }
-
-}  // namespace
 
 double clip_scale(double norm, double clip) noexcept {
   const double ratio = next_down(clip / next_up(norm + kEpsClip));
@@ -59,7 +59,8 @@ void decide_scales(const ClipPlan& plan, RecordNorms& norms) {
     }
     for (std::size_t g = 0; g < parts; ++g) {
       scales[g] = clip_scale(norms.norm(i, g), plan.clip[g]);
-      clipped[g] = next_up(norms.norm(i, g) * scales[g]);
+      // The product of an overflowed norm and its scale 0 would be NaN.
+      clipped[g] = scales[g] == 0 ? 0 : next_up(norms.norm(i, g) * scales[g]);
     }
     if (!plan.flat_clip) continue;
     const double flat = clip_scale(norm_from_above(clipped), *plan.flat_clip);

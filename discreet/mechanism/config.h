@@ -11,7 +11,8 @@
 namespace discreet::mechanism {
 
 // The keys of `security.differential_privacy`: those of the specification (I.B) and our own. The
-// spelling of every value in a configuration file is that of the comment.
+// spelling of every value in a configuration file is that of the comment; config_table.h is the one
+// list of keys, with ranges and descriptions.
 
 enum class AccountantKind : std::uint8_t { kPld, kMoments, kRdp, kFdp, kGdp };
 // pld, moments, rdp, f_dp, gdp
@@ -60,11 +61,52 @@ enum class ParallelismType : std::uint8_t { kDpOnly, k3d, kFsdp2, kZero3, kMoe }
 enum class TrainingPhase : std::uint8_t { kWarmup, kMain, kCooldown };  // warmup, main, cooldown
 enum class NonfinitePolicy : std::uint8_t { kAbort, kZero };            // abort, zero
 enum class MetricsRelease : std::uint8_t { kNone, kDp };                // none, dp
+// What happens when the projected epsilon is above the target (step 11; a heuristic, never a
+// bound): advise only reports it, upscale raises sigma in advance, abort ends the run.
+enum class ProjectionPolicy : std::uint8_t { kAdvise, kUpscale, kAbort };  // advise, upscale, abort
+enum class ComputeDtype : std::uint8_t {
+  kFloat32,
+  kFloat64,
+  kBfloat16
+};  // float32, float64, bfloat16
 
 using NumberMap = std::map<std::string, double>;  // by tensor, layer or group name
 
-// One resolved configuration of the mechanism: every default filled in, every override merged.
-// Numbers are checked by prevalidate(), not by the struct.
+// What a configuration says about one module ("a.b": the tensor "a.b" and all below it) or one
+// group of the layout. resolve() moves it into clip_norm_map, per_layer_multiplier and
+// public_modules or public_groups, where it wins over an entry of the same name.
+struct Override {
+  std::optional<double> clip_norm;
+  std::optional<double> sigma_multiplier;  // factor on sigma
+  std::optional<bool> is_public;           // `public`
+  friend bool operator==(const Override&, const Override&) = default;
+};
+using OverrideMap = std::map<std::string, Override>;
+
+// A phase of the schedule: warmup is the steps before its until_step, main those from there to its
+// own until_step, cooldown the rest. `steps` is the length instead of the end; resolve() turns it
+// into until_step (of cooldown: into the end of main, which needs target_steps). Boundaries are
+// public and fixed in advance.
+struct PhaseOverride {
+  std::optional<std::uint64_t> until_step;
+  std::optional<std::uint64_t> steps;
+  std::optional<double> noise_multiplier;  // instead of the configuration's, during the phase
+  std::optional<double> clip_norm;
+  friend bool operator==(const PhaseOverride&, const PhaseOverride&) = default;
+};
+
+// Where in an optimizer step the process is: microbatch current_step of
+// gradient_accumulation_steps, 0-based; is_final for the last of them. A position, not a setting:
+// it is no part of the hash of a configuration.
+struct AccumulationContext {
+  std::uint64_t current_step = 0;
+  bool is_final = true;
+  friend bool operator==(const AccumulationContext&, const AccumulationContext&) = default;
+};
+
+// One configuration of the mechanism. Members begin with the defaults of the keys; some keys have
+// another default that follows from what else the file says (config_read.h). Numbers are checked by
+// prevalidate(), not by the struct; overrides are merged by resolve().
 struct DpConfig {
   // Switches
   bool enabled = true;
@@ -85,7 +127,8 @@ struct DpConfig {
   // Accounting and budget
   AccountantKind accountant = AccountantKind::kPld;
   Granularity accountant_granularity = Granularity::kPerStep;
-  double target_epsilon = 0;  // required when enabled
+  bool log_space_accounting = false;
+  double target_epsilon = 0;  // a file must give it when enabled; 0 admits no step
   double target_delta = 1e-5;
   std::optional<std::uint64_t> target_steps;
   double safety_budget_reserve = 0.08;
@@ -95,6 +138,7 @@ struct DpConfig {
 
   // Clipping
   ClipStrategy clip_strategy = ClipStrategy::kPerSample;
+  bool clip_ghost = false;          // clipping.ghost: norms without per-sample gradients
   double clip_norm = 1.0;           // clipping.norm; the first bound if it is "adaptive"
   bool clip_norm_adaptive = false;  // clipping.norm: adaptive
   std::optional<NumberMap> clip_norm_map;
@@ -108,6 +152,7 @@ struct DpConfig {
   double adaptive_lower = 1e-3;  // least and largest bound of adaptive clipping
   double adaptive_upper = 1e3;
   std::vector<std::string> public_modules;
+  std::vector<std::string> public_groups;  // from groups.NAME.public
 
   // Noise
   NoiseFamily noise_family = NoiseFamily::kGaussian;  // noise.family, the specification's mechanism
@@ -126,6 +171,13 @@ struct DpConfig {
   double decay_factor = 0.5;  // step_decay: sigma *= factor every `every` steps
   std::uint64_t decay_every = 1000;
   std::uint64_t gradient_accumulation_steps = 1;
+  std::optional<AccumulationContext> accumulation_context;
+  ProjectionPolicy projection_policy = ProjectionPolicy::kAdvise;
+  PhaseOverride warmup, main, cooldown;  // phases.*
+
+  // Merged by resolve(); empty afterwards
+  OverrideMap modules;
+  OverrideMap groups;
 
   // Parallelism
   ParallelismType parallelism = ParallelismType::kDpOnly;
@@ -133,6 +185,23 @@ struct DpConfig {
 
   // Observation
   MetricsRelease metrics_release = MetricsRelease::kNone;
+
+  friend bool operator==(const DpConfig&, const DpConfig&) = default;
+};
+
+// The section `run`, as far as it is about the mechanism.
+struct RunConfig {
+  // Of the released gradients, the specification's manifest.compute_dtype; all that decides is
+  // binary64.
+  ComputeDtype compute_dtype = ComputeDtype::kFloat32;
+  friend bool operator==(const RunConfig&, const RunConfig&) = default;
+};
+
+// A whole configuration file.
+struct Config {
+  DpConfig privacy;  // security.differential_privacy
+  RunConfig run;     // run
+  friend bool operator==(const Config&, const Config&) = default;
 };
 
 }  // namespace discreet::mechanism

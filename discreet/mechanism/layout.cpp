@@ -107,22 +107,32 @@ std::size_t ModelLayout::index_of(std::string_view name) const {
                      meant ? fmt::format("; did you mean {}?", *meant) : std::string()));
 }
 
-ModelLayout ModelLayout::with_public(std::span<const std::string> modules) const {
+ModelLayout ModelLayout::with_public(std::span<const std::string> modules,
+                                     std::span<const std::string> groups) const {
   std::vector<Tensor> tensors = tensors_;
-  for (const std::string& module : modules) {
+  const auto publish = [&](const std::string& name, const char* key, auto belongs, auto place) {
     bool found = false;
     for (Tensor& tensor : tensors) {
-      if (!belongs_to(tensor.name, module)) continue;
+      if (!belongs(tensor)) continue;
       tensor.is_public = true;
       found = true;
     }
-    if (found) continue;
-    std::vector<std::string> layers;
-    for (const Tensor& tensor : tensors_) layers.push_back(tensor.layer);
-    const auto meant = nearest(module, layers);
+    if (found) return;
+    std::vector<std::string> places;
+    for (const Tensor& tensor : tensors_) places.push_back(tensor.*place);
+    const auto meant = nearest(name, places);
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                fmt::format("public_modules: no tensor belongs to {}{}", module,
+                fmt::format("{}: no tensor belongs to {}{}", key, name,
                             meant ? fmt::format("; did you mean {}?", *meant) : std::string()));
+  };
+  for (const std::string& module : modules) {
+    publish(
+        module, "public_modules", [&](const Tensor& t) { return belongs_to(t.name, module); },
+        &Tensor::layer);
+  }
+  for (const std::string& group : groups) {
+    publish(
+        group, "public_groups", [&](const Tensor& t) { return t.group == group; }, &Tensor::group);
   }
   return ModelLayout(std::move(tensors));
 }

@@ -60,10 +60,11 @@ class ModelLayout {
   // none.
   std::size_t index_of(std::string_view name) const;
 
-  // The same layout in which the tensors of these modules are public. A module "a.b" has the tensor
-  // "a.b" and all whose name begins with "a.b.". Throws kInvalidDpConfig for a module without
-  // tensors: a misspelt public module would spend privacy on weights meant to be untouched.
-  ModelLayout with_public(std::span<const std::string> modules) const;
+  // The same layout in which the tensors of these modules and groups are public. A module "a.b" has
+  // the tensor "a.b" and all whose name begins with "a.b.". Throws kInvalidDpConfig for a module or
+  // group without tensors: a misspelt one would spend privacy on weights meant to be untouched.
+  ModelLayout with_public(std::span<const std::string> modules,
+                          std::span<const std::string> groups = {}) const;
 
   // Deterministic CBOR: equal layouts have equal bytes; decode is strict (kMalformed).
   Bytes encode() const;

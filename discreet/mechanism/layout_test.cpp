@@ -89,6 +89,23 @@ TEST(Layout, NamesTheNearestTensorAndRefusesAMisspeltPublicModule) {
   }
 }
 
+TEST(Layout, MakesWholeGroupsPublic) {
+  const ModelLayout layout({{.name = "a.w", .group = "front"},
+                            {.name = "b.w", .group = "front"},
+                            {.name = "c.w", .group = "back"}});
+  const std::vector<std::string> front = {"front"};
+  const ModelLayout changed = layout.with_public({}, front);
+  EXPECT_TRUE(changed.tensors()[0].is_public && changed.tensors()[1].is_public);
+  EXPECT_FALSE(changed.tensors()[2].is_public);
+  const std::vector<std::string> misspelt = {"frnot"};
+  try {
+    layout.with_public({}, misspelt);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.sentence(), "public_groups: no tensor belongs to frnot; did you mean front?");
+  }
+}
+
 TEST(Layout, GradientSumHasRoomForPrivateTensorsOnly) {
   GradientSum sum(small_model());
   EXPECT_EQ(sum.values().size(), 168u);

@@ -82,6 +82,10 @@ void log(std::span<const double> in, std::span<double> out) noexcept;
 void log1p(std::span<const double> in, std::span<double> out) noexcept;
 void sin(std::span<const double> in, std::span<double> out) noexcept;
 void cos(std::span<const double> in, std::span<double> out) noexcept;
+// Both at once, for little more than one. The three arrays are as long as `in` and do not overlap.
+void sin_cos(std::span<const double> in, std::span<double> sine, std::span<double> cosine) noexcept;
+// out[i] = atan2(y[i], x[i]). All as long as `y`; out may be y.
+void atan2(std::span<const double> y, std::span<const double> x, std::span<double> out) noexcept;
 void erfc(std::span<const double> in, std::span<double> out) noexcept;
 void log_erfc(std::span<const double> in, std::span<double> out) noexcept;
 void normal_cdf(std::span<const double> in, std::span<double> out) noexcept;

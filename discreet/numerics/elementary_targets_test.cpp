@@ -111,6 +111,29 @@ TEST(ElementaryTargets, SpansHaveTheBitsOfScalarsOnEveryTarget) {
   });
 }
 
+TEST(ElementaryTargets, SpansOfTwoHaveTheBitsOfScalarsOnEveryTarget) {
+  const std::vector<double> xs = arguments();
+  const std::vector<double> ys(xs.rbegin(), xs.rend());
+  for_each_target([&] {
+    std::vector<double> sine(xs.size()), cosine(xs.size()), angle(xs.size());
+    std::vector<double> got_sine(xs.size()), got_cosine(xs.size()), got_angle(xs.size());
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      sine[i] = sin(xs[i]);
+      cosine[i] = cos(xs[i]);
+      angle[i] = atan2(ys[i], xs[i]);
+    }
+    got_sine[0] = sine[0];
+    got_cosine[0] = cosine[0];
+    got_angle[0] = angle[0];
+    const auto rest = [](auto& values) { return std::span(values).subspan(1); };
+    sin_cos(rest(xs), rest(got_sine), rest(got_cosine));
+    atan2(rest(ys), rest(xs), rest(got_angle));
+    EXPECT_EQ(bits(got_sine), bits(sine));
+    EXPECT_EQ(bits(got_cosine), bits(cosine));
+    EXPECT_EQ(bits(got_angle), bits(angle));
+  });
+}
+
 TEST(ElementaryTargets, TemplatesHaveTheSameBitsOnEveryTarget) {
   std::vector<double> xs = arguments();
   std::vector<std::vector<std::uint64_t>> first;

@@ -12,6 +12,7 @@ from discreet.accounting import (
 )
 from discreet.errors import Error
 from discreet.events import Event
+from discreet.mechanism import clip
 
 __version__: str = _version()
 
@@ -26,4 +27,5 @@ __all__ = [
     "__version__",
     "account",
     "calibrate",
+    "clip",
 ]

@@ -7,5 +7,6 @@ namespace discreet::python {
 // One function per room: its bindings, added to discreet._core.
 void add_random(nanobind::module_& m);
 void add_accounting(nanobind::module_& m);
+void add_mechanism(nanobind::module_& m);
 
 }  // namespace discreet::python

@@ -35,8 +35,8 @@ argument, no tilted density.
   the path may climb.  Trapezoid in s, geometric again.
 * Arithmetic is ball arithmetic (python-flint), so rounding is bounded rigorously.  Truncation and
   quadrature are not; they are verified by a second evaluation in which the abscissa, the
-  hyperbola, the paths and both steps are different.  `generate.py` stores only digits on which
-  the two agree.
+  hyperbola, the paths and both steps are different.  `generate.py` stores how far the two agree.
+* A root is accepted when the balls of delta at eps (1 -+ 10^-41) lie on both sides of delta.
 """
 
 import math
@@ -44,15 +44,14 @@ import math
 import numpy as np
 from flint import acb, arb, ctx
 
-ctx.prec = 170
 
 
 class Plan:
     """The free parameters of an evaluation.  Two plans share no abscissa, contour, path or step."""
 
-    def __init__(self, digits=31, shift=0.0, angles=(58.0, 66.0, 74.0, 81.0, 87.0),
+    def __init__(self, digits=43, shift=0.0, angles=(58.0, 66.0, 74.0, 81.0, 87.0),
                  scales=(1.5, 5.0, 16.0), path_step=1.0, heights=1.0, slopes=(0.0, 0.4, 0.8),
-                 first_step=0.11):
+                 first_step=0.11, settle=0.62):
         self.digits = digits  # relative digits asked of delta
         self.shift = shift  # (abscissa - saddle) / saddle width
         self.angles = angles  # candidate asymptotic angles of the hyperbola, degrees
@@ -61,13 +60,20 @@ class Plan:
         self.heights = heights  # factor on the heights theta of the candidate paths
         self.slopes = slopes  # slopes of the candidate paths
         self.first_step = first_step  # coarsest step of the hyperbola's parameter
+        self.settle = settle  # the part of the digits on which its last two trapezoids agree
+
+    def changed(self, **what):
+        return Plan(**{**vars(self), **what})
+
+    def precision(self):
+        return 45 + int(3.4 * self.digits)  # in bits
 
     def rough(self):
         """The same with few digits: locates the root, so that the contour can be put there."""
-        return Plan(9, self.shift, self.angles, self.scales, self.path_step, self.heights,
-                    self.slopes, self.first_step)
+        return self.changed(digits=14)
 
 
+GRID = 0.22  # of the hyperbola's parameter, where its shape is judged
 FIRST = Plan()
 SECOND = Plan(shift=0.4, angles=(62.0, 70.0, 77.0, 83.0, 88.0), scales=(1.2, 4.0, 12.0), path_step=0.77,
               heights=1.13, slopes=(0.0, 0.3, 0.7), first_step=0.097)
@@ -94,12 +100,14 @@ class Sampled:
         self.ball_s2 = real(sigma) ** 2
         self.ball_norm = (self.ball_s2 / (2 * arb.pi())).sqrt().log()
         self.nats = (plan.digits + 5 + log10_count) * math.log(10)
-        # Twice a step with exp(-2 pi * strip / h) below the target for the strip pi/2 of the
-        # branch points, and exp(-(2 pi / (h sigma))^2 / 2) for the Gaussian.
-        self.h = plan.path_step * 1.6 * min(
-            math.pi ** 2 / self.nats, 2 * math.pi / (sigma * math.sqrt(2 * self.nats)))
-        self.h = round_to_bits(self.h, 16)  # so that every node i h is exact in binary64
-        self.paths, self.cache, self.last = None, {}, {}
+        self.h = round_to_bits(self.step(self.nats), 16)  # so that every node i h is exact in binary64
+        self.paths, self.cache = None, {}
+
+    def step(self, nats):
+        """Twice a step with exp(-2 pi * strip / h) below the target for the strip pi/2 of the branch
+        points, and exp(-(2 pi / (h sigma))^2 / 2) for the Gaussian."""
+        return self.plan.path_step * 1.6 * min(
+            math.pi ** 2 / nats, 2 * math.pi / (self.sigma * math.sqrt(2 * nats)))
 
     # -- binary64 ------------------------------------------------------------------------------
     def log_g_over_1mq(self, v):
@@ -160,11 +168,11 @@ class Sampled:
         self.thin = tuple(np.ascontiguousarray(a[:, ::4]) for a in (
             self.ell.real, self.ell.imag, self.weight.real))
 
-    def choose(self, w):
+    def choose(self, w, nats):
         """The path with the smallest maximum, and the part of it that matters."""
         e = w.real * self.thin[0] - w.imag * self.thin[1] + self.thin[2]
         tops = e.max(axis=1)
-        tops[np.maximum(e[:, 0], e[:, -1]) > tops - self.nats] = math.inf
+        tops[np.maximum(e[:, 0], e[:, -1]) > tops - nats] = math.inf
         k = int(tops.argmin())
         if tops[k] == math.inf:
             raise ArithmeticError(f"path grid too short: q={self.q} sigma={self.sigma} w={w}")
@@ -173,12 +181,12 @@ class Sampled:
         if used:
             k = min(used, key=lambda j: tops[j])
         full = (w * self.ell[k] + self.weight[k]).real
-        keep = np.nonzero(full > full.max() - self.nats)[0]
+        keep = np.nonzero(full > full.max() - nats)[0]
         return k, max(0, keep[0] - 1), min(len(full) - 1, keep[-1] + 1)
 
     def rough_log_g(self, w):
         """(log G(w), G'/G) to a few digits, in binary64; the imaginary part is modulo 2 pi."""
-        k, _, _ = self.choose(w)
+        k, _, _ = self.choose(w, self.nats)
         e = w * self.ell[k] + self.weight[k]
         m = e.real.max()
         f = np.exp(e - m)
@@ -205,9 +213,11 @@ class Sampled:
         return (ell + self.ball_log1mq,
                 -self.ball_s2 * centred * centred / 2 + acb(1, slope).log() + self.ball_norm)
 
-    def log_g(self, w):
+    def log_g(self, w, spare=0.0):
+        """log G(w); `spare` nats of the precision are not needed."""
         approx = complex(float(w.real.mid()), float(w.imag.mid()))
-        k, lo, hi = self.choose(approx)
+        nats = max(45.0, self.nats - spare)
+        k, lo, hi = self.choose(approx, nats)
         lo, hi = self.grid[lo], self.grid[hi]
         cache = self.cache.setdefault(k, {})
 
@@ -222,16 +232,20 @@ class Sampled:
                 i += stride
             return total
 
-        # Halve the step until two trapezoids agree.
-        h = self.last.get(k, self.h)
+        # Halve the step until two trapezoids agree.  A step that does not resolve the fastest
+        # oscillation, Im w g'/g at the right end, is not asked: aliases agree with each other.
+        h = self.h
+        while 2 * h < self.step(nats):
+            h *= 2
+        while h * approx.imag > 2 * math.pi * (1 + math.exp(min(700.0, -hi - self.rho))):
+            h /= 2
         total = comb(h, math.floor(lo / h), 1)
-        for _ in range(6):
+        for _ in range(9):
             h /= 2
             new = total + comb(h, 2 * math.floor(lo / (2 * h)) + 1, 2)
             change = abs((new - 2 * total).mid()) / abs(new.mid())
             total = new
-            if float(change.mid()) < math.exp(-0.82 * self.nats):
-                self.last[k] = min(self.h, 2 * h)
+            if float(change.mid()) < math.exp(-0.9 * nats):
                 return (total * real(h)).log()
         raise ArithmeticError(f"path quadrature: q={self.q} sigma={self.sigma} w={approx}")
 
@@ -240,7 +254,8 @@ class Curve:
     """delta(eps) of one composition in one direction ("remove" or "add")."""
 
     def __init__(self, events, explicits, direction, plan=FIRST):
-        self.plan, self.remove = plan, direction == "remove"
+        self.remove = direction == "remove"
+        self.plan, ctx.prec = plan, plan.precision()
         self.explicits = explicits
         self.mu2 = sum((real(e["count"]) / real(e["sigma"]) ** 2 for e in events if e["rate"] == 1.0),
                        arb(0))
@@ -310,27 +325,30 @@ class Curve:
         for s, _ in self.steps:
             s.prepare(self.order(c))
             s.cache.clear()
-            s.last.clear()
-        best = min((self.profile(eps, angle, scale * width), angle, scale * width)
-                   for angle in self.plan.angles for scale in self.plan.scales)
-        if best[0] == math.inf:
+        for factor in (1, 0.3, 3, 0.1, 10, 30):
+            best = min((self.profile(eps, angle, scale * factor * width), angle, scale * factor * width)
+                       for angle in self.plan.angles for scale in self.plan.scales)
+            if best[0][0] < math.inf:
+                break
+        else:
             raise ArithmeticError("no hyperbola decays")
-        self.shape = best
+        self.shape, self.depths = best, best[0][1]
         self.size = real(best[2])
         self.cos = real(math.cos(math.radians(best[1])))
         self.sin = real(math.sin(math.radians(best[1])))
         self.nodes = {}
 
     def profile(self, eps, angle, size):
-        """An estimate of the nodes a hyperbola needs: its length in u times the largest rate at
+        """(An estimate of the nodes a hyperbola needs: its length in u times the largest rate at
         which the integrand's logarithm changes while it matters; infinite if the integrand has a
-        second hump or does not decay."""
+        higher second hump or does not decay.  And how many nats below its top the integrand stays
+        from u = k GRID on.)"""
         cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
         start, e, mu2 = float(self.start), self.sign(eps), float(self.mu2)
         low = (self.plan.digits + 5) * math.log(10)
-        top, gone, fastest, end = None, 0, 1.0, 0.0
-        for k in range(50):
-            u = 0.22 * k
+        gone, fastest, end, depths = 0, 1.0, 0.0, []
+        for k in range(60):
+            u = GRID * k
             z = complex(start + size * cos * (math.cosh(u) - 1), size * sin * math.sinh(u))
             dz = complex(size * cos * math.sinh(u), size * sin * math.cosh(u))
             w = 1 + z
@@ -341,7 +359,7 @@ class Curve:
                     g, slope = s.rough_log_g(w)
                     logs, rate = logs + n * g, rate + n * slope
             except ArithmeticError:
-                return math.inf
+                return math.inf, depths
             for x in self.explicits:
                 e0 = x["epsilon"]
                 a, b = e0 * w, e0 * (1 - w)
@@ -349,10 +367,10 @@ class Curve:
                 fa, fb = np.exp(a - big), np.exp(b - big)
                 logs += x["count"] * (big + np.log(fa + fb) - math.log1p(math.exp(e0)))
                 rate += x["count"] * e0 * (fa - fb) / (fa + fb)
-            top = logs.real if top is None else top
-            depth = (top - logs.real) / low
+            depths.append(depths[0] - logs.real if depths else logs.real)
+            depth = depths[-1] / low if k else 0.0
             if depth < -3 / low:
-                return math.inf
+                return math.inf, depths
             if depth > 1:
                 gone += 1
                 if gone > 8:
@@ -360,10 +378,12 @@ class Curve:
             else:
                 gone, end = 0, u
                 fastest = max(fastest, abs(rate * dz) * (1 - depth))
-        return (end + 0.3) * fastest if gone else math.inf
+        depths[0] = 0.0
+        lasting = list(np.minimum.accumulate(depths[::-1])[::-1])
+        return (end + 0.3) * fastest if gone > 8 else math.inf, lasting
 
-    def node(self, u):
-        """(z, log of G(1+z) dz/du / (2 pi z (z+1))) at parameter u >= 0."""
+    def node(self, u, spare):
+        """(z, log G(1+z), dz/du / (2 pi i z (z+1))) at parameter u >= 0; `spare` as in log_g."""
         up, down = u.exp(), (-u).exp()
         ch, sh = (up + down) / 2, (up - down) / 2
         z = acb(self.start + self.size * self.cos * (ch - 1), self.size * self.sin * sh)
@@ -371,7 +391,7 @@ class Curve:
         w = z + 1
         total = self.mu2 * w * z / 2
         for s, n in self.steps:
-            total += n * s.log_g(w)
+            total += n * s.log_g(w, spare)
         for e in self.explicits:
             e0 = real(e["epsilon"])
             total += e["count"] * (((e0 * w).exp() + (e0 * (1 - w)).exp()) / (1 + e0.exp())).log()
@@ -381,20 +401,22 @@ class Curve:
         return eps if self.remove else -eps
 
     def fill(self, h, odd_only):
-        """Nodes u = k h, outwards until the terms at eps0 vanish."""
+        """Nodes u = k h, outwards until the terms at eps0 vanish for good."""
         eps = real(self.sign(self.eps0))
-        largest, small, k = None, 0, (1 if odd_only else 0)
-        limit = self.plan.digits + 5
-        while small < (4 if odd_only else 5):
-            u = real(h) * k
-            z, logs, factor = self.node(u)
-            size = float((logs - z * eps).real.mid()) + math.log(float(abs(factor).mid()))
-            largest = size if largest is None else max(largest, size)
-            small = small + 1 if size < largest - limit * math.log(10) else 0
+        limit = (self.plan.digits + 5) * math.log(10)
+        vanish = GRID * sum(d < limit for d in self.depths) + GRID
+        for k in range(1 if odd_only else 0, 20000, 2 if odd_only else 1):
+            if k * h > vanish:
+                break
+            # A term needs fewer digits by what it is smaller than the largest.
+            depth = self.depths[min(len(self.depths), max(1, int(k * h / GRID))) - 1]
+            z, logs, factor = self.node(real(h) * k, max(0.0, depth - 6))
             self.nodes[k * h] = (z, logs.exp() * factor * (1 if k else arb(1) / 2))
-            k += 2 if odd_only else 1
-            if k > 20000:
-                raise ArithmeticError("the contour does not decay")
+        else:
+            raise ArithmeticError("the contour needs too many nodes")
+        size = float((logs - z * eps).real.mid()) + math.log(float(abs(factor).mid()))
+        if size > math.log(float(abs(self.nodes[0][1] * (-self.nodes[0][0] * eps).exp()).mid())) - limit:
+            raise ArithmeticError("the contour does not decay")
 
     def value(self, eps, h, slope=False):
         """delta of the finite part (and its derivative) by the trapezoid of step h."""
@@ -414,8 +436,8 @@ class Curve:
     def refine(self):
         """Halve the step until the value at eps0 stands still; returns the final step.
 
-        The trapezoid converges geometrically, so that halving squares the error: when two values
-        agree to half the digits, the next is exact to all of them."""
+        The trapezoid converges geometrically, so that halving mostly squares the error: when two
+        values agree to half the digits, the next is mostly exact to all of them."""
         h = self.plan.first_step
         self.fill(h, False)
         eps = real(self.eps0)
@@ -425,7 +447,7 @@ class Curve:
             self.fill(h, True)
             after = self.value(eps, h)
             change = abs(float(((after - before) / after).mid()))
-            if change < 10 ** (-0.62 * self.plan.digits):
+            if change < 10 ** (-self.plan.settle * self.plan.digits):
                 self.h = h
                 return
             before = after
@@ -441,28 +463,40 @@ class Curve:
         self.refine()
         return self.infinite + (1 - self.infinite) * self.value(real(eps), self.h)
 
-    def epsilon(self, delta):
+    def epsilon(self, delta, start=None):
         """eps(delta), the root of delta(eps) = delta on eps >= 0: arb, or 0 if delta(0) <= delta,
-        or None if delta does not exceed the probability of an infinite loss."""
+        or None if delta does not exceed the probability of an infinite loss.  Where the search
+        starts costs time and nothing else."""
         goal = self.target(delta)
         if not goal > 0:
             return None
-        log_goal = float(goal.log().mid())
-        eps = max(0.0, self.guess(log_goal))
-        if eps < 0.3 and self.delta(0.0) <= real(delta):
-            return arb(0)
+        eps = start or max(0.0, self.guess(float(goal.log().mid())))
         full, rough = self.plan, self.plan.rough()
         self.use(rough)
-        for _ in range(6):
-            before, eps = eps, self.root(eps, goal)
-            if abs(float(eps) - before) < 0.02 * before:
+        if eps < 0.3 and not start:
+            excess = float(self.delta(0.0).mid()) / delta - 1
+            if abs(excess) < 1e-6:
+                self.use(full)
+                excess = float((self.delta(0.0) / real(delta) - 1).mid())
+                self.use(rough)
+            if excess <= 0:
+                return arb(0)
+        for _ in range(40):
+            before, eps = eps, max(1e-12, float(self.root(eps, goal)))
+            if abs(eps - before) < 0.02 * before:
                 break
-            eps = max(float(eps), 1e-12)
-        self.use(full)
-        return self.root(float(eps), goal)
+        # A small eps has fewer digits than its delta: ask for as many more.
+        value, derivative = self.value(real(eps), self.h, slope=True)
+        lost = math.log10(abs(float((value / (derivative * eps)).mid())))
+        self.use(full.changed(digits=full.digits + max(0, math.ceil(lost))))
+        x = self.root(eps, goal)
+        below, above = (self.value(x * (1 + real(sign) * arb("1e-41")), self.h) for sign in (-1, 1))
+        if not below > goal > above:
+            raise ArithmeticError("the root is not bracketed")
+        return x
 
     def use(self, plan):
-        self.plan = plan
+        self.plan, ctx.prec = plan, plan.precision()
         self.steps = [(Sampled(s.q, s.sigma, plan, math.log10(n)), n) for s, n in self.steps]
 
     def root(self, eps, goal):
@@ -475,6 +509,8 @@ class Curve:
             # Newton on log delta, which is concave and nearly linear in eps.
             step = (value / goal).log() * value / derivative
             x = (x - step).mid()
+            if eps and not 0.5 * eps < x < 2 * eps:  # the contour serves its neighbourhood only
+                return real(0.5 * eps if x < eps else 2 * eps)
             if abs(float(step.mid())) < 10.0 ** -(self.plan.digits + 3) * max(1e-12, abs(float(x))):
                 break
         else:
@@ -488,8 +524,8 @@ def second_difference(f, c, floor):
     return max((f(c - d) - 2 * f(c) + f(c + d)) / d ** 2, floor / c ** 2)
 
 
-def evaluate(events, explicits, delta, direction, plan=FIRST):
-    return Curve(events, explicits, direction, plan).epsilon(delta)
+def evaluate(events, explicits, delta, direction, plan=FIRST, start=None):
+    return Curve(events, explicits, direction, plan).epsilon(delta, start)
 
 
 # -- closed forms and direct quadratures, for checking ---------------------------------------------
@@ -535,21 +571,65 @@ def closed_delta(events, explicits, direction, eps):
 
 
 def closed_epsilon(events, explicits, delta, direction):
-    """eps(delta) by bisection of the closed form, with 150 digits."""
-    before, ctx.prec = ctx.prec, 500
+    """eps(delta) by bisection of the closed form, to 200 bits and more."""
+    before, ctx.prec = ctx.prec, 600
     try:
         goal, low, high = real(delta), arb(0), arb(1)
         if closed_delta(events, explicits, direction, low) <= goal:
             return arb(0)
         while closed_delta(events, explicits, direction, high) > goal:
             low, high = high, 2 * high
-        for _ in range(170):
+        for _ in range(230):
             middle = ((low + high) / 2).mid()
             if closed_delta(events, explicits, direction, middle) > goal:
                 low = middle
             else:
                 high = middle
         return low
+    finally:
+        ctx.prec = before
+
+
+def integral(f, low, high):
+    """A rigorous ball around the integral of an entire function of one real variable."""
+    return acb.integral(lambda x, _: f(x), acb(low), acb(high), rel_tol=arb(2) ** -(ctx.prec - 20),
+                        abs_tol=arb(10) ** -100).real
+
+
+def one_step_quadrature(q, sigma, eps, direction):
+    """delta of one sampled step and its derivative, integrating the densities where they differ
+    enough; q, sigma, eps are arb.  What is cut off, beyond 40 sigma, is below 10^-300."""
+    lift = eps.exp()
+    ratio = lift if direction == "remove" else 1 / lift
+    if not ratio > 1 - q:  # no x has e^eps P(x) < Q(x)
+        return arb(0), arb(0)
+    edge = sigma ** 2 * ((ratio - 1 + q) / q).log() + arb(1) / 2
+    norm = 1 / (sigma * (2 * arb.pi()).sqrt())
+
+    def without(x):
+        return (-(x / sigma) ** 2 / 2).exp() * norm
+
+    def sampled(x):
+        return (1 - q) * without(x) + q * without(x - 1)
+    if direction == "remove":
+        p, r, ends = sampled, without, (edge, edge + 40 * sigma + 1 - min(edge, arb(0)))
+    else:
+        p, r, ends = without, sampled, (edge - 40 * sigma - max(edge, arb(0)), edge)
+    worse = integral(r, *ends)
+    return integral(p, *ends) - lift * worse, -lift * worse
+
+
+def quadrature_epsilon(events, delta, direction, start):
+    """eps(delta) of one sampled step by Newton's method on the quadrature; 0 stays if it holds."""
+    before, ctx.prec = ctx.prec, 400
+    try:
+        q, sigma, eps = real(events[0]["rate"]), real(events[0]["sigma"]), real(start)
+        if start == 0:
+            return arb(0) if one_step_quadrature(q, sigma, eps, direction)[0] <= real(delta) else None
+        for _ in range(5):
+            value, slope = one_step_quadrature(q, sigma, eps, direction)
+            eps = (eps - (value / real(delta)).log() * value / slope).mid()
+        return eps
     finally:
         ctx.prec = before
 

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "discreet/mechanism/clip_kernels_impl.h"
+#include "discreet/numerics/rounding.h"
+#include "discreet/numerics/sum.h"
+
+// The order of these matters.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "discreet/mechanism/clip_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace discreet::mechanism::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Tag = hn::CappedTag<double, 8>;
+using V = hn::Vec<Tag>;
+
+HWY_INLINE V Widen(const double* x) { return hn::LoadU(Tag(), x); }
+HWY_INLINE V Widen(const float* x) {
+  return hn::PromoteTo(Tag(), hn::LoadU(hn::Rebind<float, Tag>(), x));
+}
+
+// Four rows at a time: the sum is loaded and stored once for all of them.
+template <class Real>
+HWY_INLINE void AddFour(const Real* const* rows, const double* s, double* y, std::size_t n) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const Real *a = rows[0], *b = rows[1], *c = rows[2], *e = rows[3];
+  const V sa = hn::Set(d, s[0]), sb = hn::Set(d, s[1]), sc = hn::Set(d, s[2]),
+          se = hn::Set(d, s[3]);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    V sum = hn::LoadU(d, y + i);
+    sum = hn::Add(sum, hn::Mul(sa, Widen(a + i)));
+    sum = hn::Add(sum, hn::Mul(sb, Widen(b + i)));
+    sum = hn::Add(sum, hn::Mul(sc, Widen(c + i)));
+    sum = hn::Add(sum, hn::Mul(se, Widen(e + i)));
+    hn::StoreU(sum, d, y + i);
+  }
+  for (; i < n; ++i) y[i] = (((y[i] + s[0] * a[i]) + s[1] * b[i]) + s[2] * c[i]) + s[3] * e[i];
+}
+
+template <class Real>
+HWY_INLINE void AddOne(const Real* row, double s, double* y, std::size_t n) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const V scale = hn::Set(d, s);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::Add(hn::LoadU(d, y + i), hn::Mul(scale, Widen(row + i))), d, y + i);
+  for (; i < n; ++i) y[i] += s * row[i];
+}
+
+template <class Real>
+HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size_t count, double* y,
+                        std::size_t n) {
+  constexpr std::size_t kTile = 2048;  // coordinates whose sum stays in the first cache: 16 KiB
+  for (std::size_t begin = 0; begin < n; begin += kTile) {
+    const std::size_t length = std::min(kTile, n - begin);
+    std::size_t r = 0;
+    for (; r + 4 <= count; r += 4) {
+      const Real* four[4] = {rows[r] + begin, rows[r + 1] + begin, rows[r + 2] + begin,
+                             rows[r + 3] + begin};
+      AddFour(four, scales + r, y + begin, length);
+    }
+    for (; r < count; ++r) AddOne(rows[r] + begin, scales[r], y + begin, length);
+  }
+}
+
+void AddFloatRows(const float* const* rows, const double* scales, std::size_t count, double* y,
+                  std::size_t n) {
+  AddRows(rows, scales, count, y, n);
+}
+void AddDoubleRows(const double* const* rows, const double* scales, std::size_t count, double* y,
+                   std::size_t n) {
+  AddRows(rows, scales, count, y, n);
+}
+
+constexpr std::size_t kChunk = 256;  // the specification's unit of a reduction
+constexpr std::size_t kLanes = 8;    // one vector of AVX-512, four of SSE2 or NEON
+constexpr std::size_t kVectors = kLanes / hn::MaxLanes(Tag());
+
+// Squares of binary32 numbers are exact in binary64 and far from the ends of its range. Lane j of
+// chunk k adds the squares of the elements j, j + 8, ... of the chunk in four interleaved sums.
+struct Squares {
+  V sum[kVectors], lost[kVectors];
+
+  HWY_INLINE Squares() {
+    for (std::size_t v = 0; v < kVectors; ++v) sum[v] = lost[v] = hn::Zero(Tag());
+  }
+  HWY_INLINE void AddChunk(const float* x) {
+    const Tag d;
+    const std::size_t lanes = hn::Lanes(d);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      V part[4];
+      for (std::size_t k = 0; k < 4; ++k) {
+        const V value = Widen(x + k * kLanes + v * lanes);
+        part[k] = hn::Mul(value, value);
+      }
+      for (std::size_t i = 4 * kLanes; i < kChunk; i += 4 * kLanes) {
+        for (std::size_t k = 0; k < 4; ++k) {
+          const V value = Widen(x + i + k * kLanes + v * lanes);
+          part[k] = hn::Add(part[k], hn::Mul(value, value));
+        }
+      }
+      const V chunk = hn::Add(hn::Add(part[0], part[1]), hn::Add(part[2], part[3]));
+      const V y = hn::Sub(chunk, lost[v]);
+      const V t = hn::Add(sum[v], y);
+      lost[v] = hn::Sub(hn::Sub(t, sum[v]), y);
+      sum[v] = t;
+    }
+  }
+};
+
+// Rows side by side: several streams from memory are faster than one.
+constexpr std::size_t kSideBySide = 4;
+
+template <std::size_t kRows>
+HWY_INLINE void SquaresOf(const float* const* rows, std::size_t n, double* out) {
+  const Tag d;
+  Squares squares[kRows];
+  std::size_t i = 0;
+  for (; i + kChunk <= n; i += kChunk)
+    for (std::size_t r = 0; r < kRows; ++r) squares[r].AddChunk(rows[r] + i);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    if (i < n) {
+      float rest[kChunk] = {};
+      std::copy_n(rows[r] + i, n - i, rest);
+      squares[r].AddChunk(rest);
+    }
+    HWY_ALIGN double s[kLanes];
+    for (std::size_t v = 0; v < kVectors; ++v)
+      hn::Store(squares[r].sum[v], d, s + v * hn::Lanes(d));
+    out[r] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+  }
+}
+
+void SquaresOfRows(const float* const* rows, std::size_t count, std::size_t n, double* out) {
+  std::size_t r = 0;
+  for (; r + kSideBySide <= count; r += kSideBySide) SquaresOf<kSideBySide>(rows + r, n, out + r);
+  for (; r < count; ++r) SquaresOf<1>(rows + r, n, out + r);
+}
+
+}  // namespace discreet::mechanism::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace discreet::mechanism::kernels {
+HWY_EXPORT(AddFloatRows);
+HWY_EXPORT(AddDoubleRows);
+HWY_EXPORT(SquaresOfRows);
+
+void add_rows(const float* const* rows, const double* scales, std::size_t count, double* y,
+              std::size_t n) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddFloatRows)(rows, scales, count, y, n);
+}
+void add_rows(const double* const* rows, const double* scales, std::size_t count, double* y,
+              std::size_t n) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddDoubleRows)(rows, scales, count, y, n);
+}
+
+void norms_from_above(const float* const* rows, std::size_t count, std::size_t n,
+                      double* norms) noexcept {
+  HWY_DYNAMIC_DISPATCH(SquaresOfRows)(rows, count, n, norms);
+  for (std::size_t r = 0; r < count; ++r)
+    norms[r] = std::isfinite(norms[r]) ? std::sqrt(norms[r]) * (1 + 0x1p-49)
+                                       : std::numeric_limits<double>::quiet_NaN();
+}
+void norms_from_above(const double* const* rows, std::size_t count, std::size_t n,
+                      double* norms) noexcept {
+  for (std::size_t r = 0; r < count; ++r) {
+    const std::span row(rows[r], n);
+    const double norm = numerics::norm_l2_upper(row);
+    norms[r] = norm == 0 ? 0 : numerics::next_up(norm);
+    if (!std::isfinite(norm) &&
+        !std::all_of(row.begin(), row.end(), [](double x) { return std::isfinite(x); }))
+      norms[r] = std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+}  // namespace discreet::mechanism::kernels
+#endif

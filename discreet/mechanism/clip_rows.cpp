@@ -1,0 +1,472 @@
+#include "discreet/mechanism/clip_rows.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <thread>
+
+#include "discreet/base/error.h"
+#include "discreet/mechanism/clip_kernels_impl.h"
+#include "discreet/numerics/rounding.h"
+#include "discreet/numerics/strict_arithmetic.h"
+
+namespace discreet::mechanism {
+namespace {
+
+constexpr const char* kOperator = "ClipPerSample_v1";
+
+constexpr std::size_t kPiece = 16384;  // coordinates: the unit of a norm and of a thread's work
+constexpr std::size_t kRows = 64;      // rows handed to a kernel at once
+constexpr std::size_t kCache = std::size_t{16} << 20;  // bytes of gradients read twice from cache
+constexpr std::size_t kFewest = 8;  // records in the cache below which two passes are as fast
+constexpr std::uint64_t kSmallestShare = std::uint64_t{1} << 20;  // values worth a thread
+
+// Coordinates [begin, end) of a tensor; all of one part.
+struct Piece {
+  std::size_t tensor;
+  std::size_t begin;
+  std::size_t end;
+  std::uint32_t part;
+};
+
+// Parts [first_part, end_part) that are measured, then summed, for `window` records at a time.
+struct Group {
+  std::vector<Piece> pieces;  // by part, then by tensor, then by coordinate
+  std::uint32_t first_part = 0;
+  std::uint32_t end_part = 0;
+  std::size_t window = 0;
+};
+
+template <class Real>
+void check_gradients(const ModelLayout& layout, const PerSampleGradients<Real>& gradients) {
+  if (gradients.tensors.size() != layout.size())
+    throw Error(
+        ErrorCode::kInvalidGradient, kOperator,
+        fmt::format("gradients of {} tensors for a layout of {}; give one span per tensor, empty "
+                    "where it is not private",
+                    gradients.tensors.size(), layout.size()));
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    if (!layout.tensors()[i].is_private()) continue;
+    const std::uint64_t elements = layout.elements(i);
+    const std::uint64_t given = gradients.tensors[i].size();
+    const bool fits =
+        elements == 0 ? given == 0 : given % elements == 0 && given / elements == gradients.records;
+    if (!fits)
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("tensor {} has {} values; {} records of {} elements are needed",
+                              layout.tensors()[i].name, given, gradients.records, elements));
+  }
+}
+
+void check_partition(const ModelLayout& layout, const Partition& partition) {
+  const auto refuse = [](std::string sentence) {
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
+  };
+  if (partition.part_of.size() != layout.size())
+    refuse(fmt::format("the partition is of {} tensors, the layout has {}; cut this layout",
+                       partition.part_of.size(), layout.size()));
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    const std::uint32_t part = partition.part_of[i];
+    if (layout.tensors()[i].is_private() ? part >= partition.parts() : part != Partition::kNone)
+      refuse(fmt::format("tensor {} is {} but the partition puts it in {} part; cut this layout",
+                         layout.tensors()[i].name,
+                         layout.tensors()[i].is_private() ? "private" : "not private",
+                         part < partition.parts() ? "a" : "no"));
+  }
+}
+
+void check_sum(const ModelLayout& layout, const GradientSum& sum) {
+  bool fits = sum.tensors() == layout.size();
+  for (std::size_t i = 0; fits && i < layout.size(); ++i)
+    fits = sum.tensor(i).size() == (layout.tensors()[i].is_private() ? layout.elements(i) : 0);
+  if (!fits)
+    throw Error(ErrorCode::kInvalidInput, kOperator,
+                "the sum belongs to another layout; make one with GradientSum(layout)");
+}
+
+void check_options(const ClipOptions& options) {
+  if (options.max_microbatch == 0)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "max_microbatch is 0; at least one record is worked on at a time");
+  numerics::require_round_to_nearest();
+}
+
+// One group per part, small neighbours together; or all parts in one, if a flat bound needs every
+// norm of a record before anything is summed.
+std::vector<Group> group_parts(const ModelLayout& layout, const Partition& partition,
+                               std::size_t records, std::size_t bytes, bool together) {
+  std::vector<std::vector<Piece>> pieces(partition.parts());
+  std::vector<std::uint64_t> elements(partition.parts());
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    const std::uint32_t part = partition.part_of[i];
+    if (part == Partition::kNone) continue;
+    elements[part] += layout.elements(i);
+    for (std::size_t begin = 0; begin < layout.elements(i); begin += kPiece)
+      pieces[part].push_back(
+          {i, begin, std::min<std::size_t>(begin + kPiece, layout.elements(i)), part});
+  }
+  std::vector<Group> groups;
+  std::uint64_t in_group = 0;
+  for (std::uint32_t part = 0; part < partition.parts(); ++part) {
+    const bool joins = together || (in_group + elements[part]) * bytes * 2 * kFewest <= kCache;
+    if (groups.empty() || !joins) {
+      groups.emplace_back().first_part = part;
+      in_group = 0;
+    }
+    Group& group = groups.back();
+    group.pieces.insert(group.pieces.end(), pieces[part].begin(), pieces[part].end());
+    group.end_part = part + 1;
+    in_group += elements[part];
+    const std::uint64_t cached = kCache / std::max<std::uint64_t>(1, in_group * bytes);
+    group.window =
+        together || cached < kFewest ? records : std::min<std::uint64_t>(records, cached);
+  }
+  return groups;
+}
+
+// What all threads work on. Each walks the same schedule over its own share of the pieces; norms
+// and scales are decided by the first one between two barriers.
+template <class Real>
+class Team {
+ public:
+  Team(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+       const ClipOptions& options, std::vector<Group> groups, GradientSum* sum)
+      : layout_(layout),
+        gradients_(gradients),
+        options_(options),
+        groups_(std::move(groups)),
+        sum_(sum),
+        shares_(shares(layout, gradients, options)),
+        barrier_(static_cast<std::ptrdiff_t>(shares_)),
+        scratch_(shares_) {
+    std::size_t pieces = 0, most = 0;
+    for (Group& group : groups_) {
+      group.window = std::clamp<std::size_t>(group.window, 1, options.max_microbatch);
+      pieces = std::max(pieces, group.pieces.size());
+      most = std::max(most, group.pieces.size() * std::min(group.window, gradients.records));
+    }
+    piece_norms_.resize(most);
+    for (auto& own : scratch_) own.reserve(pieces);  // no allocation, hence no failure, in a thread
+  }
+
+  // f(share) from every thread; from none if not all can be started.
+  template <class F>
+  void run(F f) {
+    std::atomic<int> go = 0;
+    std::vector<std::jthread> others;
+    others.reserve(shares_ - 1);
+    const auto decide_to = [&](int what) {
+      go = what;
+      go.notify_all();
+    };
+    try {
+      for (std::size_t share = 1; share < shares_; ++share)
+        others.emplace_back([&go, f, share] {
+          go.wait(0);
+          if (go == 1) f(share);
+        });
+    } catch (...) {
+      decide_to(-1);
+      throw;
+    }
+    decide_to(1);
+    f(std::size_t{0});
+  }
+
+  // The norms of every record, group by group; NaN if the part of the record is not finite.
+  void measure(std::size_t share, RecordNorms& norms) {
+    for (const Group& group : groups_)
+      for (std::size_t first = 0; first < gradients_.records; first += group.window)
+        measure(share, group, first, window_end(group, first), norms);
+  }
+
+  void accumulate(std::size_t share, const RecordNorms& decided) {
+    for (const Group& group : groups_)
+      accumulate(share, group, 0, gradients_.records, decided, nullptr);
+  }
+
+  // Both, while the records of a window are in the cache. Stops at the first part of a record that
+  // is not finite, or whose norms are: false, and the sum is as it was.
+  bool measure_and_accumulate(const ClipPlan& plan, RecordNorms& norms) {
+    if (steps() > 1) before_ = std::make_unique_for_overwrite<double[]>(sum_->values().size());
+    bool finite = true;
+    std::size_t begun = 0;
+    run([&](std::size_t share) {
+      for (std::size_t g = 0; g < groups_.size(); ++g) {
+        const Group& group = groups_[g];
+        for (std::size_t first = 0; first < gradients_.records; first += group.window) {
+          const std::size_t end = window_end(group, first);
+          measure(share, group, first, end, norms);
+          if (share == 0) finite = decide(plan, group, first, end, norms);
+          barrier_.arrive_and_wait();
+          if (!finite) return;
+          if (share == 0) begun = g + 1;
+          accumulate(share, group, first, end, norms, first == 0 ? before_.get() : nullptr);
+          barrier_.arrive_and_wait();
+        }
+      }
+    });
+    if (!finite && before_)
+      for (std::size_t g = 0; g < begun; ++g)
+        for (const Piece& piece : groups_[g].pieces) {
+          const std::span<double> target = sum_of(piece);
+          std::copy_n(before_.get() + offset_of(target), target.size(), target.data());
+        }
+    return finite;
+  }
+
+ private:
+  static std::size_t shares(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                            const ClipOptions& options) {
+    const std::uint64_t values = layout.private_parameters() * gradients.records;
+    const std::uint64_t most = std::max<std::uint64_t>(1, values / kSmallestShare);
+    return static_cast<std::size_t>(std::clamp<std::uint64_t>(
+        static_cast<std::uint64_t>(std::max(1, options.threads)), 1, most));
+  }
+  std::size_t steps() const {
+    std::size_t count = 0;
+    for (const Group& group : groups_)
+      count += (gradients_.records + group.window - 1) / group.window;
+    return count;
+  }
+  std::size_t window_end(const Group& group, std::size_t first) const {
+    return std::min(gradients_.records, first + group.window);
+  }
+  const Real* row(const Piece& piece, std::size_t record) const {
+    return gradients_.tensors[piece.tensor].data() + record * layout_.elements(piece.tensor) +
+           piece.begin;
+  }
+  std::span<double> sum_of(const Piece& piece) const {
+    return sum_->tensor(piece.tensor).subspan(piece.begin, piece.end - piece.begin);
+  }
+  std::size_t offset_of(std::span<double> target) const {
+    return static_cast<std::size_t>(target.data() - sum_->values().data());
+  }
+  std::span<const Piece> pieces_of(const Group& group, std::size_t share) const {
+    const std::size_t count = group.pieces.size();
+    const std::size_t begin = count * share / shares_;
+    return std::span(group.pieces).subspan(begin, count * (share + 1) / shares_ - begin);
+  }
+
+  void measure(std::size_t share, const Group& group, std::size_t first, std::size_t end,
+               RecordNorms& norms) {
+    const std::size_t records = end - first;
+    for (const Piece& piece : pieces_of(group, share)) {
+      double* out =
+          piece_norms_.data() + static_cast<std::size_t>(&piece - group.pieces.data()) * records;
+      const Real* rows[kRows];
+      for (std::size_t r = 0; r < records; r += kRows) {
+        const std::size_t count = std::min(kRows, records - r);
+        for (std::size_t k = 0; k < count; ++k) rows[k] = row(piece, first + r + k);
+        kernels::norms_from_above(rows, count, piece.end - piece.begin, out + r);
+      }
+    }
+    barrier_.arrive_and_wait();
+    // The records of the window are shared out too: a model has many pieces.
+    std::vector<double>& together = scratch_[share];
+    for (std::size_t r = records * share / shares_; r < records * (share + 1) / shares_; ++r) {
+      std::size_t p = 0;
+      for (std::uint32_t part = group.first_part; part < group.end_part; ++part) {
+        together.clear();
+        for (; p < group.pieces.size() && group.pieces[p].part == part; ++p)
+          together.push_back(piece_norms_[p * records + r]);
+        const bool finite = std::none_of(together.begin(), together.end(),
+                                         [](double norm) { return std::isnan(norm); });
+        norms.norms[(first + r) * norms.parts + part] =
+            finite ? norm_from_above(together) : std::numeric_limits<double>::quiet_NaN();
+      }
+    }
+    barrier_.arrive_and_wait();
+  }
+
+  bool decide(const ClipPlan& plan, const Group& group, std::size_t first, std::size_t end,
+              RecordNorms& norms) const {
+    for (std::size_t i = first; i < end; ++i)
+      for (std::uint32_t part = group.first_part; part < group.end_part; ++part) {
+        const double norm = norms.norm(i, part);
+        if (std::isnan(norm)) return false;
+        norms.scales[i * norms.parts + part] = clip_scale(norm, plan.clip[part]);
+      }
+    return true;
+  }
+
+  void accumulate(std::size_t share, const Group& group, std::size_t first, std::size_t end,
+                  const RecordNorms& decided, double* before) {
+    for (const Piece& piece : pieces_of(group, share)) {
+      const std::span<double> target = sum_of(piece);
+      if (before != nullptr) std::copy(target.begin(), target.end(), before + offset_of(target));
+      const Real* rows[kRows];
+      double scales[kRows];
+      std::size_t count = 0;
+      for (std::size_t i = first; i < end; ++i) {
+        // 0 times an infinity is no 0.
+        if (decided.scale(i, piece.part) != 0) {
+          rows[count] = row(piece, i);
+          scales[count++] = decided.scale(i, piece.part);
+        }
+        if (count == kRows || i + 1 == end) {
+          kernels::add_rows(rows, scales, count, target.data(), target.size());
+          count = 0;
+        }
+      }
+    }
+  }
+
+  const ModelLayout& layout_;
+  const PerSampleGradients<Real>& gradients_;
+  const ClipOptions& options_;
+  std::vector<Group> groups_;
+  GradientSum* sum_;
+  std::size_t shares_;
+  std::barrier<> barrier_;
+  std::vector<double> piece_norms_;  // of a window: piece, then record
+  std::unique_ptr<double[]> before_;
+  std::vector<std::vector<double>> scratch_;  // one per thread
+};
+
+template <class Real>
+[[noreturn]] void abort_clip(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                             std::size_t record) {
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    if (!layout.tensors()[i].is_private()) continue;
+    const auto row = gradients.tensors[i].subspan(record * layout.elements(i), layout.elements(i));
+    if (!std::all_of(row.begin(), row.end(), [](Real x) { return std::isfinite(x); }))
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("the gradient of tensor {} is not finite in record {}; nothing was "
+                              "added. nonfinite: zero leaves such records out",
+                              layout.tensors()[i].name, record));
+  }
+  throw Error(ErrorCode::kInvalidGradient, kOperator,
+              fmt::format("the gradient of record {} changed while it was read", record));
+}
+
+RecordNorms empty_norms(std::size_t records, std::size_t parts) {
+  RecordNorms norms;
+  norms.records = records;
+  norms.parts = parts;
+  norms.norms.resize(records * parts);
+  norms.scales.resize(records * parts);
+  norms.zeroed.resize(records);
+  return norms;
+}
+
+template <class Real>
+RecordNorms norms_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                     const Partition& partition, const ClipOptions& options) {
+  RecordNorms norms = empty_norms(gradients.records, partition.parts());
+  norms.scales.clear();
+  Team<Real> team(layout, gradients, options,
+                  group_parts(layout, partition, gradients.records, sizeof(Real), true), nullptr);
+  team.run([&](std::size_t share) { team.measure(share, norms); });
+  for (std::size_t i = 0; i < norms.records; ++i) {
+    const auto own = std::span(norms.norms).subspan(i * norms.parts, norms.parts);
+    if (std::none_of(own.begin(), own.end(), [](double norm) { return std::isnan(norm); }))
+      continue;
+    if (options.nonfinite == Nonfinite::kAbort) abort_clip(layout, gradients, i);
+    std::fill(own.begin(), own.end(), 0.0);
+    norms.zeroed[i] = 1;
+  }
+  return norms;
+}
+
+template <class Real>
+void sum_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+            const Partition& partition, const RecordNorms& decided, const ClipOptions& options,
+            GradientSum& sum) {
+  Team<Real> team(layout, gradients, options,
+                  group_parts(layout, partition, gradients.records, sizeof(Real), true), &sum);
+  team.run([&](std::size_t share) { team.accumulate(share, decided); });
+}
+
+template <class Real>
+RecordNorms clip(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                 const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
+  check_options(options);
+  check_partition(layout, plan.partition);
+  check_gradients(layout, gradients);
+  check_sum(layout, sum);
+  RecordNorms norms = empty_norms(0, plan.partition.parts());
+  decide_scales(plan, norms);  // refuses bounds that are none, even for an empty batch
+  if (gradients.records == 0) return norms;
+
+  auto groups = group_parts(layout, plan.partition, gradients.records, sizeof(Real),
+                            plan.flat_clip.has_value());
+  if (!plan.flat_clip) {
+    norms = empty_norms(gradients.records, plan.partition.parts());
+    Team<Real> team(layout, gradients, options, std::move(groups), &sum);
+    if (team.measure_and_accumulate(plan, norms)) return norms;
+  }
+  norms = norms_of(layout, gradients, plan.partition, options);
+  decide_scales(plan, norms);
+  sum_of(layout, gradients, plan.partition, norms, options, sum);
+  return norms;
+}
+
+template <class Real>
+RecordNorms checked_norms(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                          const Partition& partition, const ClipOptions& options) {
+  check_options(options);
+  check_partition(layout, partition);
+  check_gradients(layout, gradients);
+  return norms_of(layout, gradients, partition, options);
+}
+
+template <class Real>
+void checked_add(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                 const Partition& partition, const RecordNorms& decided, const ClipOptions& options,
+                 GradientSum& sum) {
+  check_options(options);
+  check_partition(layout, partition);
+  check_gradients(layout, gradients);
+  check_sum(layout, sum);
+  if (decided.records != gradients.records || decided.parts != partition.parts() ||
+      decided.scales.size() != decided.records * decided.parts)
+    throw Error(ErrorCode::kInvalidInput, kOperator,
+                fmt::format("scales of {} records and {} parts for gradients of {} records and {} "
+                            "parts; decide_scales first",
+                            decided.records, decided.parts, gradients.records, partition.parts()));
+  sum_of(layout, gradients, partition, decided, options, sum);
+}
+
+}  // namespace
+
+RecordNorms clip_per_sample(const ModelLayout& layout, const PerSampleGradients<float>& gradients,
+                            const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
+  return clip(layout, gradients, plan, options, sum);
+}
+RecordNorms clip_per_sample(const ModelLayout& layout, const PerSampleGradients<double>& gradients,
+                            const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
+  return clip(layout, gradients, plan, options, sum);
+}
+RecordNorms per_sample_norms(const ModelLayout& layout, const PerSampleGradients<float>& gradients,
+                             const Partition& partition, const ClipOptions& options) {
+  return checked_norms(layout, gradients, partition, options);
+}
+RecordNorms per_sample_norms(const ModelLayout& layout, const PerSampleGradients<double>& gradients,
+                             const Partition& partition, const ClipOptions& options) {
+  return checked_norms(layout, gradients, partition, options);
+}
+void add_scaled(const ModelLayout& layout, const PerSampleGradients<float>& gradients,
+                const Partition& partition, const RecordNorms& decided, const ClipOptions& options,
+                GradientSum& sum) {
+  checked_add(layout, gradients, partition, decided, options, sum);
+}
+void add_scaled(const ModelLayout& layout, const PerSampleGradients<double>& gradients,
+                const Partition& partition, const RecordNorms& decided, const ClipOptions& options,
+                GradientSum& sum) {
+  checked_add(layout, gradients, partition, decided, options, sum);
+}
+
+double summation_charge(std::uint64_t terms) noexcept {
+  if (terms >= std::uint64_t{1} << 40) return std::numeric_limits<double>::infinity();
+  const double n = static_cast<double>(terms);
+  // 2 n gamma_n, gamma_n = n u / (1 - n u); the denominator is exact.
+  return terms == 0 ? 0 : numerics::next_up(numerics::next_up(n * n) * 0x1p-52 / (1 - n * 0x1p-53));
+}
+
+}  // namespace discreet::mechanism

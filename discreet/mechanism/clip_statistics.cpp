@@ -1,0 +1,101 @@
+#include "discreet/mechanism/clip_statistics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "discreet/base/error.h"
+#include "discreet/numerics/sum.h"
+
+namespace discreet::mechanism {
+namespace {
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidInput, "ClipStatistics", std::move(sentence));
+}
+
+double ratio(std::uint64_t count, std::uint64_t of) noexcept {
+  return static_cast<double>(count) / std::max(static_cast<double>(of), kEpsDenom);
+}
+
+}  // namespace
+
+void ClipStatistics::add(const RecordNorms& norms) {
+  if (norms.parts != parts())
+    refuse(fmt::format("norms of {} parts where {} are counted", norms.parts, parts()));
+  const std::size_t cells = norms.records * norms.parts;
+  if (norms.norms.size() != cells || norms.scales.size() != cells ||
+      norms.zeroed.size() != norms.records)
+    refuse(fmt::format("{} norms and {} scales for {} records; decide the scales first",
+                       norms.norms.size(), norms.scales.size(), norms.records));
+  for (std::size_t i = 0; i < norms.records; ++i) {
+    const bool zeroed = norms.zeroed[i] != 0;
+    zeroed_.push_back(zeroed ? 1 : 0);
+    norms_.push_back(
+        numerics::norm_l2_upper(std::span(norms.norms).subspan(i * norms.parts, norms.parts)));
+    if (zeroed) {
+      ++zeroed_records_;
+      continue;
+    }
+    bool clipped = false;
+    for (std::size_t g = 0; g < norms.parts; ++g) {
+      if (norms.scale(i, g) >= 1) continue;
+      ++clipped_in_part_[g];
+      clipped = true;
+    }
+    if (clipped) ++clipped_;
+  }
+}
+
+void ClipStatistics::merge(const ClipStatistics& next) {
+  if (next.parts() != parts())
+    refuse(fmt::format("statistics of {} parts do not merge with {}", next.parts(), parts()));
+  norms_.insert(norms_.end(), next.norms_.begin(), next.norms_.end());
+  zeroed_.insert(zeroed_.end(), next.zeroed_.begin(), next.zeroed_.end());
+  for (std::size_t g = 0; g < parts(); ++g) clipped_in_part_[g] += next.clipped_in_part_[g];
+  clipped_ += next.clipped_;
+  zeroed_records_ += next.zeroed_records_;
+}
+
+double ClipStatistics::clip_fraction() const noexcept {
+  return ratio(clipped_, records() - zeroed_records_);
+}
+
+double ClipStatistics::group_clip_fraction(std::size_t g) const {
+  return ratio(clipped_in_part_.at(g), records() - zeroed_records_);
+}
+
+double ClipStatistics::fairness_clip_ratio() const {
+  if (parts() == 0) return 1;
+  const auto [least, largest] =
+      std::minmax_element(clipped_in_part_.begin(), clipped_in_part_.end());
+  if (*largest == 0) return 1;
+  const std::uint64_t of = records() - zeroed_records_;
+  return ratio(*least, of) / std::max(ratio(*largest, of), kEpsDenom);
+}
+
+ClipStatistics::Ranked ClipStatistics::quantile(double p) const {
+  if (!(p >= 0 && p <= 1)) refuse(fmt::format("quantile {} is not in [0, 1]", p));
+  std::vector<std::uint64_t> order;
+  for (std::uint64_t i = 0; i < records(); ++i)
+    if (zeroed_[i] == 0) order.push_back(i);
+  if (order.empty()) return {};
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint64_t a, std::uint64_t b) { return norms_[a] < norms_[b]; });
+  const double rank = std::ceil(p * static_cast<double>(order.size()));
+  const auto place = static_cast<std::size_t>(std::max(rank, 1.0)) - 1;
+  const double norm = norms_[order[std::min(place, order.size() - 1)]];
+  const auto first =
+      std::lower_bound(order.begin(), order.end(), norm,
+                       [&](std::uint64_t i, double value) { return norms_[i] < value; });
+  return {norm, *first};
+}
+
+double peft_noise_reduction_factor(const ModelLayout& layout) noexcept {
+  if (layout.parameters() == 0) return 1;
+  return std::sqrt(ratio(layout.parameters(), layout.private_parameters()));
+}
+
+}  // namespace discreet::mechanism

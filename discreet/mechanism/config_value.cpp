@@ -1,0 +1,258 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "discreet/base/error.h"
+#include "discreet/base/nearest.h"
+#include "discreet/mechanism/config_value_impl.h"
+
+namespace discreet::mechanism {
+namespace {
+
+[[noreturn]] void refuse(std::string_view where, std::string_view path, std::string_view sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, "read_config",
+              fmt::format("{}: {} {}", where, path, sentence));
+}
+
+std::string shown(const Yaml& node) {
+  switch (node.kind) {
+    case Yaml::Kind::kNull: return "null";
+    case Yaml::Kind::kList: return "a list";
+    case Yaml::Kind::kMap: return "a mapping";
+    case Yaml::Kind::kScalar: break;
+  }
+  constexpr std::size_t kMost = 80;
+  std::string text = node.text.size() <= kMost ? node.text : node.text.substr(0, kMost) + "...";
+  // The sentence stays one line, and a cut UTF-8 character does not reach the terminal.
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  while (node.text.size() > kMost && text.size() > 3 &&
+         (static_cast<unsigned char>(text[text.size() - 4]) & 0x80) != 0) {
+    text.erase(text.size() - 4, 1);
+  }
+  return fmt::format("'{}'", text);
+}
+
+// digits [. digits] [e [sign] digits], or . digits; without a leading zero that would be octal.
+bool is_decimal(std::string_view text) {
+  std::size_t i = 0;
+  const auto digits = [&] {
+    const std::size_t begin = i;
+    while (i < text.size() && text[i] >= '0' && text[i] <= '9') ++i;
+    return i - begin;
+  };
+  if (i < text.size() && (text[i] == '-' || text[i] == '+')) ++i;
+  const std::size_t begin = i;
+  const std::size_t whole = digits();
+  if (whole > 1 && text[begin] == '0') return false;
+  std::size_t fraction = 0;
+  if (i < text.size() && text[i] == '.') {
+    ++i;
+    fraction = digits();
+  }
+  if (whole + fraction == 0) return false;
+  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
+    ++i;
+    if (i < text.size() && (text[i] == '-' || text[i] == '+')) ++i;
+    if (digits() == 0) return false;
+  }
+  return i == text.size();
+}
+
+// Why a scalar is no number that binary64 holds; nothing if it is.
+std::string number_problem(const Yaml& node, double& number) {
+  const std::string& text = node.text;
+  if (node.quoted) return "it is text; remove the quotes";
+  if (!is_decimal(text)) return {"?"};
+  const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range) return "binary64 cannot hold it";
+  if (error != std::errc{} || end != text.data() + text.size()) return {"?"};
+  const std::string_view mantissa = std::string_view(text).substr(0, text.find_first_of("eE"));
+  if (number == 0 && mantissa.find_first_of("123456789") != std::string_view::npos) {
+    return "binary64 cannot hold it";
+  }
+  number += 0.0;  // -0 is 0
+  return {};
+}
+
+template <class Target>
+double read_number(const Key<Target>& key, const Yaml& node, std::string_view where,
+                   std::string_view path) {
+  double number = 0;
+  const std::string problem = node.kind == Yaml::Kind::kScalar ? number_problem(node, number) : "?";
+  if (problem.empty()) return number;
+  refuse(where, path,
+         problem == "?" ? fmt::format("is {}; give {}", shown(node), expectation(key))
+                        : fmt::format("is {}; {}", shown(node), problem));
+}
+
+template <class Target>
+std::uint64_t read_integer(const Key<Target>& key, const Yaml& node, std::string_view where,
+                           std::string_view path) {
+  if (node.kind == Yaml::Kind::kScalar && !node.quoted && is_decimal(node.text)) {
+    const char* begin = node.text.data() + (node.text[0] == '+' ? 1 : 0);
+    const char* end = node.text.data() + node.text.size();
+    std::uint64_t exact = 0;
+    if (const auto parsed = std::from_chars(begin, end, exact);
+        parsed.ec == std::errc{} && parsed.ptr == end) {
+      return exact;
+    }
+  }
+  const double number = read_number(key, node, where, path);
+  if (!(number >= 0 && number <= 0x1p53) || number != std::floor(number)) {
+    refuse(where, path, fmt::format("is {}; give {}", shown(node), expectation(key)));
+  }
+  return static_cast<std::uint64_t>(number);
+}
+
+bool read_bool(const Yaml& node, std::string_view where, std::string_view path) {
+  if (node.kind == Yaml::Kind::kScalar && !node.quoted) {
+    for (const char* yes : {"true", "True", "TRUE"}) {
+      if (node.text == yes) return true;
+    }
+    for (const char* no : {"false", "False", "FALSE"}) {
+      if (node.text == no) return false;
+    }
+  }
+  refuse(where, path, fmt::format("is {}; give true or false", shown(node)));
+}
+
+template <class Target>
+const Yaml& require_kind(const Key<Target>& key, const Yaml& node, Yaml::Kind kind,
+                         std::string_view where, std::string_view path) {
+  if (node.kind == kind) return node;
+  refuse(where, path, fmt::format("is {}; give {}", shown(node), expectation(key)));
+}
+
+NumberMap read_number_map(const auto& key, const Yaml& node, const Source& source,
+                          std::string_view path) {
+  NumberMap map;
+  for (std::size_t i = 0; i < node.entries.size(); ++i) {
+    const auto& [name, value] = node.entries[i];
+    const std::string where = source.at(node.key_lines[i]);
+    const double number = read_number(key, value, where, fmt::format("{}.{}", path, name));
+    if (const std::string bad = complaint(key, NumberMap{{name, number}}); !bad.empty()) {
+      refuse(where, path, bad);
+    }
+    map.emplace(name, number);
+  }
+  return map;
+}
+
+OverrideMap read_override_map(const Yaml& node, const Source& source, std::string_view path) {
+  static const KeyTree<Override> tree = tree_of(override_keys());
+  OverrideMap map;
+  for (std::size_t i = 0; i < node.entries.size(); ++i) {
+    const auto& [name, value] = node.entries[i];
+    const std::string below = fmt::format("{}.{}", path, name);
+    Override& override = map[name];
+    walk_keys<Override>(
+        tree, value, below, source, [&](const Key<Override>& key, const Yaml& inner, int line) {
+          key.set(override,
+                  read_value(key, inner, source, line, fmt::format("{}.{}", below, key.path)));
+        });
+  }
+  return map;
+}
+
+}  // namespace
+
+template <class Target>
+KeyValue read_value(const Key<Target>& key, const Yaml& node, const Source& source, int line,
+                    std::string_view path) {
+  const std::string where = source.at(line);
+  KeyValue value;
+  const bool is_word =
+      node.kind == Yaml::Kind::kScalar &&
+      std::find(key.choices.begin(), key.choices.end(), node.text) != key.choices.end();
+  if (node.kind == Yaml::Kind::kNull) {
+    if (!key.nullable) {
+      refuse(where, path, fmt::format("has no value; give {}", expectation(key)));
+    }
+    return value;
+  }
+  switch (key.type) {
+    case KeyType::kBool: value = read_bool(node, where, path); break;
+    case KeyType::kInteger: value = read_integer(key, node, where, path); break;
+    case KeyType::kNumber:
+      if (is_word) {
+        value = node.text;
+      } else {
+        value = read_number(key, node, where, path);
+      }
+      break;
+    case KeyType::kChoice:
+    case KeyType::kText:
+      value = require_kind(key, node, Yaml::Kind::kScalar, where, path).text;
+      break;
+    case KeyType::kTextList: {
+      std::vector<std::string> names;
+      for (const Yaml& item : require_kind(key, node, Yaml::Kind::kList, where, path).items) {
+        names.push_back(
+            require_kind(key, item, Yaml::Kind::kScalar, source.at(item.line), path).text);
+      }
+      value = std::move(names);
+      break;
+    }
+    case KeyType::kNumberMap:
+      value = read_number_map(key, require_kind(key, node, Yaml::Kind::kMap, where, path), source,
+                              path);
+      break;
+    case KeyType::kOverrideMap:
+      value =
+          read_override_map(require_kind(key, node, Yaml::Kind::kMap, where, path), source, path);
+      break;
+  }
+  if (const std::string bad = complaint(key, value); !bad.empty()) refuse(where, path, bad);
+  return value;
+}
+
+template <class Target>
+void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string& path,
+               const Source& source,
+               const std::function<void(const Key<Target>&, const Yaml&, int)>& take) {
+  if (node.kind == Yaml::Kind::kNull) return;
+  if (node.kind != Yaml::Kind::kMap) {
+    refuse(source.at(node.line), path.empty() ? "the configuration" : path,
+           fmt::format("is {}; give a mapping of keys", shown(node)));
+  }
+  for (std::size_t i = 0; i < node.entries.size(); ++i) {
+    const auto& [component, value] = node.entries[i];
+    const std::string below = path.empty() ? component : fmt::format("{}.{}", path, component);
+    const int line = node.key_lines[i];
+    const KeyTree<Target>* child = tree.child(component);
+    if (child == nullptr) {
+      std::vector<std::string> known;
+      for (const KeyTree<Target>& each : tree.children) known.push_back(each.name);
+      const auto meant = nearest(component, known);
+      const std::size_t dot = component.find('.');
+      std::string hint = fmt::format("the keys here are {}", fmt::join(known, ", "));
+      if (meant) hint = fmt::format("did you mean {}?", *meant);
+      if (dot != std::string::npos && tree.child(component.substr(0, dot)) != nullptr) {
+        hint = fmt::format("write it nested, {} below {}:", component.substr(dot + 1),
+                           component.substr(0, dot));
+      }
+      refuse(source.at(line), below, fmt::format("is no key; {}", hint));
+    }
+    if (child->key != nullptr) {
+      take(*child->key, value, line);
+    } else {
+      walk_keys<Target>(*child, value, below, source, take);
+    }
+  }
+}
+
+template KeyValue read_value(const Key<Config>&, const Yaml&, const Source&, int, std::string_view);
+template KeyValue read_value(const Key<Override>&, const Yaml&, const Source&, int,
+                             std::string_view);
+template void walk_keys(const KeyTree<Config>&, const Yaml&, const std::string&, const Source&,
+                        const std::function<void(const Key<Config>&, const Yaml&, int)>&);
+template void walk_keys(const KeyTree<Override>&, const Yaml&, const std::string&, const Source&,
+                        const std::function<void(const Key<Override>&, const Yaml&, int)>&);
+
+}  // namespace discreet::mechanism

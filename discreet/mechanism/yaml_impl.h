@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace discreet::mechanism {
+
+// What a configuration file needs of YAML, and no more: mappings with plain keys, lists, scalars.
+struct Yaml {
+  enum class Kind : std::uint8_t { kNull, kScalar, kList, kMap };
+  Kind kind = Kind::kNull;
+  std::string text;     // of a scalar
+  bool quoted = false;  // '1' is text, 1 a number
+  int line = 0;         // 1-based
+  std::vector<Yaml> items;
+  std::vector<std::pair<std::string, Yaml>> entries;  // no key twice
+  std::vector<int> key_lines;                         // one per entry
+};
+
+inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
+inline constexpr int kMaxConfigDepth = 16;
+
+// Throws kInvalidDpConfig; the sentence begins "name:line: ". Refused are: more than
+// kMaxConfigBytes or kMaxConfigDepth, bytes that are not UTF-8, control characters, tabs that
+// indent, a second document, anchors, aliases and merges (a configuration says what it says, in
+// place), tags, keys that are no plain text, a key twice.
+Yaml parse_yaml(std::string_view text, std::string_view name);
+
+}  // namespace discreet::mechanism

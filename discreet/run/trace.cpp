@@ -1,0 +1,146 @@
+#include "discreet/run/trace.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "discreet/base/error.h"
+#include "discreet/base/json.h"
+#include "discreet/run/descriptor_impl.h"
+#include "discreet/run/files.h"
+
+namespace discreet::run {
+namespace {
+
+[[noreturn]] void refuse_line(std::uint64_t number, const std::string& what) {
+  throw Error(ErrorCode::kMalformed, "trace", fmt::format("line {} {}", number, what));
+}
+
+std::string line_of(std::string_view kind, const cbor::Value& record, const Digest& prev) {
+  std::vector<cbor::Entry> entries = record.as_map();
+  entries.push_back({"kind", kind});
+  entries.push_back({"prev", to_hex(prev)});
+  return to_json(cbor::map(std::move(entries)));
+}
+
+// Follows one line of a trace.
+void follow(std::string_view line, TracePosition& position) {
+  const std::uint64_t number = position.lines + 1;
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  if (object.is_discarded() || !object.is_object()) refuse_line(number, "is no JSON object");
+  const auto text = [&](const char* key) -> std::string {
+    const auto at = object.find(key);
+    if (at == object.end() || !at->is_string()) refuse_line(number, fmt::format("has no {}", key));
+    return at->get<std::string>();
+  };
+  if (text("prev") != to_hex(position.head))
+    refuse_line(number,
+                "does not follow from the line before: one of the two was changed, or a line "
+                "between them removed");
+  if ((text("kind") == "run_header") != (number == 1))
+    refuse_line(number, number == 1 ? "is no run_header" : "is a second run_header");
+  position.head = sha256(bytes_of(line));
+  position.bytes += line.size() + 1;
+  ++position.lines;
+}
+
+struct Reading {
+  TracePosition position;
+  std::uint64_t lines_beyond = 0;
+};
+
+// Follows the lines of `text`, at most `bytes` of them.
+Reading follow_all(std::string_view text, std::uint64_t bytes) {
+  Reading out;
+  while (out.position.bytes < bytes) {
+    const std::string_view rest = text.substr(out.position.bytes);
+    const std::size_t end = rest.find('\n');
+    if (end == std::string_view::npos)
+      refuse_line(out.position.lines + 1, "is cut short: the trace ends without a newline");
+    follow(rest.substr(0, end), out.position);
+  }
+  const std::string_view beyond = text.substr(std::min<std::size_t>(bytes, text.size()));
+  out.lines_beyond = static_cast<std::uint64_t>(std::ranges::count(beyond, '\n')) +
+                     (!beyond.empty() && beyond.back() != '\n' ? 1 : 0);
+  return out;
+}
+
+std::string_view text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+struct TraceWriter::File {
+  Descriptor descriptor;
+};
+
+TraceWriter::TraceWriter(std::unique_ptr<File> file) : file_(std::move(file)) {}
+TraceWriter::~TraceWriter() = default;
+TraceWriter::TraceWriter(TraceWriter&&) noexcept = default;
+
+TraceWriter TraceWriter::create(const std::filesystem::path& path, const cbor::Value& header) {
+  std::vector<cbor::Entry> entries = header.as_map();
+  entries.push_back({"confidential", true});
+  const cbor::Value record = cbor::map(std::move(entries));
+  TraceWriter writer(
+      std::make_unique<File>(File{Descriptor(path, O_WRONLY | O_CREAT | O_EXCL, 0600)}));
+  try {
+    writer.append("run_header", record);
+    writer.flush();
+  } catch (...) {
+    ::unlink(path.c_str());
+    throw;
+  }
+  return writer;
+}
+
+TraceWriter TraceWriter::resume(const std::filesystem::path& path, const TracePosition& at) {
+  const Bytes bytes = read_file(path, std::size_t{1} << 36);
+  if (bytes.size() < at.bytes)
+    throw Error(ErrorCode::kMalformed, "trace",
+                fmt::format("{} has {} bytes; the checkpoint has seen {}", path.string(),
+                            bytes.size(), at.bytes));
+  const Reading reading = follow_all(text_of(bytes), at.bytes);
+  if (!(reading.position == at))
+    refuse_line(reading.position.lines, "is not where the checkpoint was written");
+  TraceWriter writer(std::make_unique<File>(File{Descriptor(path, O_WRONLY)}));
+  writer.file_->descriptor.truncate(at.bytes);
+  writer.file_->descriptor.seek_end();
+  writer.position_ = at;
+  writer.append("resumed", cbor::map({{"dropped_lines", reading.lines_beyond}}));
+  writer.flush();
+  return writer;
+}
+
+void TraceWriter::append(std::string_view kind, const cbor::Value& record) {
+  std::string line = line_of(kind, record, position_.head);
+  const Digest head = sha256(bytes_of(line));
+  line += '\n';
+  try {
+    file_->descriptor.write(bytes_of(line));
+  } catch (const Error&) {
+    file_->descriptor.truncate(position_.bytes);
+    file_->descriptor.seek_end();
+    throw;
+  }
+  position_ = {position_.bytes + line.size(), position_.lines + 1, head};
+}
+
+void TraceWriter::flush() { file_->descriptor.flush(); }
+
+TracePosition verify_trace(const std::filesystem::path& path, const std::optional<Digest>& head) {
+  const Bytes bytes = read_file(path, std::size_t{1} << 36);
+  if (bytes.empty()) refuse_line(1, "is missing: the trace is empty");
+  const TracePosition position = follow_all(text_of(bytes), bytes.size()).position;
+  if (head && position.head != *head)
+    refuse_line(position.lines,
+                fmt::format("is not the last line expected: its digest is {}, not {}",
+                            to_hex(position.head), to_hex(*head)));
+  return position;
+}
+
+}  // namespace discreet::run

@@ -1,0 +1,208 @@
+"""discreet init and discreet check, against PyYAML, jsonschema and cbor2 as oracles."""
+
+import hashlib
+import json
+import pathlib
+import re
+
+import cbor2
+import jsonschema
+import pytest
+import yaml
+
+from command import discreet
+
+PRESETS = ["llm_flash", "peft_max_utility", "regulated_fair", "frontier_trillion"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MINIMAL = {"target_epsilon": 3, "declared_size": 60000, "effective_batch_size": 600}
+
+
+def schema():
+    return json.loads(discreet("check", "--schema").stdout)
+
+
+def write(path, **keys):
+    path.write_text(json.dumps({"security": {"differential_privacy": MINIMAL | keys}}))
+    return str(path)
+
+
+def check_json(*args, **kwargs):
+    result = discreet("check", *args, "--json", **kwargs)
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def config(tmp_path):
+    return lambda **keys: write(tmp_path / "c.yaml", **keys)
+
+
+def starter(*args):
+    result = discreet("init", "-", *args)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+@pytest.mark.parametrize("args", [[], *(["--preset", name] for name in PRESETS)], ids=str)
+def test_starter_is_accepted_and_fits_a_hundred_columns(args):
+    text = starter(*args)
+    assert max(map(len, text.splitlines())) <= 100
+    assert discreet("check", "-", input=text).returncode == 0
+    jsonschema.validate(yaml.safe_load(text), schema(), jsonschema.Draft202012Validator)
+
+
+def test_starter_shows_every_key_of_the_schema():
+    def leaves(node, path=""):
+        for name, below in node["properties"].items():
+            yield from leaves(below, f"{path}{name}.") if "properties" in below else [path + name]
+
+    uncommented = re.sub(r"^( *)#(?! )", r"\1", starter(), flags=re.M)
+    tree = yaml.safe_load(uncommented)
+    for path in leaves(schema()):
+        at = tree
+        for name in path.split("."):
+            if name in ("extends", "mechanism"):
+                break
+            assert name in at, path
+            at = at[name]
+    jsonschema.validate(tree, schema(), jsonschema.Draft202012Validator)
+
+
+def test_init_never_overwrites_unless_forced(tmp_path):
+    assert discreet("init", cwd=tmp_path).returncode == 0
+    file = tmp_path / "discreet.yaml"
+    file.write_text("mine")
+    result = discreet("init", cwd=tmp_path)
+    assert (result.returncode, file.read_text()) == (2, "mine")
+    assert "--force" in result.stderr
+    assert discreet("init", "--force", cwd=tmp_path).returncode == 0
+    assert discreet("check", "discreet.yaml", cwd=tmp_path).returncode == 0
+    result = discreet("init", "--preset", "llm_flsh", "x.yaml", cwd=tmp_path)
+    assert result.returncode == 2 and "did you mean llm_flash?" in result.stderr
+    assert not (tmp_path / "x.yaml").exists()
+    assert discreet("init", str(tmp_path / "absent" / "x.yaml")).returncode == 3
+
+
+def test_schema_is_valid_and_refuses_what_check_refuses(config):
+    document = schema()
+    jsonschema.Draft202012Validator.check_schema(document)
+    validator = jsonschema.Draft202012Validator(document)
+    good = [{}, {"noise_multiplier": 2}, {"clipping": {"norm": "adaptive"}}, {"sigma_map": None},
+            {"modules": {"a": {"public": True}}}, {"public_modules": ["a"]}, {"target_steps": 1e3},
+            {"phases": {"warmup": {"steps": 3, "noise_multiplier": 2}}}, {"seed": 2**64 - 1},
+            {"ghost_bound_hash": "a" * 64}, {"clipping": None}, {"parallelism": {"type": "3d"}}]
+    bad = [{"noise_multiplier": -1}, {"noise_multiplier": "1"}, {"target_delta": 1},
+           {"target_delta": 0}, {"clipping": {"norm": "adaptve"}}, {"clipping": {"strategy": "x"}},
+           {"nois_multiplier": 1}, {"target_steps": 0}, {"target_steps": 1.5}, {"secure": "yes"},
+           {"secure": 1}, {"public_modules": [1.5]}, {"clip_norm_map": {"a": 0}}, {"sigma_map": [1]},
+           {"modules": {"a": {"publc": True}}}, {"ghost_bound_hash": "A" * 64}, {"debug": None},
+           {"safety_budget_reserve": 1}, {"accounting_adjustment_factor": 0.5}, {"seed": -1},
+           {"phases": {"cooldown": {"until_step": 3}}}, {"extends": "nothing"}]
+    for keys in good:
+        file = config(**keys)
+        assert validator.is_valid(json.loads(pathlib.Path(file).read_text())), keys
+        assert discreet("check", file).returncode == 0, keys
+    for keys in bad:
+        file = config(**keys)
+        if keys != {"public_modules": [1.5]}:  # a bare word of YAML is a name here
+            result = discreet("check", file)
+            assert result.returncode == 2, keys
+            assert result.stderr.startswith("error: INVALID_DP_CONFIG: ") and file in result.stderr
+        assert not validator.is_valid(json.loads(pathlib.Path(file).read_text())), keys
+
+
+def test_schema_wants_a_budget_only_when_enabled():
+    validator = jsonschema.Draft202012Validator(schema())
+    for keys, valid in [({}, False), ({"enabled": False}, True), ({"enabled": True}, False)]:
+        document = {"security": {"differential_privacy": keys}}
+        assert validator.is_valid(document) == valid
+        assert (discreet("check", "-", input=json.dumps(document)).returncode == 0) == valid
+
+
+def settings_of(tree, node, path=""):
+    """The leaves of a resolved configuration by path, as the schema cuts them."""
+    for name, below in node["properties"].items():
+        if "properties" in below:
+            yield from settings_of(tree.get(name, {}), below, f"{path}{name}.")
+        elif name in tree:
+            yield path + name, tree[name]
+
+
+@pytest.mark.parametrize("keys", [
+    {}, {"noise_multiplier": 0.3, "target_delta": 1e-7, "public_modules": ["b", "a"]},
+    {"clipping": {"strategy": "per_group", "norm": "adaptive"}, "clip_norm_map": {"ü": 1, "a.b": 2}},
+    {"extends": "regulated_fair", "seed": 2**64 - 1}])
+def test_hash_is_that_of_the_resolved_keys_in_canonical_cbor(config, keys):
+    file = config(**keys)
+    resolved = discreet("check", file, "--resolved").stdout
+    leaves = dict(settings_of(yaml.safe_load(resolved), schema()))
+    assert len(leaves) > 60
+    oracle = hashlib.sha256(cbor2.dumps(["discreet.config.v1", leaves], canonical=True)).hexdigest()
+    assert check_json(file)["hash"] == oracle
+    assert check_json("-", input=resolved)["hash"] == oracle
+    jsonschema.validate(yaml.safe_load(resolved), schema(), jsonschema.Draft202012Validator)
+
+
+def test_planned_epsilon_is_that_of_account_and_carries_its_adjacency(config):
+    file = config(target_steps=1000, noise_multiplier=1.1)
+    out = check_json(file)
+    account = json.loads(discreet("account", "--sampling-rate=0.01", "--noise-multiplier=1.1",
+                                  "--steps=1000", "--delta=1e-5", "--json").stdout)
+    assert out["epsilon"] == account["epsilon"] and out["adjacency"] == "add_remove"
+    text = discreet("check", file).stdout
+    assert text.startswith("OK\n") and out["hash"] in text
+    assert all("add_remove" in line for line in text.splitlines() if "epsilon" in line)
+    assert out["epsilon"]["upper"] <= float(re.search(r"epsilon ≤ (\S+)", text)[1])
+
+
+def test_planned_epsilon_above_the_target_is_said(config):
+    out = check_json(config(target_steps=100000))
+    assert out["epsilon"]["upper"] > 3
+    assert any("more than target_epsilon 3" in note for note in out["notes"])
+
+
+def test_set_overrides_and_stamps_are_shown(config):
+    file = config()
+    out = check_json(file, "--set", "secure=false", "--set", "clipping.norm=0.5")
+    assert len(out["not_private"]) == 1 and "secure" in out["not_private"][0]
+    assert "not_private" in discreet("check", file, "--set", "secure=false").stdout
+    assert check_json(file)["hash"] != out["hash"]
+    result = discreet("check", file, "--set", "clipping.stratgy=ghost")
+    assert result.returncode == 2 and "did you mean clipping.strategy?" in result.stderr
+
+
+def test_resolved_without_declared_size_says_zero_out(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("security: {differential_privacy: {enabled: false}}")
+    out = check_json(str(file))
+    assert out["adjacency"] == "zero_out" and "zero_out" in out["notes"][0]
+
+
+@pytest.mark.parametrize("text, named", [
+    ("", "empty"), ("a: [", "c.yaml:1"), ("\xff", "empty"), ("security: {\n", "no YAML"),
+    ("security: &a {}\nrun: *a", "anchor"), ("run: {compute_dtype: float16}", "float32"),
+    ("data: {}", "data is no key"), ("a: 1\na: 2", "c.yaml:2: the key a is already on line 1"),
+])
+def test_bad_files_are_one_sentence(tmp_path, text, named):
+    file = tmp_path / "c.yaml"
+    file.write_bytes(text.encode("latin-1"))
+    result = discreet("check", "c.yaml", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: INVALID_DP_CONFIG: c.yaml")
+    assert result.stderr.count("\n") == 1
+    if text != "\xff":
+        assert named in result.stderr
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    for path in (tmp_path / "absent.yaml", tmp_path):
+        result = discreet("check", str(path))
+        assert result.returncode == 2 and str(path) in result.stderr
+    assert discreet("check").returncode == 2
+    assert discreet("check", "-", input="x" * (2 << 20)).returncode == 2
+
+
+def test_reference_page_is_that_of_the_table():
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    begin, end = "<!-- discreet check --reference -->\n", "<!-- end -->"
+    assert page.split(begin)[1].split(end)[0] == discreet("check", "--reference").stdout
