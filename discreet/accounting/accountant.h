@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "discreet/accounting/composition.h"
 #include "discreet/accounting/event.h"
@@ -52,6 +53,9 @@ class Accountant {
   // Of the events; kAddRemove while there are none.
   virtual Adjacency adjacency() const noexcept = 0;
 
+  // The multiset, in the order of events.
+  virtual std::vector<RepeatedEvent> composed() const = 0;
+
   // Adds `count` >= 1 occurrences. Throws kInvalidDpConfig, naming the event, if this accountant
   // cannot bound it or its adjacency is not that of the events already there; kAccountantOverflow
   // if the count leaves 64 bits. The state is unchanged then.
@@ -61,6 +65,15 @@ class Accountant {
   virtual EpsilonBound epsilon(double delta) const = 0;
   // delta(epsilon) for finite epsilon >= 0; kInvalidDpConfig otherwise.
   virtual Interval delta(double epsilon) const = 0;
+
+  // Whether `count` more of this event would take epsilon(delta).upper above the target: such a
+  // step must not be released. Throws as compose() and epsilon() do; the state stays as it is.
+  virtual bool would_exceed(const Event& event, std::uint64_t count, double target,
+                            double delta) const {
+    const std::unique_ptr<Accountant> after = clone();
+    after->compose(event, count);
+    return !(after->epsilon(delta).epsilon.upper <= target);
+  }
 
   // The state as deterministic CBOR, and back. restore throws kMalformed for bytes that save of the
   // same kind of accountant does not produce; the state is unchanged then.

@@ -64,6 +64,22 @@ TEST_P(AccountantContract, IsMonotone) {
   EXPECT_GE(upper({{poisson(0.02, 1.2), 400}}, 0.9e-5), base);
 }
 
+TEST_P(AccountantContract, SaysBeforehandWhetherAStepWouldExceedATargetAndStaysAsItIs) {
+  const auto accountant = fresh();
+  const double first = upper({{poisson(0.02, 1.2), 1}}, 1e-5);
+  EXPECT_FALSE(accountant->would_exceed(poisson(0.02, 1.2), 1, first * 1.0001, 1e-5));
+  EXPECT_TRUE(accountant->would_exceed(poisson(0.02, 1.2), 1, first * 0.9, 1e-5));
+  accountant->compose(poisson(0.02, 1.2), 300);
+  const Bytes before = accountant->save();
+  const double after = upper({{poisson(0.02, 1.2), 400}}, 1e-5);
+  EXPECT_FALSE(accountant->would_exceed(poisson(0.02, 1.2), 100, after * 1.0001, 1e-5));
+  EXPECT_TRUE(accountant->would_exceed(poisson(0.02, 1.2), 100, after * 0.98, 1e-5));
+  EXPECT_EQ(accountant->save(), before);
+  ASSERT_EQ(accountant->composed().size(), 1u);
+  EXPECT_EQ(accountant->composed()[0].event, poisson(0.02, 1.2));
+  EXPECT_EQ(accountant->composed()[0].count, 300u);
+}
+
 TEST_P(AccountantContract, DoesNotDependOnTheOrder) {
   const auto one = fresh();
   const auto other = fresh();

@@ -195,6 +195,9 @@ class Pld final : public Accountant {
   std::unique_ptr<Accountant> clone() const override { return std::make_unique<Pld>(*this); }
   Adjacency adjacency() const noexcept override { return (pld_ ? *pld_ : kNothing).adjacency(); }
 
+  std::vector<RepeatedEvent> composed() const override {
+    return (pld_ ? *pld_ : kNothing).events();
+  }
   void compose(const Event& event, std::uint64_t count) override {
     if (pld_) {
       pld_->add(event, count);
@@ -210,6 +213,12 @@ class Pld final : public Accountant {
   }
   Interval delta(double epsilon) const override {
     return (pld_ ? *pld_ : kNothing).delta(epsilon).value;
+  }
+  // Without a copy: the contours evaluated so far serve again.
+  bool would_exceed(const Event& event, std::uint64_t count, double target,
+                    double delta) const override {
+    if (pld_) return pld_->would_exceed(event, count, target, delta);
+    return PldAccountant(event.adjacency()).would_exceed(event, count, target, delta);
   }
   Bytes save() const override { return (pld_ ? *pld_ : kNothing).save(); }
   void restore(ByteView bytes) override {

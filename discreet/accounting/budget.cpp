@@ -37,6 +37,11 @@ PrivacyBudget::PrivacyBudget(std::unique_ptr<Accountant> accountant, double epsi
 }
 
 void PrivacyBudget::admit(const std::vector<RepeatedEvent>& events) {
+  if (events.size() == 1 &&
+      !accountant_->would_exceed(events[0].event, events[0].count, epsilon_, delta_)) {
+    accountant_->compose(events[0].event, events[0].count);
+    return;
+  }
   std::unique_ptr<Accountant> next = accountant_->clone();
   for (const auto& [event, count] : events) next->compose(event, count);
   require_within(*next, epsilon_, delta_);

@@ -21,6 +21,13 @@ Adjacency TallyAccountant::adjacency() const noexcept {
   return events_.empty() ? Adjacency::kAddRemove : events_.begin()->first.adjacency();
 }
 
+std::vector<RepeatedEvent> TallyAccountant::composed() const {
+  std::vector<RepeatedEvent> out;
+  out.reserve(events_.size());
+  for (const auto& [event, count] : events_) out.push_back({event, count});
+  return out;
+}
+
 void TallyAccountant::compose(const Event& event, std::uint64_t count) {
   if (count == 0) {
     throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),

@@ -13,6 +13,7 @@ class TallyAccountant : public Accountant {
  public:
   explicit TallyAccountant(AccountantOptions options) : options_(options) {}
   Adjacency adjacency() const noexcept final;
+  std::vector<RepeatedEvent> composed() const final;
   void compose(const Event& event, std::uint64_t count = 1) final;
   Bytes save() const final;
   void restore(ByteView bytes) final;

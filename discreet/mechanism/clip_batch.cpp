@@ -30,14 +30,16 @@ void check_grid(double grid, const ClipPlan& plan) {
   int exponent = 0;
   if (!(std::isfinite(grid) && grid > 0)) refuse(fmt::format("noise.discrete is {}", grid));
   if (std::frexp(grid, &exponent) != 0.5)
-    refuse(fmt::format("noise.discrete is {}; sums are exact only on a grid that is a power of two, "
-                       "such as {}",
-                       grid, std::ldexp(1.0, exponent)));
+    refuse(
+        fmt::format("noise.discrete is {}; sums are exact only on a grid that is a power of two, "
+                    "such as {}",
+                    grid, std::ldexp(1.0, exponent)));
   for (std::size_t g = 0; g < plan.clip.size(); ++g)
     if (plan.clip[g] / grid > 0x1p40)
-      refuse(fmt::format("the clip bound {} of {} is more than 2^40 steps of noise.discrete {}; take "
-                         "a coarser grid",
-                         plan.clip[g], plan.partition.names[g], grid));
+      refuse(
+          fmt::format("the clip bound {} of {} is more than 2^40 steps of noise.discrete {}; take "
+                      "a coarser grid",
+                      plan.clip[g], plan.partition.names[g], grid));
 }
 
 template <class Real>
@@ -84,20 +86,20 @@ RecordNorms clip(const ModelLayout& layout, const Microbatch& microbatch, ClipSt
                  bool fused, const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
   const auto explicit_rows = [&](const auto& gradients) {
     if (strategy == ClipStrategy::kGhost)
-      refuse("clipping.strategy is ghost, which takes backward passes, not per-sample gradients; "
-             "choose per_sample for these");
+      refuse(
+          "clipping.strategy is ghost, which takes backward passes, not per-sample gradients; "
+          "choose per_sample for these");
     return clip_per_sample(layout, gradients, plan, options, sum);
   };
   const auto passes = [&](const auto& pass) {
     return fused && is_fusible(layout, plan) ? fused_clip(layout, pass, plan, options, sum)
                                              : ghost_clip(layout, pass, plan, options, sum);
   };
-  return std::visit(
-      Cases{[&](const PerSampleGradients<float>& g) { return explicit_rows(g); },
-            [&](const PerSampleGradients<double>& g) { return explicit_rows(g); },
-            [&](const BackwardPass<float>& p) { return passes(p); },
-            [&](const BackwardPass<double>& p) { return passes(p); }},
-      microbatch);
+  return std::visit(Cases{[&](const PerSampleGradients<float>& g) { return explicit_rows(g); },
+                          [&](const PerSampleGradients<double>& g) { return explicit_rows(g); },
+                          [&](const BackwardPass<float>& p) { return passes(p); },
+                          [&](const BackwardPass<double>& p) { return passes(p); }},
+                    microbatch);
 }
 
 RecordNorms clip_to_grid(const ModelLayout& layout, const Microbatch& microbatch,
@@ -105,8 +107,9 @@ RecordNorms clip_to_grid(const ModelLayout& layout, const Microbatch& microbatch
                          GradientSum& sum) {
   check_grid(grid, plan);
   const auto no_rows = []() -> RecordNorms {
-    refuse("discrete noise rounds each record's gradient, and backward passes have none; give "
-           "per-sample gradients or take the gaussian family");
+    refuse(
+        "discrete noise rounds each record's gradient, and backward passes have none; give "
+        "per-sample gradients or take the gaussian family");
   };
   return std::visit(Cases{[&](const PerSampleGradients<float>& g) {
                             return to_grid(layout, g, plan, grid, options, sum);

@@ -27,9 +27,10 @@ RecordNorms clip(const ModelLayout& layout, const Microbatch& microbatch, ClipSt
 // Whether fused_clip can serve the plan: no flat bound, and every part within one layer.
 bool is_fusible(const ModelLayout& layout, const ClipPlan& plan);
 
-// For discrete noise: as clip_per_sample, but every clipped coordinate is cut toward zero to a whole
-// number of grid steps, and `sum` counts grid steps. The norm of a record stays at most C, and sums
-// of whole numbers below 2^53 are exact: the same bits in any order, on any number of ranks.
+// For discrete noise: as clip_per_sample, but every clipped coordinate is cut toward zero to a
+// whole number of grid steps, and `sum` counts grid steps. The norm of a record stays at most C,
+// and sums of whole numbers below 2^53 are exact: the same bits in any order, on any number of
+// ranks.
 //   grid: a power of two, in the unit of the gradients; else kInvalidDpConfig with the nearest one.
 // Throws as clip_per_sample; kInvalidDpConfig for backward passes, which have no vector per record;
 // kInvalidGradient, `sum` unchanged, if C / grid is too large for exact sums.

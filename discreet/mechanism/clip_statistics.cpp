@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
+#include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/sum.h"
 
@@ -96,6 +98,42 @@ ClipStatistics::Ranked ClipStatistics::quantile(double p) const {
 double peft_noise_reduction_factor(const ModelLayout& layout) noexcept {
   if (layout.parameters() == 0) return 1;
   return std::sqrt(ratio(layout.parameters(), layout.private_parameters()));
+}
+
+Bytes ClipStatistics::encode() const {
+  Bytes norms(norms_.size() * sizeof(double));
+  if (!norms.empty()) std::memcpy(norms.data(), norms_.data(), norms.size());
+  return cbor::encode(cbor::map(
+      {{"norms", norms},
+       {"zeroed", zeroed_},
+       {"clipped", clipped_},
+       {"clipped_in_part", cbor::array({clipped_in_part_.begin(), clipped_in_part_.end()})}}));
+}
+
+ClipStatistics ClipStatistics::decode(ByteView bytes) {
+  const auto malformed = [](const std::string& what) -> Error {
+    return {ErrorCode::kMalformed, "ClipStatistics::decode", what};
+  };
+  try {
+    const cbor::Value value = cbor::decode(bytes);
+    ClipStatistics out(0);
+    for (const cbor::Value& count : value.at("clipped_in_part").as_array())
+      out.clipped_in_part_.push_back(count.as_unsigned());
+    out.clipped_ = value.at("clipped").as_unsigned();
+    const ByteView zeroed = value.at("zeroed").as_bytes();
+    const ByteView norms = value.at("norms").as_bytes();
+    if (norms.size() != zeroed.size() * sizeof(double)) throw malformed("norms of other records");
+    out.zeroed_.assign(zeroed.begin(), zeroed.end());
+    out.norms_.resize(zeroed.size());
+    if (!norms.empty()) std::memcpy(out.norms_.data(), norms.data(), norms.size());
+    out.zeroed_records_ = static_cast<std::uint64_t>(std::ranges::count(out.zeroed_, 1));
+    if (value.as_map().size() != 4 || out.encode() != Bytes(bytes.begin(), bytes.end()))
+      throw malformed("other fields than statistics have");
+    return out;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kMalformed) throw;
+    throw malformed(error.sentence());
+  }
 }
 
 }  // namespace discreet::mechanism

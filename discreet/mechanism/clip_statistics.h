@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "discreet/base/bytes.h"
 #include "discreet/mechanism/clip.h"
 #include "discreet/mechanism/layout.h"
 
@@ -56,6 +57,10 @@ class ClipStatistics {
   double norm_p50() const { return quantile(0.5).norm; }
   double norm_p95() const { return quantile(0.95).norm; }
   double norm_max() const { return quantile(1).norm; }
+
+  // Deterministic CBOR, and back; kMalformed for bytes that are no statistics. Confidential.
+  Bytes encode() const;
+  static ClipStatistics decode(ByteView bytes);
 
   friend bool operator==(const ClipStatistics&, const ClipStatistics&) = default;
 

@@ -14,9 +14,9 @@ namespace discreet::mechanism {
 // The dp_metrics of a step (0.I and section 7 of the specification). Those marked * depend on the
 // step's records and are not noised: confidential, for the trace and the operator only.
 struct DpMetrics {
-  double clip_fraction = 0;                        // *
-  std::vector<double> group_clip_fraction;         // * one per part
-  double noise_scale_sigma = 0;                    // the scheduled base multiplier
+  double clip_fraction = 0;                 // *
+  std::vector<double> group_clip_fraction;  // * one per part
+  double noise_scale_sigma = 0;             // the scheduled base multiplier
   // The multiplier that is accounted: sigma map, adaptation counts, rounding of sums.
   double effective_noise_multiplier = 0;
   // The one multiplier that the sigma map alone is (soundness B1, B2).
@@ -32,8 +32,8 @@ struct DpMetrics {
   double fairness_clip_ratio = 1;  // *
   double scaling_law_confidence = 0;
   double peft_noise_reduction_factor = 1;
-  std::string accountant_type_used;          // that gave the upper end
-  std::optional<double> pld_epsilon_tight;   // where the accountant is PLD
+  std::string accountant_type_used;         // that gave the upper end
+  std::optional<double> pld_epsilon_tight;  // where the accountant is PLD
   std::string privacy_allocation_mode;
   std::uint64_t zeroed_records = 0;  // * not finite, under nonfinite: zero
 

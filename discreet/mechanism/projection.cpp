@@ -34,10 +34,15 @@ Projection project(const accounting::Accountant& spent, const Scheduler& schedul
   Projection out;
   out.epsilon =
       delta > 0 ? total->epsilon(delta).epsilon.upper : std::numeric_limits<double>::infinity();
-  out.confidence = scheduler.is_fixed() || t >= goal.steps
-                       ? 1
-                       : static_cast<double>(t) / static_cast<double>(goal.steps);
+  out.confidence = confidence(scheduler, t);
   return out;
+}
+
+double confidence(const Scheduler& scheduler, std::uint64_t t) noexcept {
+  const std::uint64_t steps = scheduler.goal().steps;
+  if (steps == 0) return 0;
+  if (scheduler.is_fixed() || t >= steps) return 1;
+  return static_cast<double>(t) / static_cast<double>(steps);
 }
 
 double upscale_factor(const accounting::Accountant& spent, const Scheduler& scheduler,

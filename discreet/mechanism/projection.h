@@ -26,6 +26,9 @@ struct Projection {
 Projection project(const accounting::Accountant& spent, const Scheduler& scheduler, std::uint64_t t,
                    std::uint64_t model_scale);
 
+// The confidence of project() at step t, without the epsilon.
+double confidence(const Scheduler& scheduler, std::uint64_t t) noexcept;
+
 // The factor, >= 1, by which the noise from step t on must rise for the projection to meet the
 // target; 1 if it does already. Throws as least_scale.
 double upscale_factor(const accounting::Accountant& spent, const Scheduler& scheduler,

@@ -1,0 +1,367 @@
+#include "discreet/mechanism/apply.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "discreet/mechanism/apply_impl.h"
+#include "discreet/mechanism/clip_rows.h"
+#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/config_table.h"
+#include "discreet/mechanism/ghost.h"
+#include "discreet/mechanism/prevalidation.h"
+#include "discreet/mechanism/projection.h"
+#include "discreet/numerics/elementary.h"
+#include "discreet/numerics/rounding.h"
+#include "discreet/numerics/sum.h"
+
+namespace discreet::mechanism {
+namespace {
+
+using numerics::next_down;
+using numerics::next_up;
+
+constexpr const char* kOperator = "Apply_v3";
+
+ModelLayout with_public(const ModelLayout& layout, const DpConfig& dp) {
+  const ModelLayout modules = layout.with_public(dp.public_modules);
+  if (dp.public_groups.empty()) return modules;
+  std::vector<Tensor> tensors(modules.tensors().begin(), modules.tensors().end());
+  for (const std::string& group : dp.public_groups) {
+    bool found = false;
+    for (Tensor& tensor : tensors) {
+      if (tensor.group != group) continue;
+      tensor.is_public = true;
+      found = true;
+    }
+    if (!found)
+      throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                  fmt::format("groups.{}.public: no tensor is in the group {}", group, group));
+  }
+  return ModelLayout(std::move(tensors));
+}
+
+std::uint64_t most_records_of(const SamplingPlan& plan) {
+  const std::uint64_t batch = plan.batch.value_or(1);
+  switch (plan.mode) {
+    case SamplingMode::kTruncatedPoisson: return plan.most.value_or(batch);
+    case SamplingMode::kFixedSize: return batch;
+    case SamplingMode::kPoisson:
+    case SamplingMode::kBallsAndBins: {
+      const double mean = static_cast<double>(batch);
+      return static_cast<std::uint64_t>(std::ceil(mean + 20 * std::sqrt(mean) + 200));
+    }
+    // Parts of equal size up to one record.
+    case SamplingMode::kShuffledEpoch:
+    case SamplingMode::kSequential: return batch + 1;
+  }
+  return batch;
+}
+
+double charged_delta(const DpConfig& dp, const ModelLayout& layout) {
+  const std::uint64_t steps = dp.target_steps.value_or(std::uint64_t{1} << 24);
+  const double tail =
+      sampler_delta(dp.noise_family, layout.private_parameters(), steps, dp.target_epsilon);
+  const double both = 1 + numerics::exp(std::min(dp.target_epsilon, 700.0));
+  const double batches = numerics::round_up(static_cast<double>(steps) * 0x1p-144 * both, 4);
+  const double delta = next_down(next_down(dp.target_delta - tail) - batches);
+  if (!(delta > 0))
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                fmt::format("target_delta {} is below what {} steps of noise on {} coordinates "
+                            "leave out ({}); take a discrete noise family",
+                            dp.target_delta, steps, layout.private_parameters(), tail + batches));
+  return delta;
+}
+
+// The largest positions of a backward pass decide the rounding of its sums; a model's are not in
+// the layout, so a public bound is assumed and enforced where passes come in.
+constexpr std::size_t kMostPositions = 1 << 16;
+
+std::size_t positions_of(const Microbatch& microbatch) {
+  std::size_t most = 1;
+  const auto look = [&](const auto& form) {
+    if constexpr (requires { form.layers; }) {
+      for (const auto& layer : form.layers)
+        std::visit(
+            [&](const auto& pass) {
+              if constexpr (requires { pass.positions; })
+                most = std::max(most, pass.positions);
+              else
+                most = std::max(most, pass.height * pass.width + pass.padding[0] + pass.padding[1]);
+            },
+            layer);
+    }
+  };
+  std::visit(look, microbatch);
+  return most;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- what is fixed
+
+bool Mechanism::Fixed::adapts() const noexcept {
+  return dp().clip_strategy == ClipStrategy::kAdaptive || dp().clip_norm_adaptive;
+}
+
+bool Mechanism::Fixed::is_discrete() const noexcept {
+  return dp().noise_family != NoiseFamily::kGaussian && dp().noise_family != NoiseFamily::kLaplace;
+}
+
+bool Mechanism::Fixed::has_no_noise() const noexcept {
+  return dp().debug && dp().noise_multiplier == 0;
+}
+
+std::uint64_t Mechanism::Fixed::steps_reserved() const noexcept {
+  const std::uint64_t event = sampling.steps_per_event();
+  return dp().accountant_granularity == Granularity::kPerEpoch
+             ? std::max(event, sampling.steps_per_epoch)
+             : event;
+}
+
+ClipOptions Mechanism::Fixed::clip_options() const noexcept {
+  ClipOptions options;
+  options.nonfinite =
+      dp().nonfinite == NonfinitePolicy::kZero ? Nonfinite::kZero : Nonfinite::kAbort;
+  options.max_microbatch = dp().max_microbatch;
+  options.threads = threads;
+  return options;
+}
+
+AdaptiveClipOptions Mechanism::Fixed::adaptive_options() const {
+  return adaptive_clip_options(dp());
+}
+
+std::optional<accounting::Adaptation> Mechanism::Fixed::counts(std::size_t parts) const {
+  std::uint32_t counts = 0;
+  if (adapts() && dp().adaptive_accounting == AdaptiveAccounting::kConservative)
+    counts += static_cast<std::uint32_t>(2 * parts);
+  if (dp().metrics_release == MetricsRelease::kDp) counts += static_cast<std::uint32_t>(parts + 1);
+  if (counts == 0) return std::nullopt;
+  return accounting::Adaptation{counts, dp().adaptive_noise};
+}
+
+accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double sigma) const {
+  const std::size_t parts = allocation.plan.partition.parts();
+  accounting::GaussianGroups groups = accounted_groups(allocation, sigma, counts(parts));
+  if (!is_discrete()) {
+    const double inflation =
+        dp().clip_ghost || dp().fused_kernel
+            ? sensitivity_factor(most_records, kMostPositions, clip_options(), Slots::kShifted)
+            : next_up(1 + summation_charge(most_records));
+    for (accounting::Group& group : groups.groups) {
+      group.noise_multiplier = next_down(group.noise_multiplier / inflation);
+      // Without a flat bound the unit of C_g means nothing; one that adapts must not make the same
+      // step another event.
+      if (!groups.flat_clip) group.clip = 1;
+    }
+    return {groups, accounted_sampling, dp().adjacency};
+  }
+  if (dp().noise_family == NoiseFamily::kRoundedGaussian)
+    return {accounting::RoundedGaussian{accounting::effective_noise_multiplier(groups)},
+            accounted_sampling, dp().adjacency};
+  if (parts != 1 || groups.adaptation)
+    throw Error(
+        ErrorCode::kInvalidDpConfig, kOperator,
+        fmt::format("{} noise is accounted for one clip bound without counts beside it; take "
+                    "a flat clipping.strategy, or rounded_gaussian",
+                    spelling(dp().noise_family)));
+  const double multiplier = groups.groups[0].noise_multiplier;
+  const double clip = next_up(allocation.plan.clip[0] / *dp().noise_discrete);  // in grid steps
+  if (dp().noise_family == NoiseFamily::kDiscreteGaussian)
+    return {accounting::DiscreteGaussian{multiplier, clip}, accounted_sampling, dp().adjacency};
+  const double square = next_up(clip * clip);
+  const double dimension = static_cast<double>(layout.private_parameters());
+  const double stddev =
+      next_down(multiplier * next_down(allocation.plan.clip[0] / *dp().noise_discrete));
+  // A vector of whole numbers has |x| <= x^2, hence L1 norm at most the squared L2 norm.
+  return {accounting::Skellam{next_down(stddev * stddev),
+                              std::min(square, next_up(next_up(std::sqrt(dimension)) * clip)), clip,
+                              clip},
+          accounted_sampling, dp().adjacency};
+}
+
+// ---------------------------------------------------------------- the state
+
+Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
+                 const std::optional<AdaptiveClipState>& clip_norms,
+                 const std::optional<GradientSum>& magnitudes) {
+  const DpConfig dp = in_phase(fixed.dp(), phase_at(fixed.dp(), t));
+  const bool compresses = dp.enabled && dp.compression != Compression::kNone;
+  Prepared out{CoordinateMask::all(fixed.layout), fixed.layout, {}};
+  if (compresses && dp.compression == Compression::kSparseDp)
+    out.mask = CoordinateMask::sparse(fixed.layout, dp.compression_keep, fixed.streams.masks, t);
+  else if (compresses && magnitudes)
+    out.mask = CoordinateMask::largest(fixed.layout, dp.compression_keep, *magnitudes);
+  if (compresses) out.layout = out.mask.reduced(fixed.layout);
+  ClipPlan& plan = out.allocation.plan;
+  if (!dp.enabled) {
+    plan.partition = partition(out.layout, Cut::kFlat);
+    plan.clip.assign(plan.partition.parts(), 0x1p1000);  // clips nothing
+    return out;
+  }
+  std::optional<NormHistory> history;
+  if (clip_norms && !clip_norms->not_private)
+    history = norm_history(*clip_norms, fixed.adaptive_options());
+  out.allocation = allocate_budget(
+      dp, out.layout, analyze_sensitivity(dp, out.layout, history ? &*history : nullptr));
+  if (clip_norms && clip_norms->not_private)
+    plan.clip = mechanism::clip_norms(*clip_norms, fixed.adaptive_options());
+  if (out.layout.private_parameters() < fixed.layout.private_parameters()) {
+    const double shrink = std::sqrt(dp.compression_keep);
+    for (double& clip : plan.clip) clip *= shrink;
+    if (plan.flat_clip) *plan.flat_clip *= shrink;
+  }
+  return out;
+}
+
+Mechanism::State::State(const Fixed& fixed)
+    : now{CoordinateMask::all(fixed.layout), fixed.layout, {}} {
+  const DpConfig& dp = fixed.dp();
+  accountant = accounting::make_accountant(spelling(dp.accountant), {dp.log_space_accounting});
+  if (dp.enabled && fixed.adapts()) {
+    const Allocation first =
+        allocate_budget(dp, fixed.layout, analyze_sensitivity(dp, fixed.layout));
+    clip_norms = initial_state(first.plan.clip, fixed.adaptive_options());
+  }
+  now = prepare(fixed, t, clip_norms, magnitudes);
+  if (!dp.enabled || fixed.has_no_noise()) return;
+  // The events of the future are those of the allocation as it is now. Where bounds adapt part by
+  // part it may shift; what is composed is the event of the step itself.
+  const ScheduleGoal goal{dp.target_epsilon, fixed.delta, dp.target_steps.value_or(0)};
+  scheduler.emplace(
+      dp.mode, base_profile(dp), goal,
+      StepEvent{[&fixed, plan = now.allocation](double sigma) { return fixed.event(plan, sigma); },
+                fixed.sampling.steps_per_event(), fixed.steps_reserved()});
+}
+
+// ---------------------------------------------------------------- the mechanism
+
+MechanismStreams mechanism_streams(const DpConfig& config, const random::Key& master) {
+  if (config.secure)
+    return {random::Generator::secure(master.derive(random::stream::kNoise)),
+            random::Generator::secure(master.derive("compression"))};
+  const random::Key seed = random::Key::from_seed(config.seed);
+  constexpr auto kPhilox = random::Algorithm::kPhilox4x32;
+  return {random::Generator(kPhilox, seed.derive(random::stream::kNoise)),
+          random::Generator(kPhilox, seed.derive("compression"))};
+}
+
+Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment) {
+  return sha256(cbor::encode(cbor::array(
+      {canonical_bytes(resolved), ByteView(data_commitment), kAlgorithm, kSpecVersion})));
+}
+
+Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
+                     const Digest& token, int threads) {
+  prevalidate(resolved.privacy, 0);
+  ModelLayout marked = with_public(layout, resolved.privacy);
+  const SamplingPlan plan = plan_sampling(resolved.privacy);
+  const std::uint64_t most = most_records_of(plan);
+  const double delta = resolved.privacy.enabled ? charged_delta(resolved.privacy, marked)
+                                                : resolved.privacy.target_delta;
+  const double batch = static_cast<double>(plan.batch.value_or(1));
+  fixed_ = std::make_unique<Fixed>(Fixed{resolved, std::move(marked), std::move(streams), token,
+                                         threads, plan, sampling_of(resolved.privacy), batch, most,
+                                         delta, not_private_reasons(resolved.privacy)});
+  state_ = std::make_unique<State>(*fixed_);
+}
+
+Mechanism::~Mechanism() = default;
+Mechanism::Mechanism(Mechanism&&) noexcept = default;
+
+std::uint64_t Mechanism::t() const noexcept { return state_->t; }
+const accounting::Accountant& Mechanism::accountant() const noexcept { return *state_->accountant; }
+const ModelLayout& Mechanism::layout() const noexcept { return fixed_->layout; }
+const Config& Mechanism::config() const noexcept { return fixed_->config; }
+const SamplingPlan& Mechanism::sampling() const noexcept { return fixed_->sampling; }
+const Allocation& Mechanism::allocation() const noexcept { return state_->now.allocation; }
+std::vector<SchedulePiece> Mechanism::schedule() const {
+  return state_->scheduler ? state_->scheduler->schedule() : Schedule();
+}
+std::uint64_t Mechanism::most_records() const noexcept { return fixed_->most_records; }
+const std::vector<std::string>& Mechanism::not_private() const noexcept {
+  return fixed_->not_private;
+}
+accounting::EpsilonBound Mechanism::spent() const {
+  return state_->accountant->epsilon(fixed_->delta);
+}
+
+// Step 7: one microbatch.
+void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) const {
+  const DpConfig& dp = fixed_->dp();
+  if (into.microbatches == dp.gradient_accumulation_steps)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                fmt::format("all {} microbatches of the step are in; call release",
+                            dp.gradient_accumulation_steps));
+  if (into.statistics.records() + records_of(microbatch) > fixed_->most_records)
+    throw Error(ErrorCode::kInvalidGradient, kOperator,
+                fmt::format("a step of {} records is beyond the {} that effective_batch_size {} "
+                            "admits; declare the batch size that is used",
+                            into.statistics.records() + records_of(microbatch),
+                            fixed_->most_records, fixed_->sampling.batch.value_or(1)));
+  if (positions_of(microbatch) > kMostPositions)
+    throw Error(ErrorCode::kInvalidGradient, kOperator,
+                fmt::format("a layer has more than {} positions; give per-sample gradients",
+                            kMostPositions));
+  const ClipOptions options = fixed_->clip_options();
+  const ClipPlan& plan = state_->now.allocation.plan;
+  RecordNorms norms;
+  if (!dp.enabled) {
+    norms = clip(state_->now.layout, microbatch, ClipStrategy::kPerSample, false, plan, options,
+                 into.sum);
+  } else if (dp.compression != Compression::kNone) {
+    const auto gathered = [&](const auto& form) -> RecordNorms {
+      using Form = std::decay_t<decltype(form)>;
+      if constexpr (requires { form.tensors; }) {
+        using Real =
+            std::remove_const_t<typename decltype(Form::tensors)::value_type::element_type>;
+        const Gathered<Real> cut(fixed_->layout, state_->now.mask, form, 0, form.records);
+        return clip(state_->now.layout, cut.gradients(), dp.clip_strategy, false, plan, options,
+                    into.sum);
+      } else {
+        throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                    "noise.compression cuts each record's gradient, and backward passes have none; "
+                    "give per-sample gradients");
+      }
+    };
+    norms = std::visit(gathered, microbatch);
+  } else if (fixed_->is_discrete()) {
+    norms =
+        clip_to_grid(state_->now.layout, microbatch, plan, *dp.noise_discrete, options, into.sum);
+  } else {
+    norms = clip(state_->now.layout, microbatch, dp.clip_strategy, dp.fused_kernel, plan, options,
+                 into.sum);
+  }
+  into.statistics.add(norms);
+  if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
+  ++into.microbatches;
+}
+
+void Mechanism::accumulate(const Microbatch& microbatch) {
+  if (!state_->accumulation)
+    state_->accumulation.emplace(state_->now.layout, state_->now.allocation.plan.partition.parts());
+  clip_into(microbatch, *state_->accumulation);
+  ++state_->t_micro;
+}
+
+StepResult Mechanism::apply(std::span<const Microbatch> microbatches) {
+  if (state_->accumulation && state_->accumulation->microbatches != 0)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "microbatches are accumulated already; call release, or apply alone");
+  Accumulation accumulation(state_->now.layout, state_->now.allocation.plan.partition.parts());
+  for (const Microbatch& microbatch : microbatches) clip_into(microbatch, accumulation);
+  StepResult result = release(accumulation);
+  state_->t_micro += accumulation.microbatches;
+  return result;
+}
+
+StepResult Mechanism::release() {
+  if (!state_->accumulation)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "nothing is accumulated; call accumulate for every microbatch first");
+  return release(*state_->accumulation);
+}
+
+}  // namespace discreet::mechanism

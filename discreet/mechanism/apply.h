@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "discreet/accounting/accountant.h"
+#include "discreet/base/error.h"
+#include "discreet/base/hash.h"
+#include "discreet/mechanism/adaptive_clip.h"
+#include "discreet/mechanism/budget_allocation.h"
+#include "discreet/mechanism/clip_batch.h"
+#include "discreet/mechanism/clip_statistics.h"
+#include "discreet/mechanism/compression.h"
+#include "discreet/mechanism/config.h"
+#include "discreet/mechanism/metrics.h"
+#include "discreet/mechanism/noise.h"
+#include "discreet/mechanism/sample.h"
+#include "discreet/mechanism/schedule.h"
+
+namespace discreet::mechanism {
+
+// Proof: apply.md
+
+// UML_OS.DifferentialPrivacy.Apply_v3, 2026-02-18.
+inline constexpr std::string_view kAlgorithm = "UML_OS.DifferentialPrivacy.Apply_v3";
+inline constexpr std::string_view kSpecVersion = "2026-02-18";
+
+// The randomness of a mechanism, one derived stream each.
+struct MechanismStreams {
+  random::Generator noise;  // of stream::kNoise; secret. A key never serves two different runs.
+  random::Generator masks;  // of "compression": public
+};
+// From the run's master key: AES or ChaCha if config.secure; Philox under the configured public
+// seed otherwise, whatever the master key.
+MechanismStreams mechanism_streams(const DpConfig& config, const random::Key& master);
+
+// SHA-256 over the canonical resolved configuration, the data set's digest commitment and the
+// specification's version.
+Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment);
+
+// What one optimizer step gives.
+struct StepResult {
+  std::uint64_t t = 0;
+  // The noisy average, in binary64 numbers that run.compute_dtype can hold. Tensors that are not
+  // private have none.
+  GradientSum gradients;
+  UpdatedBudget budget;
+  DpMetrics metrics;                        // confidential
+  std::optional<ReleasedMetrics> released;  // under metrics.release: dp
+  Digest replay{};                          // dp_replay_t
+  std::vector<std::string> warnings;        // the soft safety warning, a raised sigma
+};
+
+// UML_OS.Error.Emit_v1: the final record of a run that failed.
+struct FailureRecord {
+  std::uint64_t t = 0;
+  std::string failure_code;  // of 0.K
+  std::string failure_operator;
+  Digest dp_replay{};       // of the state that stays
+  Digest state_fp{};        // SHA-256 of the state, which is that before the failed step
+  std::string diagnostics;  // the sentence
+  cbor::Value to_cbor() const;
+};
+
+// The mechanism with its state: clips microbatches, and once per optimizer step releases the noisy
+// average and accounts for it, in the order of the specification's section 6. Every call that
+// throws leaves the state as it was, in every byte of save(), and releases nothing.
+//
+// The budget is checked for the step about to be released: epsilon.upper <= target_epsilon, no
+// tolerance. Where the event is an epoch, or granularity PER_EPOCH, the whole epoch is checked and
+// composed at its first step, and sigma stays as it is inside it.
+//
+// With enabled: false the result is the average of what was given, neither clipped nor noised, and
+// the budget stays as it is.
+class Mechanism {
+ public:
+  // resolved: by resolve() and accepted by prevalidate(). layout: before public modules are marked.
+  // token: kernel_replay_token(). threads: results do not depend on it.
+  // Throws kInvalidDpConfig for what does not fit together.
+  Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
+            const Digest& token, int threads = 1);
+  ~Mechanism();
+  Mechanism(Mechanism&&) noexcept;
+
+  // Steps 5 to 7: clips a microbatch into the accumulation. At most gradient_accumulation_steps of
+  // them before release(). Throws kInvalidGradient for gradients that are not finite (unless
+  // nonfinite: zero), of the wrong shape, or for more records than most_records().
+  void accumulate(const Microbatch& microbatch);
+  // Steps 8 to 19, once gradient_accumulation_steps microbatches are in; kInvalidDpConfig before.
+  // Throws kPrivacyBudgetExceeded, kNanInSigma, kInvalidGradient (a released value is not finite)
+  // and as the accountant.
+  StepResult release();
+  // Both, for all microbatches of a step: they are taken in, or none is.
+  StepResult apply(std::span<const Microbatch> microbatches);
+
+  std::uint64_t t() const noexcept;  // optimizer steps done
+  // Spent so far, at target_delta less what the noise sampler leaves out.
+  accounting::EpsilonBound spent() const;
+  const accounting::Accountant& accountant() const noexcept;
+  const ModelLayout& layout() const noexcept;  // with public modules marked
+  const Config& config() const noexcept;
+  const SamplingPlan& sampling() const noexcept;
+  // The clip bounds and relative multipliers in force at step t().
+  const Allocation& allocation() const noexcept;
+  // sigma_g as scheduled so far, and further if nothing is reviewed; none without noise.
+  std::vector<SchedulePiece> schedule() const;
+  // The most records of a step: batches beyond it are refused, so that the rounding of a sum of so
+  // many is charged. Fixed sizes exactly; for Poisson and balls-and-bins B + 20 sqrt(B) + 200,
+  // which a batch passes with probability below 2^-144 (apply.md).
+  std::uint64_t most_records() const noexcept;
+  // Why the run is stamped not_private; empty if it is not.
+  const std::vector<std::string>& not_private() const noexcept;
+
+  // dp_replay_t of the state as it is.
+  Digest replay() const;
+  // SHA-256 of save().
+  Digest fingerprint() const;
+  FailureRecord emit_error(const Error& error) const;
+  // The `run_header` and `run_end` lines of the trace.
+  cbor::Value trace_header() const;
+  cbor::Value trace_end() const;
+
+  // Every field of section 10, as deterministic CBOR: confidential (raw partial sums), without
+  // keys. restore() takes back what save() of the same configuration and layout gave, bit for bit;
+  // else kMalformed, or kInvalidInput naming what differs, and the state stays as it was.
+  Bytes save() const;
+  void restore(ByteView bytes);
+
+  struct State;  // private: apply_impl.h
+  struct Fixed;
+  struct Accumulation;
+
+ private:
+  void clip_into(const Microbatch& microbatch, Accumulation& into) const;
+  StepResult release(const Accumulation& accumulation);
+
+  std::unique_ptr<Fixed> fixed_;
+  std::unique_ptr<State> state_;
+};
+
+// The `iter` line of the trace.
+cbor::Value trace_iter(const StepResult& step);
+
+}  // namespace discreet::mechanism

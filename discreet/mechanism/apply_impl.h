@@ -1,0 +1,82 @@
+#pragma once
+
+#include "discreet/mechanism/apply.h"
+#include "discreet/mechanism/sensitivity.h"
+
+namespace discreet::mechanism {
+
+// What does not change during a run.
+struct Mechanism::Fixed {
+  Config config;
+  ModelLayout layout;
+  MechanismStreams streams;
+  Digest token;
+  int threads;
+  SamplingPlan sampling;
+  accounting::Sampling accounted_sampling;  // with the ghost adjustment of the rate
+  double batch;                             // B_eff
+  std::uint64_t most_records;
+  double delta;  // target_delta less what noise sampler and batch bound leave out
+  std::vector<std::string> not_private;
+
+  const DpConfig& dp() const noexcept { return config.privacy; }
+  bool adapts() const noexcept;
+  bool is_discrete() const noexcept;
+  bool has_no_noise() const noexcept;  // debug with multiplier 0
+  // The steps that are composed at once: an epoch's where that is the event or the granularity.
+  std::uint64_t steps_reserved() const noexcept;
+  ClipOptions clip_options() const noexcept;
+  AdaptiveClipOptions adaptive_options() const;
+  // How many counts are released beside the gradient, and their sigma_b.
+  std::optional<accounting::Adaptation> counts(std::size_t parts) const;
+  // The step's accounting event at base multiplier sigma > 0.
+  accounting::Event event(const Allocation& allocation, double sigma) const;
+};
+
+struct Mechanism::Accumulation {
+  Accumulation(const ModelLayout& layout, std::size_t parts)
+      : sum(layout),
+        statistics(parts),
+        counts{std::vector<double>(parts), std::vector<double>(parts)} {}
+  GradientSum sum;  // of the layout of the step's coordinates
+  ClipStatistics statistics;
+  NormCounts counts;
+  std::uint64_t microbatches = 0;
+};
+
+// What step t trains and how it is clipped: a function of configuration, t and what was released.
+struct Prepared {
+  CoordinateMask mask;
+  ModelLayout layout{{}};  // of the mask's coordinates
+  Allocation allocation;   // for that layout
+};
+
+// The specification's persistent state (I.A, section 10).
+struct Mechanism::State {
+  std::uint64_t t = 0;
+  std::uint64_t t_micro = 0;         // microbatches of all steps
+  std::uint64_t reserved_until = 0;  // steps below it are composed already
+  double cumulative_epsilon = 0;     // upper end after the last step
+  std::optional<double> projected;   // advisory, of the schedule as it is; none: to be computed
+  std::unique_ptr<accounting::Accountant> accountant;
+  NoiseState noise;
+  std::optional<AdaptiveClipState> clip_norms;
+  std::optional<GradientSum> magnitudes;  // topk_dp: averages of released magnitudes
+  Digest sampling_rate_chain{};
+  Digest sigma_map_chain{};
+  // What the steps below reserved_until were composed as; they must not become anything else.
+  std::optional<accounting::Event> reserved;
+  std::optional<Scheduler> scheduler;  // none without privacy or noise
+  // Not saved: they follow from the rest.
+  Prepared now;                      // for step t
+  accounting::EpsilonBound spent{};  // of the accountant
+  std::optional<Accumulation> accumulation;
+
+  explicit State(const Fixed& fixed);
+};
+
+Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
+                 const std::optional<AdaptiveClipState>& clip_norms,
+                 const std::optional<GradientSum>& magnitudes);
+
+}  // namespace discreet::mechanism

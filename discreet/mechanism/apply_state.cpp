@@ -1,0 +1,281 @@
+// The bytes of the mechanism's state, its tokens, and its lines of the trace.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "discreet/accounting/sum_rule.h"
+#include "discreet/mechanism/apply_impl.h"
+#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/config_table.h"
+
+namespace discreet::mechanism {
+namespace {
+
+constexpr std::string_view kFormat = "discreet-mechanism-state-1";
+constexpr const char* kRestore = "Mechanism::restore";
+
+[[noreturn]] void malformed(std::string sentence) {
+  throw Error(ErrorCode::kMalformed, kRestore, std::move(sentence));
+}
+
+// Numbers as their bits, little-endian: 8 bytes each and no item count to run out of.
+Bytes packed(std::span<const double> values) {
+  Bytes out(values.size() * sizeof(double));
+  if (!values.empty()) std::memcpy(out.data(), values.data(), out.size());
+  return out;
+}
+
+void unpack(ByteView bytes, std::span<double> out, const char* what) {
+  if (bytes.size() != out.size() * sizeof(double))
+    malformed(fmt::format("{} has {} bytes instead of {}", what, bytes.size(),
+                          out.size() * sizeof(double)));
+  if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+}
+
+Digest digest_of(const cbor::Value& value) {
+  const ByteView bytes = value.as_bytes();
+  Digest out{};
+  if (bytes.size() != out.size()) malformed("a digest has the wrong length");
+  std::ranges::copy(bytes, out.begin());
+  return out;
+}
+
+cbor::Value map_of(const Allocation& allocation) {
+  std::vector<cbor::Entry> entries;
+  for (std::size_t g = 0; g < allocation.multiplier.size(); ++g)
+    entries.push_back({allocation.plan.partition.names[g],
+                       cbor::array({allocation.multiplier[g], allocation.plan.clip[g]})});
+  return cbor::map(std::move(entries));
+}
+
+// Which part each private tensor belongs to.
+cbor::Value modules_of(const ModelLayout& layout, const Partition& partition) {
+  std::vector<cbor::Entry> entries;
+  for (std::size_t i = 0; i < layout.size(); ++i)
+    if (partition.part_of[i] != Partition::kNone)
+      entries.push_back({layout.tensors()[i].name, partition.names[partition.part_of[i]]});
+  return cbor::map(std::move(entries));
+}
+
+cbor::Value config_of(const DpConfig& dp) {
+  return cbor::map({{"accountant", spelling(dp.accountant)},
+                    {"clipping", spelling(dp.clip_strategy)},
+                    {"mode", spelling(dp.mode)},
+                    {"noise_multiplier", dp.noise_multiplier},
+                    {"safety_budget_reserve", dp.safety_budget_reserve},
+                    {"target_epsilon", dp.target_epsilon},
+                    {"target_delta", dp.target_delta},
+                    {"target_steps", dp.target_steps ? cbor::Value(*dp.target_steps) : nullptr}});
+}
+
+void require_equal(const cbor::Value& saved, const cbor::Value& own, const char* what) {
+  if (saved == own) return;
+  if (saved.type() == cbor::Type::kMap && own.type() == cbor::Type::kMap)
+    for (const cbor::Entry& entry : own.as_map()) {
+      const cbor::Value* found = saved.find(entry.key);
+      if (found == nullptr || !(*found == entry.value))
+        throw Error(
+            ErrorCode::kInvalidInput, kRestore,
+            fmt::format("the saved state is of another {}: {} differs", what, entry.key.as_text()));
+    }
+  throw Error(ErrorCode::kInvalidInput, kRestore,
+              fmt::format("the saved state is of another {}", what));
+}
+
+}  // namespace
+
+Bytes Mechanism::save() const {
+  const State& s = *state_;
+  const auto& accumulation = s.accumulation;
+  cbor::Value partial = nullptr;
+  if (accumulation)
+    partial = cbor::map({{"microbatches", accumulation->microbatches},
+                         {"sum", packed(accumulation->sum.values())},
+                         {"below", packed(accumulation->counts.below)},
+                         {"within", packed(accumulation->counts.within)},
+                         {"statistics", accumulation->statistics.encode()}});
+  return cbor::encode(cbor::map(
+      {{"format", kFormat},
+       {"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
+       {"config_hash", ByteView(config_hash(fixed_->config))},
+       {"layout_hash", ByteView(fixed_->layout.hash())},
+       {"config", config_of(fixed_->dp())},
+       {"t", s.t},
+       {"t_micro_counter", s.t_micro},
+       {"cumulative_epsilon", s.cumulative_epsilon},
+       {"projected_final_epsilon", s.projected ? cbor::Value(*s.projected) : nullptr},
+       {"accountant_state", s.accountant->save()},
+       {"rng_dp_state", s.noise.offset},
+       {"clip_norm_state", s.clip_norms ? cbor::Value(s.clip_norms->encode()) : nullptr},
+       {"compression_state", s.magnitudes ? cbor::Value(packed(s.magnitudes->values())) : nullptr},
+       {"accumulation_state", partial},
+       {"allocation_map_snapshot", map_of(s.now.allocation)},
+       {"per_module_snapshot", modules_of(s.now.layout, s.now.allocation.plan.partition)},
+       {"sigma_schedule_cache", s.scheduler ? s.scheduler->cache() : cbor::Value(nullptr)},
+       {"reserved_until", s.reserved_until},
+       {"reserved_event", s.reserved ? cbor::Value(accounting::encode(*s.reserved)) : nullptr},
+       {"sampling_rate_history_hash_chain", ByteView(s.sampling_rate_chain)},
+       {"sigma_map_history_hash_chain", ByteView(s.sigma_map_chain)}}));
+}
+
+void Mechanism::restore(ByteView bytes) {
+  const cbor::Value saved = cbor::decode(bytes);
+  auto next = std::make_unique<State>(*fixed_);
+  State& s = *next;
+  try {
+    if (saved.at("format").as_text() != kFormat)
+      malformed(fmt::format("its format is {}, not {}", saved.at("format").as_text(), kFormat));
+    require_equal(saved.at("config"), config_of(fixed_->dp()), "configuration");
+    require_equal(saved.at("config_hash"), ByteView(config_hash(fixed_->config)), "configuration");
+    require_equal(saved.at("layout_hash"), ByteView(fixed_->layout.hash()), "model layout");
+    s.t = saved.at("t").as_unsigned();
+    s.t_micro = saved.at("t_micro_counter").as_unsigned();
+    s.cumulative_epsilon = saved.at("cumulative_epsilon").as_float();
+    if (!(s.cumulative_epsilon >= 0)) malformed("cumulative_epsilon is negative or NaN");
+    s.projected.reset();
+    if (const cbor::Value& projected = saved.at("projected_final_epsilon"); !projected.is_null())
+      s.projected = projected.as_float();
+    s.accountant->restore(saved.at("accountant_state").as_bytes());
+    s.spent = s.accountant->epsilon(fixed_->delta);
+    s.noise.offset = saved.at("rng_dp_state").as_unsigned();
+    s.reserved_until = saved.at("reserved_until").as_unsigned();
+    s.reserved.reset();
+    if (!saved.at("reserved_event").is_null())
+      s.reserved = accounting::decode_event(saved.at("reserved_event").as_bytes());
+    if (s.t < s.reserved_until && !s.reserved) malformed("a reservation has no event");
+    if (saved.at("clip_norm_state").is_null() == s.clip_norms.has_value())
+      malformed("clip_norm_state does not fit the strategy");
+    if (s.clip_norms) {
+      const std::size_t parts = s.clip_norms->median.size();
+      s.clip_norms = AdaptiveClipState::decode(saved.at("clip_norm_state").as_bytes());
+      if (s.clip_norms->median.size() != parts) malformed("clip_norm_state has other parts");
+    }
+    if (!saved.at("compression_state").is_null()) {
+      s.magnitudes.emplace(fixed_->layout);
+      unpack(saved.at("compression_state").as_bytes(), s.magnitudes->values(), "compression_state");
+    }
+    if (saved.at("sigma_schedule_cache").is_null() == s.scheduler.has_value())
+      malformed("sigma_schedule_cache does not fit the mode");
+    if (s.scheduler) s.scheduler->restore(saved.at("sigma_schedule_cache"));
+    s.sampling_rate_chain = digest_of(saved.at("sampling_rate_history_hash_chain"));
+    s.sigma_map_chain = digest_of(saved.at("sigma_map_history_hash_chain"));
+    s.now = prepare(*fixed_, s.t, s.clip_norms, s.magnitudes);
+    require_equal(saved.at("allocation_map_snapshot"), map_of(s.now.allocation), "allocation");
+    require_equal(saved.at("per_module_snapshot"),
+                  modules_of(s.now.layout, s.now.allocation.plan.partition), "partition");
+    if (const cbor::Value& partial = saved.at("accumulation_state"); !partial.is_null()) {
+      const std::size_t parts = s.now.allocation.plan.partition.parts();
+      s.accumulation.emplace(s.now.layout, parts);
+      s.accumulation->microbatches = partial.at("microbatches").as_unsigned();
+      if (s.accumulation->microbatches > fixed_->dp().gradient_accumulation_steps)
+        malformed("more microbatches are accumulated than a step has");
+      unpack(partial.at("sum").as_bytes(), s.accumulation->sum.values(), "accumulation_state.sum");
+      unpack(partial.at("below").as_bytes(), s.accumulation->counts.below, "counts");
+      unpack(partial.at("within").as_bytes(), s.accumulation->counts.within, "counts");
+      s.accumulation->statistics = ClipStatistics::decode(partial.at("statistics").as_bytes());
+      if (s.accumulation->statistics.parts() != parts) malformed("statistics have other parts");
+    }
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kMalformed || error.op() == kRestore) throw;
+    malformed(error.sentence());
+  }
+  // What was not read back, or is not what it should be, shows in the bytes.
+  state_.swap(next);
+  if (save() == Bytes(bytes.begin(), bytes.end())) return;
+  state_.swap(next);
+  malformed("it has fields that this version does not write");
+}
+
+Digest Mechanism::replay() const {
+  const DpConfig& dp = fixed_->dp();
+  const Digest accountant = sha256(state_->accountant->save());
+  return sha256(cbor::encode(
+      cbor::array({"dp_apply_v3", ByteView(fixed_->token), state_->t, ByteView(accountant),
+                   spelling(dp.privacy_allocation), dp.fused_kernel, dp.safety_budget_reserve})));
+}
+
+Digest Mechanism::fingerprint() const { return sha256(save()); }
+
+FailureRecord Mechanism::emit_error(const Error& error) const {
+  return {state_->t,     std::string(to_string(error.code())),
+          error.op(),    replay(),
+          fingerprint(), error.sentence()};
+}
+
+cbor::Value FailureRecord::to_cbor() const {
+  return cbor::map({{"t", t},
+                    {"failure_code", failure_code},
+                    {"failure_operator", failure_operator},
+                    {"dp_replay_t", ByteView(dp_replay)},
+                    {"state_fp_t", ByteView(state_fp)},
+                    {"diagnostics", diagnostics}});
+}
+
+cbor::Value Mechanism::trace_header() const {
+  const DpConfig& dp = fixed_->dp();
+  std::vector<cbor::Value> reasons(fixed_->not_private.begin(), fixed_->not_private.end());
+  return cbor::map(
+      {{"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
+       {"config_hash", ByteView(config_hash(fixed_->config))},
+       {"layout_hash", ByteView(fixed_->layout.hash())},
+       {"dp_mode", spelling(dp.mode)},
+       {"accountant", spelling(dp.accountant)},
+       {"clipping_strategy", spelling(dp.clip_strategy)},
+       {"subsampling", spelling(dp.subsampling)},
+       {"sampling_mode", spelling(dp.sampling_mode)},
+       {"sampler_config_hash", ByteView(fixed_->sampling.hash())},
+       {"adjacency", accounting::to_string(dp.adjacency)},
+       {"parallelism.type", spelling(dp.parallelism)},
+       {"noise_seed_per_step", dp.noise_seed_per_step},
+       {"privacy_allocation_mode", spelling(dp.privacy_allocation)},
+       {"fused_kernel", dp.fused_kernel},
+       {"safety_budget_reserve", dp.safety_budget_reserve},
+       {"accounting_approximation_policy", dp.accounting_approximation_policy
+                                               ? cbor::Value(*dp.accounting_approximation_policy)
+                                               : nullptr},
+       {"target_epsilon", dp.target_epsilon},
+       {"target_delta", dp.target_delta},
+       {"accounted_delta", fixed_->delta},
+       {"not_private", cbor::array(std::move(reasons))}});
+}
+
+cbor::Value Mechanism::trace_end() const {
+  const DpConfig& dp = fixed_->dp();
+  const accounting::EpsilonBound bound = spent();
+  const double warn = dp.target_epsilon * (1 - dp.safety_budget_reserve);
+  const double upper = state_->cumulative_epsilon;
+  cbor::Value sum_rule = nullptr;
+  try {
+    sum_rule = accounting::rdp_sum_rule_epsilon(state_->accountant->composed(), fixed_->delta)
+                   .not_a_bound();
+  } catch (const Error&) {
+    // Defined for Gaussian groups under Poisson or no sampling only.
+  }
+  return cbor::map(
+      {{"t", state_->t},
+       {"final_epsilon", cbor::map({{"lower", bound.epsilon.lower}, {"upper", upper}})},
+       {"delta", dp.target_delta},
+       {"adjacency", accounting::to_string(dp.adjacency)},
+       // PLD's declared bound on its own error; the others are upper bounds without one.
+       {"epsilon_error_bound",
+        dp.accountant == AccountantKind::kPld ? cbor::Value(upper - bound.epsilon.lower) : nullptr},
+       {"budget_status", upper > dp.target_epsilon ? "exceeded"
+                         : upper > warn            ? "within_reserve"
+                                                   : "within_budget"},
+       {"rdp_sum_rule_epsilon", sum_rule},
+       {"rdp_sum_rule_epsilon_note", "not a bound"},
+       {"accountant_summary_hash", ByteView(sha256(state_->accountant->save()))}});
+}
+
+cbor::Value trace_iter(const StepResult& step) {
+  std::vector<cbor::Entry> entries = step.metrics.to_cbor().as_map();
+  entries.push_back({"t", step.t});
+  entries.push_back({"cumulative_epsilon_before", step.budget.before.upper});
+  entries.push_back({"cumulative_epsilon_after", step.budget.after.upper});
+  entries.push_back({"dp_replay_t", ByteView(step.replay)});
+  return cbor::map(std::move(entries));
+}
+
+}  // namespace discreet::mechanism

@@ -1,0 +1,343 @@
+// Steps 8 to 19 of Apply_v3: from an accumulated sum to a release that is accounted for.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "discreet/mechanism/apply_impl.h"
+#include "discreet/mechanism/config_table.h"
+#include "discreet/mechanism/prevalidation.h"
+#include "discreet/mechanism/projection.h"
+#include "discreet/numerics/rounding.h"
+#include "discreet/numerics/sum.h"
+
+namespace discreet::mechanism {
+namespace {
+
+using numerics::next_up;
+using Fixed = Mechanism::Fixed;
+using State = Mechanism::State;
+using Accumulation = Mechanism::Accumulation;
+
+constexpr const char* kOperator = "Apply_v3";
+constexpr double kMagnitudeDecay = 0.9;  // topk_dp: weight of the past in the average magnitude
+
+// An accountant with events that are taken back unless they are kept.
+class Tentative {
+ public:
+  explicit Tentative(accounting::Accountant& accountant)
+      : accountant_(accountant), before_(accountant.save()) {}
+  ~Tentative() {
+    if (!kept_) accountant_.restore(before_);
+  }
+  Tentative(const Tentative&) = delete;
+  Tentative& operator=(const Tentative&) = delete;
+  void keep() noexcept { kept_ = true; }
+
+ private:
+  accounting::Accountant& accountant_;
+  Bytes before_;
+  bool kept_ = false;
+};
+
+// What is decided for a step before anything is drawn.
+struct Decided {
+  std::optional<Scheduler> scheduler;  // after the step's review
+  std::optional<double> projected;
+  double sigma = 0;  // 0: no noise (not enabled, or debug)
+  std::optional<accounting::Event> event;
+  bool due = false;  // the event is composed with this step
+  std::vector<std::string> warnings;
+};
+
+double project_final(const Fixed& fixed, const State& state, const Scheduler& scheduler) {
+  return project(*state.accountant, scheduler, state.t, fixed.layout.trainable_parameters())
+      .epsilon;
+}
+
+// Step 11: a projection above the target raises the noise or ends the run, as the policy says.
+void guard(const Fixed& fixed, const State& state, Decided& decided) {
+  const DpConfig& dp = fixed.dp();
+  if (!decided.projected || !(*decided.projected > dp.target_epsilon) ||
+      state.t < state.reserved_until || dp.projection_policy == ProjectionPolicy::kAdvise)
+    return;
+  if (dp.projection_policy == ProjectionPolicy::kAbort)
+    throw Error(
+        ErrorCode::kPrivacyBudgetExceeded, "DPScalingLawProjector_v1",
+        fmt::format("the schedule would reach epsilon {} after {} steps, above the target {}; "
+                    "projection_policy is abort",
+                    *decided.projected, decided.scheduler->goal().steps, dp.target_epsilon));
+  const double factor = upscale_factor(*state.accountant, *decided.scheduler, state.t);
+  decided.scheduler->scale_up(state.t, factor);
+  decided.sigma = sigma_at(decided.scheduler->schedule(), state.t);
+  decided.projected = project_final(fixed, state, *decided.scheduler);
+  decided.warnings.push_back(
+      fmt::format("noise raised by a factor {} at step {}: the projection was above the target",
+                  factor, state.t));
+}
+
+// Steps 9 to 11, and the event of step 15.
+Decided decide(const Fixed& fixed, const State& state) {
+  Decided out;
+  out.scheduler = state.scheduler;
+  out.projected = state.projected;
+  if (!out.scheduler) return out;
+  // Inside a reserved epoch sigma is what was reserved.
+  const bool reserved = state.t < state.reserved_until;
+  const std::uint64_t at = reserved ? state.reserved_until - fixed.steps_reserved() : state.t;
+  const Schedule before = out.scheduler->schedule();
+  out.sigma = reserved ? sigma_at(before, at) : out.scheduler->sigma(at, *state.accountant);
+  if (out.scheduler->goal().steps != 0 &&
+      (!out.projected || !(before == out.scheduler->schedule())))
+    out.projected = project_final(fixed, state, *out.scheduler);
+  guard(fixed, state, out);
+  out.event = fixed.event(state.now.allocation, out.sigma);
+  out.due = !reserved;
+  if (reserved && !(*out.event == *state.reserved))
+    throw Error(
+        ErrorCode::kInvalidDpConfig, kOperator,
+        fmt::format("step {} is not what its epoch reserved: bounds or noise changed inside "
+                    "the epoch; account PER_STEP",
+                    state.t));
+  return out;
+}
+
+// Steps 15 and 16: composes what is due and refuses a total above the target.
+accounting::EpsilonBound compose_within_budget(const Fixed& fixed, const State& state,
+                                               const Decided& decided) {
+  if (!decided.due) return state.spent;
+  state.accountant->compose(*decided.event,
+                            fixed.steps_reserved() / fixed.sampling.steps_per_event());
+  const accounting::EpsilonBound after = state.accountant->epsilon(fixed.delta);
+  if (after.epsilon.upper <= fixed.dp().target_epsilon) return after;
+  throw Error(ErrorCode::kPrivacyBudgetExceeded, "Accountant.Update_v1",
+              fmt::format("step {} would take epsilon to {}, above the target {} at delta {} ({} "
+                          "spent); nothing was released",
+                          state.t, after.epsilon.upper, fixed.dp().target_epsilon,
+                          fixed.dp().target_delta, state.cumulative_epsilon));
+}
+
+// The noisy average, and what is released beside it.
+struct Drawn {
+  GradientSum values;           // of the step's coordinates
+  std::vector<double> stddev;   // of the average, one per part
+  std::vector<double> normals;  // standard normal numbers, one per count
+  double signal = 0;            // norm of the average before noise
+  NoiseState noise;
+};
+
+// Steps 8, 9b, 13 and 14.
+Drawn draw(const Fixed& fixed, const State& state, const Accumulation& accumulation,
+           const Decided& decided) {
+  const DpConfig& dp = fixed.dp();
+  const Partition& parts = state.now.allocation.plan.partition;
+  Drawn out{accumulation.sum, std::vector<double>(parts.parts()), {}, 0, state.noise};
+  // Discrete noise is added to whole numbers, before anything is divided.
+  const bool whole = dp.enabled && fixed.is_discrete();
+  const double grid = whole ? *dp.noise_discrete : 1;
+  if (!whole)
+    for (double& v : out.values.values()) v /= fixed.batch;
+  out.signal =
+      numerics::norm_l2(out.values.values(), fixed.threads) * (whole ? grid / fixed.batch : 1);
+  if (decided.sigma > 0) {
+    const accounting::GaussianGroups groups = gaussian_groups(state.now.allocation, decided.sigma);
+    std::vector<double> in_unit(parts.parts());
+    for (std::size_t g = 0; g < parts.parts(); ++g) {
+      const double on_sum =
+          next_up(groups.groups[g].noise_multiplier * state.now.allocation.plan.clip[g]);
+      out.stddev[g] = next_up(on_sum / fixed.batch);
+      in_unit[g] = whole ? next_up(on_sum / grid) : out.stddev[g];
+    }
+    if (const auto counts = fixed.counts(parts.parts())) out.normals.assign(counts->counts, 0);
+    const std::vector<double> ones(out.normals.size(), 1);
+    NoiseRequest request;
+    request.step = state.t;
+    request.seed_per_step = dp.noise_seed_per_step;
+    request.family = dp.noise_family;
+    request.stddev = in_unit;
+    request.scalars = out.normals;
+    request.scalar_stddev = ones;
+    request.threads = fixed.threads;
+    out.noise = generate_noise(state.now.layout, parts, request, fixed.streams.noise, state.noise,
+                               out.values);
+  }
+  if (whole)
+    for (double& v : out.values.values()) v = v * grid / fixed.batch;
+  for (std::size_t i = 0; i < state.now.layout.size(); ++i)
+    for (const double v : out.values.tensor(i))
+      if (!std::isfinite(v))
+        throw Error(ErrorCode::kInvalidGradient, kOperator,
+                    fmt::format("the noisy gradient of {} is not finite; nothing was released",
+                                state.now.layout.tensors()[i].name));
+  return out;
+}
+
+double to_dtype(double value, ComputeDtype dtype) {
+  if (dtype == ComputeDtype::kFloat64) return value;
+  const auto narrow = static_cast<float>(value);
+  if (dtype == ComputeDtype::kFloat32 || !std::isfinite(narrow)) return narrow;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(narrow);
+  bits += 0x7fff + (bits >> 16 & 1);  // to nearest, ties to even
+  return std::bit_cast<float>(bits & 0xffff0000u);
+}
+
+// Step 19.
+DpMetrics measure(const Fixed& fixed, const State& state, const Accumulation& accumulation,
+                  const Decided& decided, const Drawn& drawn) {
+  const Partition& parts = state.now.allocation.plan.partition;
+  const ClipStatistics& statistics = accumulation.statistics;
+  DpMetrics out;
+  out.clip_fraction = statistics.clip_fraction();
+  double energy = 0;
+  for (std::size_t g = 0; g < parts.parts(); ++g) {
+    out.group_clip_fraction.push_back(statistics.group_clip_fraction(g));
+    energy += static_cast<double>(parts.elements[g]) * drawn.stddev[g] * drawn.stddev[g];
+  }
+  out.noise_scale_sigma = decided.sigma;
+  if (decided.event) {
+    out.effective_noise_multiplier =
+        accounting::gaussian_noise_multiplier(decided.event->mechanism()).value_or(decided.sigma);
+    out.effective_heterogeneous_multiplier = accounting::effective_noise_multiplier(
+        gaussian_groups(state.now.allocation, decided.sigma));
+  }
+  out.effective_accumulation_factor = accumulation.microbatches;
+  out.projected_final_epsilon = decided.projected;
+  out.norm_p50 = statistics.norm_p50();
+  out.norm_p95 = statistics.norm_p95();
+  out.norm_max = statistics.norm_max();
+  out.gradient_snr = drawn.signal / std::max(std::sqrt(energy), kEpsDenom);
+  out.fairness_clip_ratio = statistics.fairness_clip_ratio();
+  out.scaling_law_confidence = decided.scheduler ? confidence(*decided.scheduler, state.t) : 1;
+  out.peft_noise_reduction_factor = peft_noise_reduction_factor(fixed.layout);
+  out.accountant_type_used = state.accountant->name();
+  out.privacy_allocation_mode = spelling(fixed.dp().privacy_allocation);
+  out.zeroed_records = statistics.zeroed();
+  return out;
+}
+
+// metrics.release: dp. `normals`: one for the whole and one per part.
+ReleasedMetrics release_metrics(const Fixed& fixed, const ClipStatistics& statistics,
+                                const DpMetrics& metrics, std::span<const double> normals) {
+  const double records = static_cast<double>(statistics.records() - statistics.zeroed());
+  const auto noised = [&](double fraction, double normal) {
+    const double centred = records * (fraction - 0.5) + fixed.dp().adaptive_noise * normal;
+    return std::clamp(0.5 + centred / fixed.batch, 0.0, 1.0);
+  };
+  ReleasedMetrics out{noised(metrics.clip_fraction, normals[0]), {}};
+  for (std::size_t g = 0; g < metrics.group_clip_fraction.size(); ++g)
+    out.group_clip_fraction.push_back(noised(metrics.group_clip_fraction[g], normals[g + 1]));
+  return out;
+}
+
+// topk_dp: averages of the magnitudes that were released.
+GradientSum next_magnitudes(const Fixed& fixed, const State& state, const GradientSum& released) {
+  GradientSum out = state.magnitudes ? *state.magnitudes : GradientSum(fixed.layout);
+  for (std::size_t i = 0; i < fixed.layout.size(); ++i)
+    for (const std::uint64_t k : state.now.mask.kept(i)) {
+      double& average = out.tensor(i)[k];
+      const double seen = std::fabs(released.tensor(i)[k]);
+      average = state.magnitudes ? kMagnitudeDecay * average + (1 - kMagnitudeDecay) * seen : seen;
+    }
+  return out;
+}
+
+Digest chained(const Digest& before, const cbor::Value& next) {
+  Sha256 hash;
+  hash.update(before);
+  hash.update(cbor::encode(next));
+  return hash.finish();
+}
+
+Digest next_sigma_chain(const State& state, double sigma) {
+  std::vector<cbor::Value> sigmas;
+  for (const double multiplier : state.now.allocation.multiplier)
+    sigmas.push_back(multiplier * sigma);
+  return chained(state.sigma_map_chain, cbor::array(std::move(sigmas)));
+}
+
+}  // namespace
+
+StepResult Mechanism::release(const Accumulation& accumulation) {
+  const Fixed& fixed = *fixed_;
+  const DpConfig& dp = fixed.dp();
+  State& state = *state_;
+  // Steps 1 to 4 are in the state: validated, resolved, allocated for this t. What depends on t:
+  prevalidate(dp, state.t);
+  if (accumulation.microbatches != dp.gradient_accumulation_steps)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                fmt::format("{} of {} microbatches are in; call accumulate for the rest",
+                            accumulation.microbatches, dp.gradient_accumulation_steps));
+
+  Decided decided = decide(fixed, state);
+  Tentative tentative(*state.accountant);
+  const accounting::EpsilonBound after = compose_within_budget(fixed, state, decided);
+  const Drawn drawn = draw(fixed, state, accumulation, decided);
+
+  StepResult result{state.t, GradientSum(fixed.layout), {}, {}, {}, {}, decided.warnings};
+  scatter(state.now.mask, drawn.values, result.gradients);
+  for (double& v : result.gradients.values()) v = to_dtype(v, fixed.config.run.compute_dtype);
+  result.metrics = measure(fixed, state, accumulation, decided, drawn);
+
+  // The next state, whole before any of it is taken over.
+  std::optional<AdaptiveClipState> clip_norms = state.clip_norms;
+  std::span<const double> normals = drawn.normals;
+  if (clip_norms &&
+      (decided.sigma > 0 || dp.adaptive_accounting == AdaptiveAccounting::kHeuristic)) {
+    const std::size_t used = dp.adaptive_accounting == AdaptiveAccounting::kConservative
+                                 ? 2 * state.now.allocation.plan.partition.parts()
+                                 : 0;
+    clip_norms = adapt_clip_norms(*clip_norms, accumulation.counts, fixed.adaptive_options(),
+                                  normals.first(used));
+    normals = normals.subspan(used);
+  }
+  if (dp.metrics_release == MetricsRelease::kDp && decided.sigma > 0)
+    result.released = release_metrics(fixed, accumulation.statistics, result.metrics, normals);
+  std::optional<GradientSum> magnitudes = state.magnitudes;
+  if (dp.enabled && dp.compression == Compression::kTopkDp)
+    magnitudes = next_magnitudes(fixed, state, result.gradients);
+  Prepared next = prepare(fixed, state.t + 1, clip_norms, magnitudes);
+  const Digest sigma_chain = next_sigma_chain(state, decided.sigma);
+  const cbor::Value rate = fixed.sampling.rate ? cbor::Value(*fixed.sampling.rate) : nullptr;
+  const Digest rate_chain = chained(state.sampling_rate_chain, rate);
+
+  // From here on nothing throws.
+  tentative.keep();
+  result.budget.before = {state.spent.epsilon.lower, state.cumulative_epsilon};
+  if (decided.due) {
+    state.reserved_until = state.t + fixed.steps_reserved();
+    state.reserved = std::move(decided.event);
+  }
+  state.spent = after;
+  state.cumulative_epsilon = std::max(state.cumulative_epsilon, after.epsilon.upper);
+  state.projected = decided.projected;
+  state.noise = drawn.noise;
+  state.clip_norms = std::move(clip_norms);
+  state.magnitudes = std::move(magnitudes);
+  state.scheduler = std::move(decided.scheduler);
+  state.sigma_map_chain = sigma_chain;
+  state.sampling_rate_chain = rate_chain;
+  state.now = std::move(next);
+  state.accumulation.reset();
+  ++state.t;
+
+  const double warn = dp.target_epsilon * (1 - dp.safety_budget_reserve);
+  result.budget.after = {after.epsilon.lower, state.cumulative_epsilon};
+  result.budget.target = dp.target_epsilon;
+  result.budget.delta = dp.target_delta;
+  result.budget.adjacency = dp.adjacency;
+  result.budget.past_warning = dp.enabled && state.cumulative_epsilon > warn;
+  if (result.budget.past_warning)
+    result.warnings.push_back(
+        fmt::format("epsilon {} is past {}, the target {} less its safety reserve",
+                    state.cumulative_epsilon, warn, dp.target_epsilon));
+  result.metrics.cumulative_epsilon = state.cumulative_epsilon;
+  result.metrics.privacy_budget_remaining =
+      std::max(0.0, dp.target_epsilon - state.cumulative_epsilon);
+  if (dp.accountant == AccountantKind::kPld)
+    result.metrics.pld_epsilon_tight = state.cumulative_epsilon;
+  result.replay = replay();
+  return result;
+}
+
+}  // namespace discreet::mechanism
