@@ -19,7 +19,8 @@ numbers: a decimal in the file stands for the binary64 nearest to it.  An entry 
                else the setting is dropped and named.  -99: no difference, as between two zeros.
 
 Both directions' values are roots: delta_direction(eps) = delta.  `--check` evaluates the second time
-again.  Evaluation is deterministic; a setting slower than the limit is dropped and named.
+again.  Evaluation is deterministic; a setting slower than the limit is dropped and named.  A run
+continues the file it finds, so that what is missing can be added later.
 """
 
 import argparse
