@@ -14,8 +14,8 @@ numbers: a decimal in the file stands for the binary64 nearest to it.  An entry 
     add        eps with Q against P
     method     closed form (one step, or full batches only: bisection), or contour
     agree      the relative difference, as a power of ten, from a second evaluation (the worse of
-               the two directions): along a contour that shares no abscissa, hyperbola, path or step
-               with the first; of a single sampled step, quadrature of its densities.  At most -40,
+               the two directions): along a contour that shares no abscissa, hyperbola or step with
+               the first, nor any path but the real line; of a single sampled step, quadrature of its densities.  At most -40,
                else the setting is dropped and named.  -99: no difference, as between two zeros.
 
 Both directions' values are roots: delta_direction(eps) = delta.  `--check` evaluates the second time
