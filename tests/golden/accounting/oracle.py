@@ -35,7 +35,7 @@ argument, no tilted density.
   the path may climb.  Trapezoid in s, geometric again.
 * Arithmetic is ball arithmetic (python-flint), so rounding is bounded rigorously.  Truncation and
   quadrature are not; they are verified by a second evaluation in which the abscissa, the
-  hyperbola, the paths and both steps are different.  `generate.py` stores how far the two agree.
+  hyperbola, both steps and all paths but the real line are different.  `generate.py` stores how far the two agree.
 * A root is accepted when the balls of delta at eps (1 -+ 10^-41) lie on both sides of delta.
 """
 
@@ -47,7 +47,8 @@ from flint import acb, arb, ctx
 
 
 class Plan:
-    """The free parameters of an evaluation.  Two plans share no abscissa, contour, path or step."""
+    """The free parameters of an evaluation.  Two plans share no abscissa, contour or step,
+    and of the paths only the real line."""
 
     def __init__(self, digits=43, shift=0.0, angles=(58.0, 66.0, 74.0, 81.0, 87.0),
                  scales=(1.5, 5.0, 16.0), path_step=1.0, heights=1.0, slopes=(0.0, 0.4, 0.8),
