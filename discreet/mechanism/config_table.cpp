@@ -71,11 +71,12 @@ void describe_type(KeyType& type, std::vector<std::string>& choices) {
 
 // A key held by one member; the member's type decides what the key takes.
 template <class Target, class Access>
-Key<Target> row(std::string path, Access at, std::string description, Range range = {}) {
+Key<Target> row(const std::string& path, Access at, const std::string& description,
+                Range range = {}) {
   using Member = std::remove_cvref_t<decltype(at(std::declval<Target&>()))>;
   Key<Target> key;
-  key.path = std::move(path);
-  key.description = std::move(description);
+  key.path = path;
+  key.description = description;
   key.range = range;
   if constexpr (IsOptional<Member>::value) {
     key.nullable = true;
@@ -95,16 +96,19 @@ constexpr Range kAtLeastOne{1, 0x1p53, false, false};
 constexpr Range kRecords{1, 0x1p51, false, false};
 constexpr Range kCount{0, 0x1p53, false, false};
 
+// A member name cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define AT(member) \
   [](auto& c) -> auto& { return c.member; }
+// NOLINTEND(bugprone-macro-parentheses)
 
 struct Rows {
   std::vector<Key<Config>> keys;
 
   template <class Access>
-  Key<Config>& add(std::string_view path, Access at, std::string description, Range range = {}) {
-    keys.push_back(
-        row<Config>(std::string(kPrivacySection).append(path), at, std::move(description), range));
+  Key<Config>& add(std::string_view path, Access at, const std::string& description,
+                   Range range = {}) {
+    keys.push_back(row<Config>(std::string(kPrivacySection).append(path), at, description, range));
     return keys.back();
   }
 

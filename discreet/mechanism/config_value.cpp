@@ -132,9 +132,8 @@ const Yaml& require_kind(const Key<Target>& key, const Yaml& node, Yaml::Kind ki
 NumberMap read_number_map(const auto& key, const Yaml& node, const Source& source,
                           std::string_view path) {
   NumberMap map;
-  for (std::size_t i = 0; i < node.entries.size(); ++i) {
-    const auto& [name, value] = node.entries[i];
-    const std::string where = source.at(node.key_lines[i]);
+  for (const auto& [name, value, line] : node.entries) {
+    const std::string where = source.at(line);
     const double number = read_number(key, value, where, fmt::format("{}.{}", path, name));
     if (const std::string bad = complaint(key, NumberMap{{name, number}}); !bad.empty()) {
       refuse(where, path, bad);
@@ -147,8 +146,7 @@ NumberMap read_number_map(const auto& key, const Yaml& node, const Source& sourc
 OverrideMap read_override_map(const Yaml& node, const Source& source, std::string_view path) {
   static const KeyTree<Override> tree = tree_of(override_keys());
   OverrideMap map;
-  for (std::size_t i = 0; i < node.entries.size(); ++i) {
-    const auto& [name, value] = node.entries[i];
+  for (const auto& [name, value, name_line] : node.entries) {
     const std::string below = fmt::format("{}.{}", path, name);
     Override& override = map[name];
     walk_keys<Override>(
@@ -221,10 +219,8 @@ void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string&
     refuse(source.at(node.line), path.empty() ? "the configuration" : path,
            fmt::format("is {}; give a mapping of keys", shown(node)));
   }
-  for (std::size_t i = 0; i < node.entries.size(); ++i) {
-    const auto& [component, value] = node.entries[i];
+  for (const auto& [component, value, line] : node.entries) {
     const std::string below = path.empty() ? component : fmt::format("{}.{}", path, component);
-    const int line = node.key_lines[i];
     const KeyTree<Target>* child = tree.child(component);
     if (child == nullptr) {
       std::vector<std::string> known;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "discreet/base/error.h"
@@ -145,8 +146,7 @@ class Builder final : public YAML::EventHandler {
       open.node.items.push_back(std::move(node));
       return;
     }
-    open.node.key_lines.push_back(open.key->second);
-    open.node.entries.emplace_back(std::move(open.key->first), std::move(node));
+    open.node.entries.push_back({std::move(open.key->first), std::move(node), open.key->second});
     open.key.reset();
   }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace discreet::mechanism {
@@ -16,8 +15,14 @@ struct Yaml {
   bool quoted = false;  // '1' is text, 1 a number
   int line = 0;         // 1-based
   std::vector<Yaml> items;
-  std::vector<std::pair<std::string, Yaml>> entries;  // no key twice
-  std::vector<int> key_lines;                         // one per entry
+  struct Entry;
+  std::vector<Entry> entries;  // no key twice
+};
+
+struct Yaml::Entry {
+  std::string key;
+  Yaml value;
+  int line;  // of the key
 };
 
 inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
