@@ -4,10 +4,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <thread>
-#include <vector>
 
 #include "discreet/base/error.h"
+#include "discreet/numerics/parallel.h"
 
 namespace discreet::training {
 namespace {
@@ -29,21 +28,6 @@ void use_one_blas_thread() {
   static_cast<void>(once);
 }
 
-template <class F>
-void for_each_tile(std::size_t rows, int threads, F&& f) {
-  use_one_blas_thread();
-  const std::size_t tiles = (rows + kTile - 1) / kTile;
-  const std::size_t shares = std::clamp<std::size_t>(static_cast<std::size_t>(std::max(threads, 1)),
-                                                     1, std::max<std::size_t>(tiles, 1));
-  const auto run = [&](std::size_t share) {
-    for (std::size_t tile = tiles * share / shares; tile < tiles * (share + 1) / shares; ++tile)
-      f(tile * kTile, std::min(rows, (tile + 1) * kTile));
-  };
-  std::vector<std::jthread> others;
-  for (std::size_t share = 1; share < shares; ++share) others.emplace_back(run, share);
-  run(0);
-}
-
 void product(std::span<const float> a, std::span<const float> b, std::span<float> c, std::size_t m,
              std::size_t n, std::size_t k, CBLAS_TRANSPOSE of_b, int threads) {
   check(a.size(), m * k, "the left factor");
@@ -51,11 +35,16 @@ void product(std::span<const float> a, std::span<const float> b, std::span<float
   check(c.size(), m * n, "the product");
   if (k == 0) std::fill_n(c.begin(), m * n, 0.0f);
   if (m == 0 || n == 0 || k == 0) return;
-  for_each_tile(m, threads, [&](std::size_t begin, std::size_t end) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, of_b, static_cast<int>(end - begin),
-                static_cast<int>(n), static_cast<int>(k), 1.0f, a.data() + begin * k,
-                static_cast<int>(k), b.data(), static_cast<int>(of_b == CblasTrans ? k : n), 0.0f,
-                c.data() + begin * n, static_cast<int>(n));
+  use_one_blas_thread();
+  const std::size_t tiles = (m + kTile - 1) / kTile;
+  numerics::parallel_items(tiles, threads, [&](std::size_t first, std::size_t last) {
+    for (std::size_t tile = first; tile < last; ++tile) {
+      const std::size_t begin = tile * kTile, end = std::min(m, begin + kTile);
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, of_b, static_cast<int>(end - begin),
+                  static_cast<int>(n), static_cast<int>(k), 1.0f, a.data() + begin * k,
+                  static_cast<int>(k), b.data(), static_cast<int>(of_b == CblasTrans ? k : n), 0.0f,
+                  c.data() + begin * n, static_cast<int>(n));
+    }
   });
 }
 
