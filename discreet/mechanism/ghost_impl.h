@@ -9,8 +9,8 @@
 
 #include "discreet/mechanism/clip.h"
 #include "discreet/mechanism/layer_pass.h"
-#include "discreet/numerics/parallel.h"
 #include "discreet/mechanism/outer_sum_impl.h"
+#include "discreet/numerics/parallel.h"
 
 namespace discreet::mechanism {
 
