@@ -61,7 +61,7 @@ TEST(Compression, KeepsTheLargestAndTheLowerIndexOnATie) {
 
 TEST(Compression, GathersAndScattersTheKeptCoordinatesOnly) {
   const auto mask = CoordinateMask::sparse(layout(), 0.4, generator(), 5);
-  std::vector<float> a(2 * 20), b(2 * 7);
+  std::vector<float> a(40), b(14);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i);
   for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(100 + i);
   PerSampleGradients<float> gradients{2, {a, {}, b}};

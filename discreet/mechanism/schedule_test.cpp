@@ -124,7 +124,7 @@ TEST(Schedule, ClampsSigmaAndRefusesNan) {
   EXPECT_EQ(small.sigma(1, *spent), 1e8);
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     try {
-      Scheduler(ScheduleMode::kFixed, {{0, bad}}, {}, poisson(0.5));
+      const Scheduler scheduler(ScheduleMode::kFixed, {{0, bad}}, {}, poisson(0.5));
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kNanInSigma);
