@@ -75,6 +75,9 @@ struct Mechanism::State {
   explicit State(const Fixed& fixed);
 };
 
+// How many steps delta is charged for; a run ends there.
+std::uint64_t charged_steps(const DpConfig& dp) noexcept;
+
 Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
                  const std::optional<AdaptiveClipState>& clip_norms,
                  const std::optional<GradientSum>& magnitudes);

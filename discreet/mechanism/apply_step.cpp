@@ -221,7 +221,9 @@ ReleasedMetrics release_metrics(const Fixed& fixed, const ClipStatistics& statis
                                 const DpMetrics& metrics, std::span<const double> normals) {
   const double records = static_cast<double>(statistics.records() - statistics.zeroed());
   const auto noised = [&](double fraction, double normal) {
-    const double centred = records * (fraction - 0.5) + fixed.dp().adaptive_noise * normal;
+    // A multiple of 1/2, exactly: one record moves it by 1/2 and no more.
+    const double count = std::round(2 * records * (fraction - 0.5)) / 2;
+    const double centred = count + fixed.dp().adaptive_noise * normal;
     return std::clamp(0.5 + centred / fixed.batch, 0.0, 1.0);
   };
   ReleasedMetrics out{noised(metrics.clip_fraction, normals[0]), {}};
@@ -264,6 +266,11 @@ StepResult Mechanism::release(const Accumulation& accumulation) {
   State& state = *state_;
   // Steps 1 to 4 are in the state: validated, resolved, allocated for this t. What depends on t:
   prevalidate(dp, state.t);
+  if (dp.enabled && state.t >= charged_steps(dp))
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                fmt::format("step {} is to be taken, and delta is charged for {}; plan more "
+                            "target_steps",
+                            state.t, charged_steps(dp)));
   if (accumulation.microbatches != dp.gradient_accumulation_steps)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 fmt::format("{} of {} microbatches are in; call accumulate for the rest",
@@ -276,7 +283,13 @@ StepResult Mechanism::release(const Accumulation& accumulation) {
 
   StepResult result{state.t, GradientSum(fixed.layout), {}, {}, {}, {}, decided.warnings};
   scatter(state.now.mask, drawn.values, result.gradients);
-  for (double& v : result.gradients.values()) v = to_dtype(v, fixed.config.run.compute_dtype);
+  for (double& v : result.gradients.values()) {
+    v = to_dtype(v, fixed.config.run.compute_dtype);
+    if (!std::isfinite(v))
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("a noisy gradient is beyond {}; nothing was released",
+                              spelling(fixed.config.run.compute_dtype)));
+  }
   result.metrics = measure(fixed, state, accumulation, decided, drawn);
 
   // The next state, whole before any of it is taken over.

@@ -1,0 +1,179 @@
+// Attacks on Apply_v3: each was, or could be, a release that nobody accounted for.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "discreet/mechanism/apply.h"
+#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/prevalidation.h"
+
+namespace discreet::mechanism {
+namespace {
+
+ModelLayout model() { return ModelLayout({{.name = "a.weight", .shape = {2, 2}, .layer = "a"}}); }
+
+Config base() {
+  Config config;
+  DpConfig& dp = config.privacy;
+  dp.secure = false;
+  dp.declared_size = 400;
+  dp.effective_batch_size = 4;
+  dp.target_epsilon = 8;
+  dp.target_steps = 40;
+  config.run.compute_dtype = ComputeDtype::kFloat64;
+  return config;
+}
+
+Mechanism mechanism(Config config, const ModelLayout& layout = model()) {
+  config.privacy = resolve(config.privacy).config;
+  return Mechanism(config, layout, mechanism_streams(config.privacy, random::Key::from_seed(1)),
+                   kernel_replay_token(config, Digest{}));
+}
+
+const std::vector<float> kRows = {1, 2, 3, 4, 5, 6, 7, 8};
+const Microbatch kBatch = PerSampleGradients<float>{2, {kRows}};
+
+StepResult step(Mechanism& m, const Microbatch& batch = kBatch) {
+  return m.apply(std::span(&batch, 1));
+}
+
+std::vector<double> values(const StepResult& result) {
+  return {result.gradients.values().begin(), result.gradients.values().end()};
+}
+
+std::optional<ErrorCode> code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return std::nullopt;
+}
+
+BackwardPass<float> backward_pass() {
+  static const std::vector<float> kIn = {1, 2, 3, 4}, kOut = {1, 1, 2, 2};
+  return {2, {DensePass<float>{.activations = kIn, .output_gradients = kOut}}};
+}
+
+// Sums of backward passes are rounded in binary32: far more than explicit gradients are charged.
+TEST(ApplySoundness, TakesBackwardPassesOnlyWhereTheirRoundingIsCharged) {
+  for (const ClipStrategy strategy : {ClipStrategy::kPerSample, ClipStrategy::kPerLayer}) {
+    Config config = base();
+    config.privacy.clip_strategy = strategy;
+    Mechanism m = mechanism(config);
+    const Bytes before = m.save();
+    EXPECT_EQ(code_of([&] { step(m, backward_pass()); }), ErrorCode::kInvalidDpConfig);
+    EXPECT_EQ(m.save(), before);
+    config.privacy.clip_ghost = true;
+    Mechanism ghost = mechanism(config);
+    EXPECT_LT(step(ghost, backward_pass()).metrics.effective_noise_multiplier, 1 - 1e-4);
+  }
+}
+
+TEST(ApplySoundness, CountsThePaddedPositionsOfAConvolution) {
+  const ModelLayout layout({{.name = "c.weight", .shape = {1, 1, 1, 1}}});
+  Config config = base();
+  config.privacy.clip_strategy = ClipStrategy::kGhost;
+  Mechanism m = mechanism(config, layout);
+  const std::vector<float> in = {1}, out(401 * 401, 0.5f);
+  BackwardPass<float> pass{
+      1, {ConvolutionPass<float>{.inputs = in, .output_gradients = out, .padding = {200, 200}}}};
+  EXPECT_EQ(code_of([&] { step(m, pass); }), ErrorCode::kInvalidGradient);
+}
+
+// A grid coarser than 1: what is not rounded to it would be hidden by grid times less noise.
+TEST(ApplySoundness, RoundsCompressedRecordsToTheGridOfDiscreteNoise) {
+  for (const Compression compression : {Compression::kSparseDp, Compression::kTopkDp}) {
+    Config config = base();
+    config.privacy.noise_family = NoiseFamily::kRoundedGaussian;
+    config.privacy.noise_discrete = 16;
+    config.privacy.clip_norm = 1024;
+    config.privacy.noise_multiplier = 0;
+    config.privacy.debug = true;
+    config.privacy.compression = compression;
+    config.privacy.compression_keep = 1;
+    const std::vector<float> rows = {33, 64, 15, -100};
+    Mechanism m = mechanism(config);
+    const std::vector<double> got = values(step(m, PerSampleGradients<float>{1, {rows}}));
+    EXPECT_EQ(got, (std::vector<double>{32 / 4., 64 / 4., 0, -96 / 4.}));
+  }
+}
+
+// Whole numbers are summed exactly only below 2^53.
+TEST(ApplySoundness, RefusesAGridOnWhichTheLargestBatchIsNotSummedExactly) {
+  Config config = base();
+  config.privacy.noise_family = NoiseFamily::kRoundedGaussian;
+  config.privacy.noise_discrete = 0x1p-40;
+  config.privacy.declared_size = 1 << 20;
+  config.privacy.effective_batch_size = 1 << 10;
+  Mechanism fits = mechanism(config);
+  EXPECT_NO_THROW(step(fits));
+  config.privacy.effective_batch_size = 1 << 14;
+  Mechanism m = mechanism(config);
+  EXPECT_EQ(code_of([&] { step(m); }), ErrorCode::kInvalidDpConfig);
+}
+
+TEST(ApplySoundness, RefusesAGeneratorThatAnyoneCanPredictUnderSecure) {
+  Config config = base();
+  const DpConfig insecure = resolve(config.privacy).config;
+  config.privacy.secure = true;
+  config.privacy = resolve(config.privacy).config;
+  EXPECT_EQ(code_of([&] {
+              Mechanism(config, model(), mechanism_streams(insecure, random::Key::from_seed(1)),
+                        Digest{});
+            }),
+            ErrorCode::kInvalidDpConfig);
+}
+
+TEST(ApplySoundness, LeavesTheStateAloneWhenTheFirstMicrobatchIsRefused) {
+  Mechanism m = mechanism(base());
+  const Bytes before = m.save();
+  std::vector<float> rows = kRows;
+  rows[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(m.accumulate(PerSampleGradients<float>{2, {rows}}), Error);
+  EXPECT_EQ(m.save(), before);
+  m.accumulate(kBatch);
+  EXPECT_NO_THROW(m.release());
+}
+
+// What is taken off delta is for the planned steps.
+TEST(ApplySoundness, EndsWhereTheStepsThatDeltaIsChargedForEnd) {
+  Config config = base();
+  config.privacy.target_steps = 2;
+  Mechanism m = mechanism(config);
+  step(m);
+  step(m);
+  const Bytes before = m.save();
+  EXPECT_EQ(code_of([&] { step(m); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_EQ(m.save(), before);
+}
+
+// Counts beside exact discrete noise are drawn by the floating-point sampler.
+TEST(ApplySoundness, ChargesDeltaForTheNoiseOfCounts) {
+  Config config = base();
+  config.privacy.noise_family = NoiseFamily::kRoundedGaussian;
+  config.privacy.noise_discrete = 0x1p-6;
+  config.privacy.target_delta = 1e-36;
+  config.privacy.target_epsilon = 3;
+  config.privacy.noise_multiplier = 20;
+  EXPECT_NO_THROW(mechanism(config));
+  config.privacy.metrics_release = MetricsRelease::kDp;
+  EXPECT_EQ(code_of([&] { mechanism(config); }), ErrorCode::kInvalidDpConfig);
+}
+
+TEST(ApplySoundness, RefusesAValueThatTheComputeTypeCannotHold) {
+  Config config = base();
+  config.privacy.clip_norm = 1e60;
+  config.run.compute_dtype = ComputeDtype::kFloat32;
+  Mechanism m = mechanism(config);
+  const Bytes before = m.save();
+  EXPECT_EQ(code_of([&] { step(m); }), ErrorCode::kInvalidGradient);
+  EXPECT_EQ(m.save(), before);
+}
+
+}  // namespace
+}  // namespace discreet::mechanism
