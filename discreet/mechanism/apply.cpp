@@ -60,7 +60,7 @@ std::uint64_t most_records_of(const SamplingPlan& plan) {
 }
 
 double charged_delta(const DpConfig& dp, const ModelLayout& layout) {
-  const std::uint64_t steps = charged_steps(dp);
+  const std::uint64_t steps = 2 * charged_steps(dp);
   // Counts are Gaussian whatever the family: at most three for each part, and one.
   const bool counts = dp.clip_norm_adaptive || dp.metrics_release == MetricsRelease::kDp;
   const double tail = next_up(

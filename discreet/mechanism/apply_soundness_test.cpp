@@ -175,5 +175,115 @@ TEST(ApplySoundness, RefusesAValueThatTheComputeTypeCannotHold) {
   EXPECT_EQ(m.save(), before);
 }
 
+// ---------------------------------------------------------------- steps that are executed again
+
+Config secure_base() {
+  Config config = base();
+  config.privacy.secure = true;
+  return config;
+}
+
+TEST(ApplyReexecution, DrawsFromAFreshStreamAndChargesWhatWasReleasedAgain) {
+  Mechanism first = mechanism(secure_base());
+  step(first);
+  const Bytes saved = first.save();
+  const std::vector<double> released = values(step(first));
+  Mechanism again = mechanism(secure_base());
+  again.restore(saved, 2);
+  EXPECT_EQ(again.t(), 1u);
+  EXPECT_EQ(again.accountant().composed().at(0).count, 2u);
+  EXPECT_EQ(again.spent().epsilon.upper, first.spent().epsilon.upper);
+  const std::vector<double> second = values(step(again));
+  for (std::size_t k = 0; k < second.size(); ++k) EXPECT_NE(second[k], released[k]);
+  EXPECT_EQ(again.accountant().composed().at(0).count, 3u);
+  // A third time is a third stream.
+  Mechanism third = mechanism(secure_base());
+  third.restore(saved, 2);
+  EXPECT_NE(third.lineage(), again.lineage());
+  const std::vector<double> other = values(step(third));
+  for (std::size_t k = 0; k < other.size(); ++k) EXPECT_NE(other[k], second[k]);
+}
+
+TEST(ApplyReexecution, GoesOnBitForBitWhenNothingIsExecutedTwice) {
+  Mechanism whole = mechanism(secure_base()), restored = mechanism(secure_base());
+  step(whole);
+  restored.restore(whole.save(), 1);
+  EXPECT_EQ(restored.save(), whole.save());
+  EXPECT_EQ(restored.lineage(), "");
+  EXPECT_EQ(values(step(restored)), values(step(whole)));
+  // On a stream of its own too.
+  const Bytes saved = whole.save();
+  step(whole);
+  whole.restore(saved, 3);
+  Mechanism next = mechanism(secure_base());
+  next.restore(whole.save(), 2);
+  EXPECT_EQ(next.lineage(), whole.lineage());
+  EXPECT_EQ(values(step(next)), values(step(whole)));
+  EXPECT_EQ(next.save(), whole.save());
+}
+
+TEST(ApplyReexecution, MustBeToldHowManyStepsWereReleased) {
+  Mechanism m = mechanism(secure_base());
+  step(m);
+  const Bytes saved = m.save();
+  EXPECT_EQ(code_of([&] { m.restore(saved); }), ErrorCode::kInvalidInput);
+  EXPECT_EQ(code_of([&] { m.restore(saved, 0); }), ErrorCode::kInvalidInput);
+  EXPECT_EQ(code_of([&] { m.restore(saved, 41); }), ErrorCode::kInvalidInput);
+  EXPECT_EQ(m.save(), saved);
+}
+
+TEST(ApplyReexecution, ChargesTheScheduleAsItWas) {
+  for (const ScheduleMode mode : {ScheduleMode::kFixed, ScheduleMode::kStepDecay,
+                                  ScheduleMode::kBudgetAdaptive, ScheduleMode::kMeetExactly}) {
+    Config config = secure_base();
+    config.privacy.mode = mode;
+    if (mode == ScheduleMode::kStepDecay) {
+      config.privacy.decay_every = 2;
+      config.privacy.decay_factor = 0.9;
+    }
+    Mechanism first = mechanism(config), again = mechanism(config);
+    for (int t = 0; t < 2; ++t) step(first);
+    const Bytes saved = first.save();
+    for (int t = 0; t < 5; ++t) step(first);
+    again.restore(saved, 7);
+    EXPECT_EQ(again.accountant().save(), first.accountant().save());
+    EXPECT_LE(step(again).budget.after.upper, 8);
+  }
+}
+
+TEST(ApplyReexecution, BeginsAnEpochAnewWhole) {
+  Config config = secure_base();
+  config.privacy.sampling_mode = SamplingMode::kBallsAndBins;
+  config.privacy.subsampling = Subsampling::kShuffleWithoutReplacement;
+  config.privacy.accountant_granularity = Granularity::kPerEpoch;
+  config.privacy.declared_size = 40;
+  config.privacy.noise_multiplier = 4;
+  Mechanism first = mechanism(config);
+  for (int t = 0; t < 3; ++t) step(first);
+  const Bytes saved = first.save();
+  for (const auto& [released, epochs] : {std::pair{3u, 1u}, {5u, 2u}, {10u, 2u}, {11u, 3u}}) {
+    Mechanism again = mechanism(config);
+    again.restore(saved, released);
+    EXPECT_EQ(again.accountant().composed().at(0).count, epochs) << released;
+    for (int t = 3; t < 10; ++t) step(again);
+    EXPECT_EQ(again.accountant().composed().at(0).count, epochs) << released;
+    step(again);
+    EXPECT_EQ(again.accountant().composed().at(0).count, epochs + 1) << released;
+  }
+}
+
+TEST(ApplyReexecution, DropsMicrobatchesOfAnotherSubsample) {
+  Config config = secure_base();
+  config.privacy.gradient_accumulation_steps = 2;
+  Mechanism m = mechanism(config);
+  m.accumulate(kBatch);
+  const Bytes saved = m.save();
+  m.accumulate(kBatch);
+  m.release();
+  m.restore(saved, 1);
+  EXPECT_TRUE(cbor::decode(m.save()).at("accumulation_state").is_null());
+  EXPECT_EQ(cbor::decode(m.save()).at("t_micro_counter").as_unsigned(), 0u);
+}
+
 }  // namespace
 }  // namespace discreet::mechanism

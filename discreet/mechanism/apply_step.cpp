@@ -159,8 +159,9 @@ Drawn draw(const Fixed& fixed, const State& state, const Accumulation& accumulat
     request.scalars = out.normals;
     request.scalar_stddev = ones;
     request.threads = fixed.threads;
-    out.noise = generate_noise(state.now.layout, parts, request, fixed.streams.noise, state.noise,
-                               out.values);
+    out.noise =
+        generate_noise(state.now.layout, parts, request,
+                       state.stream ? *state.stream : fixed.streams.noise, state.noise, out.values);
   }
   if (whole)
     for (double& v : out.values.values()) v = v * grid / fixed.batch;
@@ -260,17 +261,38 @@ Digest next_sigma_chain(const State& state, double sigma) {
 
 }  // namespace
 
+void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
+  if (!lost.scheduler) return;
+  const std::uint64_t events = fixed.steps_reserved() / fixed.sampling.steps_per_event();
+  // An epoch that is begun again is one more epoch of fresh batches.
+  if (lost.t < lost.reserved_until) lost.accountant->compose(*lost.reserved, events);
+  lost.t = std::max(lost.t, lost.reserved_until);
+  while (lost.t < released) {
+    lost.now = prepare(fixed, lost.t, lost.clip_norms, lost.magnitudes);
+    Decided decided = decide(fixed, lost);
+    lost.accountant->compose(*decided.event, events);
+    lost.scheduler = std::move(decided.scheduler);
+    lost.projected = decided.projected;
+    lost.t = lost.reserved_until = lost.t + fixed.steps_reserved();
+    // Which coordinates a mask kept does not matter to the event, only how many.
+    if (fixed.dp().compression == Compression::kTopkDp && !lost.magnitudes)
+      lost.magnitudes.emplace(fixed.layout);
+  }
+  lost.spent = lost.accountant->epsilon(fixed.delta);
+}
+
 StepResult Mechanism::release(const Accumulation& accumulation) {
   const Fixed& fixed = *fixed_;
   const DpConfig& dp = fixed.dp();
   State& state = *state_;
   // Steps 1 to 4 are in the state: validated, resolved, allocated for this t. What depends on t:
   prevalidate(dp, state.t);
-  if (dp.enabled && state.t >= charged_steps(dp))
+  const std::uint64_t planned = charged_steps(dp);
+  if (dp.enabled && (state.t >= planned || state.t + state.again >= 2 * planned))
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                fmt::format("step {} is to be taken, and delta is charged for {}; plan more "
-                            "target_steps",
-                            state.t, charged_steps(dp)));
+                fmt::format("step {} is to be taken after {} that were executed again; delta is "
+                            "charged for {} planned steps: plan more target_steps",
+                            state.t, state.again, planned));
   if (accumulation.microbatches != dp.gradient_accumulation_steps)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 fmt::format("{} of {} microbatches are in; call accumulate for the rest",
