@@ -40,9 +40,12 @@ MechanismStreams mechanism_streams(const DpConfig& config, const random::Key& ma
 
 // SHA-256 over the canonical resolved configuration, the data set's digest commitment and the
 // specification's version.
+//   data_commitment: must hide the data, a digest with a secret salt. Tokens go into the trace, and
+//   whoever could recompute one for a guessed data set would learn whether the guess is right.
 Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment);
 
-// What one optimizer step gives.
+// What one optimizer step gives: gradients, budget, released and warnings are what the event is of,
+// or follow from configuration and accountant; metrics are confidential.
 struct StepResult {
   std::uint64_t t = 0;
   // The noisy average, in binary64 numbers that run.compute_dtype can hold. Tensors that are not
