@@ -175,6 +175,46 @@ TEST(ApplySoundness, RefusesAValueThatTheComputeTypeCannotHold) {
   EXPECT_EQ(m.save(), before);
 }
 
+// Bounds follow releases; what is composed must not, and what is drawn must not fall below it.
+TEST(ApplySoundness, ComposesOneEventWhileBoundsAdaptAndDrawsNoLess) {
+  const ModelLayout layout({{.name = "a.weight", .shape = {5}, .layer = "a", .group = "a"},
+                            {.name = "b.weight", .shape = {3}, .layer = "b", .group = "b"}});
+  std::vector<float> a, b;
+  for (int k = 0; k < 40; ++k) a.push_back(static_cast<float>(k % 7) - 3);
+  for (int k = 0; k < 24; ++k) b.push_back(0.01f * static_cast<float>(k % 5));
+  const Microbatch batch = PerSampleGradients<float>{8, {a, b}};
+  for (const ClipStrategy strategy :
+       {ClipStrategy::kAdaptive, ClipStrategy::kPerLayer, ClipStrategy::kHybrid})
+    for (const AllocationMode mode : {AllocationMode::kUniform, AllocationMode::kLayerWise})
+      for (const Compression compression : {Compression::kNone, Compression::kSparseDp}) {
+        Config config = base();
+        DpConfig& dp = config.privacy;
+        dp.clip_strategy = strategy;
+        dp.clip_norm_adaptive = true;
+        dp.privacy_allocation = mode;
+        dp.metrics_release = MetricsRelease::kDp;
+        dp.adaptive_noise = 3;
+        dp.compression = compression;
+        if (compression != Compression::kNone) dp.compression_keep = 0.6;
+        Mechanism m = mechanism(config, layout);
+        const std::vector<double> first = m.allocation().plan.clip;
+        const std::size_t parts = first.size();
+        for (int t = 0; t < 8; ++t) {
+          // At sigma = 1, without the counts.
+          EXPECT_GE(accounting::effective_noise_multiplier(gaussian_groups(m.allocation(), 1)), 1);
+          step(m, batch);
+        }
+        EXPECT_NE(m.allocation().plan.clip, first);
+        ASSERT_EQ(m.accountant().composed().size(), 1u);
+        const auto& groups =
+            std::get<accounting::GaussianGroups>(m.accountant().composed()[0].event.mechanism());
+        ASSERT_TRUE(groups.adaptation);
+        EXPECT_EQ(groups.adaptation->counts, 2 * parts + parts + 1);
+        EXPECT_LE(accounting::effective_noise_multiplier(groups),
+                  1 / std::sqrt(1 + (3.0 * parts + 1) / 36));
+      }
+}
+
 // ---------------------------------------------------------------- steps that are executed again
 
 Config secure_base() {
