@@ -60,9 +60,13 @@ std::uint64_t most_records_of(const SamplingPlan& plan) {
 }
 
 double charged_delta(const DpConfig& dp, const ModelLayout& layout) {
-  const std::uint64_t steps = dp.target_steps.value_or(std::uint64_t{1} << 24);
-  const double tail =
-      sampler_delta(dp.noise_family, layout.private_parameters(), steps, dp.target_epsilon);
+  const std::uint64_t steps = 2 * charged_steps(dp);
+  // Counts are Gaussian whatever the family: at most three for each part, and one.
+  const bool counts = dp.clip_norm_adaptive || dp.metrics_release == MetricsRelease::kDp;
+  const double tail = next_up(
+      sampler_delta(dp.noise_family, layout.private_parameters(), steps, dp.target_epsilon) +
+      sampler_delta(NoiseFamily::kGaussian, counts ? 3 * layout.size() + 1 : 0, steps,
+                    dp.target_epsilon));
   const double both = 1 + numerics::exp(std::min(dp.target_epsilon, 700.0));
   const double batches = numerics::round_up(static_cast<double>(steps) * 0x1p-144 * both, 4);
   const double delta = next_down(next_down(dp.target_delta - tail) - batches);
@@ -78,6 +82,16 @@ double charged_delta(const DpConfig& dp, const ModelLayout& layout) {
 // the layout, so a public bound is assumed and enforced where passes come in.
 constexpr std::size_t kMostPositions = 1 << 16;
 
+// Every output of a convolution begins at another place of its padded input.
+std::size_t padded_positions(std::size_t height, std::size_t width,
+                             const std::array<std::size_t, 2>& padding) {
+  const auto side = [](std::size_t n, std::size_t pad) {
+    return static_cast<double>(n) + 2 * static_cast<double>(pad);
+  };
+  const double area = side(height, padding[0]) * side(width, padding[1]);
+  return static_cast<std::size_t>(std::min(area, 0x1p40));
+}
+
 std::size_t positions_of(const Microbatch& microbatch) {
   std::size_t most = 1;
   const auto look = [&](const auto& form) {
@@ -88,7 +102,7 @@ std::size_t positions_of(const Microbatch& microbatch) {
               if constexpr (requires { pass.positions; })
                 most = std::max(most, pass.positions);
               else
-                most = std::max(most, pass.height * pass.width + pass.padding[0] + pass.padding[1]);
+                most = std::max(most, padded_positions(pass.height, pass.width, pass.padding));
             },
             layer);
     }
@@ -97,9 +111,21 @@ std::size_t positions_of(const Microbatch& microbatch) {
   return most;
 }
 
+bool has_passes(const Microbatch& microbatch) {
+  return std::visit(
+      [](const auto& form) {
+        return requires { form.layers; };
+      },
+      microbatch);
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- what is fixed
+
+std::uint64_t charged_steps(const DpConfig& dp) noexcept {
+  return dp.target_steps.value_or(std::uint64_t{1} << 24);
+}
 
 bool Mechanism::Fixed::adapts() const noexcept {
   return dp().clip_strategy == ClipStrategy::kAdaptive || dp().clip_norm_adaptive;
@@ -158,6 +184,12 @@ accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double s
     }
     return {groups, accounted_sampling, dp().adjacency};
   }
+  for (const double clip : allocation.plan.clip)
+    if (static_cast<double>(most_records) * (clip / *dp().noise_discrete) > 0x1p53)
+      throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                  fmt::format("noise.discrete is {}: the sum of up to {} records of norm {} is not "
+                              "exact in so fine steps; take a coarser grid",
+                              *dp().noise_discrete, most_records, clip));
   if (dp().noise_family == NoiseFamily::kRoundedGaussian)
     return {accounting::RoundedGaussian{accounting::effective_noise_multiplier(groups)},
             accounted_sampling, dp().adjacency};
@@ -256,6 +288,10 @@ Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment
 Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
                      const Digest& token, int threads) {
   prevalidate(resolved.privacy, 0);
+  if (resolved.privacy.secure && !streams.noise.is_secure())
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "secure is true, but the noise would come from a generator that is not "
+                "cryptographic; take mechanism_streams, or set secure: false");
   ModelLayout marked = with_public(layout, resolved.privacy);
   const SamplingPlan plan = plan_sampling(resolved.privacy);
   const std::uint64_t most = most_records_of(plan);
@@ -305,6 +341,10 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
     throw Error(ErrorCode::kInvalidGradient, kOperator,
                 fmt::format("a layer has more than {} positions; give per-sample gradients",
                             kMostPositions));
+  if (dp.enabled && has_passes(microbatch) && !dp.clip_ghost && !dp.fused_kernel)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "backward passes are summed with more rounding than per-sample gradients, and this "
+                "configuration does not charge it; set clipping.ghost: true or fused_kernel: true");
   const ClipOptions options = fixed_->clip_options();
   const ClipPlan& plan = state_->now.allocation.plan;
   RecordNorms norms;
@@ -318,6 +358,9 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
         using Real =
             std::remove_const_t<typename decltype(Form::tensors)::value_type::element_type>;
         const Gathered<Real> cut(fixed_->layout, state_->now.mask, form, 0, form.records);
+        if (fixed_->is_discrete())
+          return clip_to_grid(state_->now.layout, cut.gradients(), plan, *dp.noise_discrete,
+                              options, into.sum);
         return clip(state_->now.layout, cut.gradients(), dp.clip_strategy, false, plan, options,
                     into.sum);
       } else {
@@ -340,9 +383,15 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
 }
 
 void Mechanism::accumulate(const Microbatch& microbatch) {
-  if (!state_->accumulation)
+  const bool first = !state_->accumulation;
+  if (first)
     state_->accumulation.emplace(state_->now.layout, state_->now.allocation.plan.partition.parts());
-  clip_into(microbatch, *state_->accumulation);
+  try {
+    clip_into(microbatch, *state_->accumulation);
+  } catch (...) {
+    if (first) state_->accumulation.reset();
+    throw;
+  }
   ++state_->t_micro;
 }
 

@@ -40,9 +40,12 @@ MechanismStreams mechanism_streams(const DpConfig& config, const random::Key& ma
 
 // SHA-256 over the canonical resolved configuration, the data set's digest commitment and the
 // specification's version.
+//   data_commitment: must hide the data, a digest with a secret salt. Tokens go into the trace, and
+//   whoever could recompute one for a guessed data set would learn whether the guess is right.
 Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment);
 
-// What one optimizer step gives.
+// What one optimizer step gives: gradients, budget, released and warnings are what the event is of,
+// or follow from configuration and accountant; metrics are confidential.
 struct StepResult {
   std::uint64_t t = 0;
   // The noisy average, in binary64 numbers that run.compute_dtype can hold. Tensors that are not
@@ -62,7 +65,7 @@ struct FailureRecord {
   std::string failure_operator;
   Digest dp_replay{};       // of the state that stays
   Digest state_fp{};        // SHA-256 of the state, which is that before the failed step
-  std::string diagnostics;  // the sentence
+  std::string diagnostics;  // the sentence: confidential, it may name a record or a batch size
   cbor::Value to_cbor() const;
 };
 
@@ -125,10 +128,24 @@ class Mechanism {
   cbor::Value trace_end() const;
 
   // Every field of section 10, as deterministic CBOR: confidential (raw partial sums), without
-  // keys. restore() takes back what save() of the same configuration and layout gave, bit for bit;
-  // else kMalformed, or kInvalidInput naming what differs, and the state stays as it was.
+  // keys. restore() takes back what save() of the same configuration and layout gave; else
+  // kMalformed, or kInvalidInput naming what differs, and the state stays as it was.
+  //   released: how many steps the run had released when it ended, by its trace or ledger.
+  //     The t of the saved state: nothing is executed twice, and the run goes on bit for bit. Also
+  //     right if every step since then will see the same gradients in every bit: what is released
+  //     twice is released once.
+  //     More: the steps since then will be executed again on what may be other gradients. The same
+  //     noise would give away their difference: noise comes from a fresh stream from here on, what
+  //     was released is charged again, and microbatches of an unfinished step are dropped. The
+  //     batches must be drawn anew too, or one subsample would be released twice: fork() the
+  //     generator of the Sampler by lineage().
+  //     Less, or beyond target_steps: kInvalidInput. Not given: as the saved t if the noise is not
+  //     secure (such a run is not private); kInvalidInput if it is.
   Bytes save() const;
-  void restore(ByteView bytes);
+  void restore(ByteView bytes, std::optional<std::uint64_t> released = std::nullopt);
+  // The name of the stream since steps were last executed again, 64 digits from the operating
+  // system; empty in a run without such steps. Not a secret.
+  std::string lineage() const;
 
   struct State;  // private: apply_impl.h
   struct Fixed;
@@ -137,6 +154,7 @@ class Mechanism {
  private:
   void clip_into(const Microbatch& microbatch, Accumulation& into) const;
   StepResult release(const Accumulation& accumulation);
+  std::unique_ptr<State> read(ByteView bytes) const;
 
   std::unique_ptr<Fixed> fixed_;
   std::unique_ptr<State> state_;

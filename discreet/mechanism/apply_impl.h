@@ -60,6 +60,8 @@ struct Mechanism::State {
   std::optional<double> projected;   // advisory, of the schedule as it is; none: to be computed
   std::unique_ptr<accounting::Accountant> accountant;
   NoiseState noise;
+  std::string lineage;      // names the stream of noise after a re-execution
+  std::uint64_t again = 0;  // steps that were charged for a re-execution
   std::optional<AdaptiveClipState> clip_norms;
   std::optional<GradientSum> magnitudes;  // topk_dp: averages of released magnitudes
   Digest sampling_rate_chain{};
@@ -68,12 +70,21 @@ struct Mechanism::State {
   std::optional<accounting::Event> reserved;
   std::optional<Scheduler> scheduler;  // none without privacy or noise
   // Not saved: they follow from the rest.
-  Prepared now;                      // for step t
-  accounting::EpsilonBound spent{};  // of the accountant
+  Prepared now;                             // for step t
+  accounting::EpsilonBound spent{};         // of the accountant
+  std::optional<random::Generator> stream;  // of the lineage
   std::optional<Accumulation> accumulation;
 
   explicit State(const Fixed& fixed);
 };
+
+// How many steps a run has at most. delta is charged for twice as many: those that are executed
+// again count too.
+std::uint64_t charged_steps(const DpConfig& dp) noexcept;
+
+// Composes what the steps [lost.t, released) released, as their schedule was; lost.t is then at
+// least `released`.
+void charge_again(const Mechanism::Fixed& fixed, Mechanism::State& lost, std::uint64_t released);
 
 Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
                  const std::optional<AdaptiveClipState>& clip_norms,

@@ -70,6 +70,9 @@ cbor::Value config_of(const DpConfig& dp) {
                     {"target_steps", dp.target_steps ? cbor::Value(*dp.target_steps) : nullptr}});
 }
 
+// Of the stream derived for it.
+std::string lineage_name(const std::string& lineage) { return "lineage/" + lineage; }
+
 void require_equal(const cbor::Value& saved, const cbor::Value& own, const char* what) {
   if (saved == own) return;
   if (saved.type() == cbor::Type::kMap && own.type() == cbor::Type::kMap)
@@ -107,7 +110,8 @@ Bytes Mechanism::save() const {
        {"cumulative_epsilon", s.cumulative_epsilon},
        {"projected_final_epsilon", s.projected ? cbor::Value(*s.projected) : nullptr},
        {"accountant_state", s.accountant->save()},
-       {"rng_dp_state", s.noise.offset},
+       {"rng_dp_state", s.lineage.empty() ? cbor::Value(s.noise.offset)
+                                          : cbor::array({s.noise.offset, s.lineage, s.again})},
        {"clip_norm_state", s.clip_norms ? cbor::Value(s.clip_norms->encode()) : nullptr},
        {"compression_state", s.magnitudes ? cbor::Value(packed(s.magnitudes->values())) : nullptr},
        {"accumulation_state", partial},
@@ -120,7 +124,8 @@ Bytes Mechanism::save() const {
        {"sigma_map_history_hash_chain", ByteView(s.sigma_map_chain)}}));
 }
 
-void Mechanism::restore(ByteView bytes) {
+// The state that the bytes are of, as far as it can be read.
+std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
   const cbor::Value saved = cbor::decode(bytes);
   auto next = std::make_unique<State>(*fixed_);
   State& s = *next;
@@ -139,7 +144,16 @@ void Mechanism::restore(ByteView bytes) {
       s.projected = projected.as_float();
     s.accountant->restore(saved.at("accountant_state").as_bytes());
     s.spent = s.accountant->epsilon(fixed_->delta);
-    s.noise.offset = saved.at("rng_dp_state").as_unsigned();
+    const cbor::Value& rng = saved.at("rng_dp_state");
+    if (rng.type() == cbor::Type::kArray) {
+      if (rng.as_array().size() != 3) malformed("rng_dp_state is no triple");
+      s.noise.offset = rng.as_array()[0].as_unsigned();
+      s.lineage = rng.as_array()[1].as_text();
+      s.again = rng.as_array()[2].as_unsigned();
+      s.stream = fixed_->streams.noise.fork(lineage_name(s.lineage));
+    } else {
+      s.noise.offset = rng.as_unsigned();
+    }
     s.reserved_until = saved.at("reserved_until").as_unsigned();
     s.reserved.reset();
     if (!saved.at("reserved_event").is_null())
@@ -181,11 +195,47 @@ void Mechanism::restore(ByteView bytes) {
     if (error.code() == ErrorCode::kMalformed || error.op() == kRestore) throw;
     malformed(error.sentence());
   }
+  return next;
+}
+
+void Mechanism::restore(ByteView bytes, std::optional<std::uint64_t> released) {
+  std::unique_ptr<State> next = read(bytes);
   // What was not read back, or is not what it should be, shows in the bytes.
   state_.swap(next);
-  if (save() == Bytes(bytes.begin(), bytes.end())) return;
+  const bool whole = save() == Bytes(bytes.begin(), bytes.end());
   state_.swap(next);
-  malformed("it has fields that this version does not write");
+  if (!whole) malformed("it has fields that this version does not write");
+
+  const bool secure = fixed_->streams.noise.is_secure();
+  if (!released && secure && fixed_->dp().enabled)
+    throw Error(ErrorCode::kInvalidInput, kRestore,
+                fmt::format("say how many steps the run has released: {} if none came after the "
+                            "state was saved; those that did must not meet the same noise again",
+                            next->t));
+  const std::uint64_t until = released.value_or(next->t);
+  if (until < next->t || (until > next->t && until > charged_steps(fixed_->dp())))
+    throw Error(ErrorCode::kInvalidInput, kRestore,
+                fmt::format("{} steps cannot have been released: the saved state has {}, and the "
+                            "run at most {}",
+                            until, next->t, charged_steps(fixed_->dp())));
+  if (until > next->t && fixed_->dp().enabled) {
+    std::unique_ptr<State> lost = read(bytes);
+    charge_again(*fixed_, *lost, until);
+    next->accountant = std::move(lost->accountant);
+    next->spent = next->accountant->epsilon(fixed_->delta);
+    next->cumulative_epsilon = std::max(next->cumulative_epsilon, next->spent.epsilon.upper);
+    next->projected.reset();
+    next->again += until - next->t;
+    if (next->accumulation) next->t_micro -= next->accumulation->microbatches;
+    next->accumulation.reset();
+    next->lineage = to_hex(random::Key::from_system().secret_bytes());
+    next->stream = fixed_->streams.noise.fork(lineage_name(next->lineage));
+  }
+  state_ = std::move(next);
+}
+
+std::string Mechanism::lineage() const {
+  return state_->lineage.empty() ? std::string() : lineage_name(state_->lineage);
 }
 
 Digest Mechanism::replay() const {

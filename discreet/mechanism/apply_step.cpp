@@ -159,8 +159,9 @@ Drawn draw(const Fixed& fixed, const State& state, const Accumulation& accumulat
     request.scalars = out.normals;
     request.scalar_stddev = ones;
     request.threads = fixed.threads;
-    out.noise = generate_noise(state.now.layout, parts, request, fixed.streams.noise, state.noise,
-                               out.values);
+    out.noise =
+        generate_noise(state.now.layout, parts, request,
+                       state.stream ? *state.stream : fixed.streams.noise, state.noise, out.values);
   }
   if (whole)
     for (double& v : out.values.values()) v = v * grid / fixed.batch;
@@ -221,7 +222,9 @@ ReleasedMetrics release_metrics(const Fixed& fixed, const ClipStatistics& statis
                                 const DpMetrics& metrics, std::span<const double> normals) {
   const double records = static_cast<double>(statistics.records() - statistics.zeroed());
   const auto noised = [&](double fraction, double normal) {
-    const double centred = records * (fraction - 0.5) + fixed.dp().adaptive_noise * normal;
+    // A multiple of 1/2, exactly: one record moves it by 1/2 and no more.
+    const double count = std::round(2 * records * (fraction - 0.5)) / 2;
+    const double centred = count + fixed.dp().adaptive_noise * normal;
     return std::clamp(0.5 + centred / fixed.batch, 0.0, 1.0);
   };
   ReleasedMetrics out{noised(metrics.clip_fraction, normals[0]), {}};
@@ -258,12 +261,38 @@ Digest next_sigma_chain(const State& state, double sigma) {
 
 }  // namespace
 
+void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
+  if (!lost.scheduler) return;
+  const std::uint64_t events = fixed.steps_reserved() / fixed.sampling.steps_per_event();
+  // An epoch that is begun again is one more epoch of fresh batches.
+  if (lost.t < lost.reserved_until) lost.accountant->compose(*lost.reserved, events);
+  lost.t = std::max(lost.t, lost.reserved_until);
+  while (lost.t < released) {
+    lost.now = prepare(fixed, lost.t, lost.clip_norms, lost.magnitudes);
+    Decided decided = decide(fixed, lost);
+    lost.accountant->compose(*decided.event, events);
+    lost.scheduler = std::move(decided.scheduler);
+    lost.projected = decided.projected;
+    lost.t = lost.reserved_until = lost.t + fixed.steps_reserved();
+    // Which coordinates a mask kept does not matter to the event, only how many.
+    if (fixed.dp().compression == Compression::kTopkDp && !lost.magnitudes)
+      lost.magnitudes.emplace(fixed.layout);
+  }
+  lost.spent = lost.accountant->epsilon(fixed.delta);
+}
+
 StepResult Mechanism::release(const Accumulation& accumulation) {
   const Fixed& fixed = *fixed_;
   const DpConfig& dp = fixed.dp();
   State& state = *state_;
   // Steps 1 to 4 are in the state: validated, resolved, allocated for this t. What depends on t:
   prevalidate(dp, state.t);
+  const std::uint64_t planned = charged_steps(dp);
+  if (dp.enabled && (state.t >= planned || state.t + state.again >= 2 * planned))
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                fmt::format("step {} is to be taken after {} that were executed again; delta is "
+                            "charged for {} planned steps: plan more target_steps",
+                            state.t, state.again, planned));
   if (accumulation.microbatches != dp.gradient_accumulation_steps)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 fmt::format("{} of {} microbatches are in; call accumulate for the rest",
@@ -276,7 +305,13 @@ StepResult Mechanism::release(const Accumulation& accumulation) {
 
   StepResult result{state.t, GradientSum(fixed.layout), {}, {}, {}, {}, decided.warnings};
   scatter(state.now.mask, drawn.values, result.gradients);
-  for (double& v : result.gradients.values()) v = to_dtype(v, fixed.config.run.compute_dtype);
+  for (double& v : result.gradients.values()) {
+    v = to_dtype(v, fixed.config.run.compute_dtype);
+    if (!std::isfinite(v))
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("a noisy gradient is beyond {}; nothing was released",
+                              spelling(fixed.config.run.compute_dtype)));
+  }
   result.metrics = measure(fixed, state, accumulation, decided, drawn);
 
   // The next state, whole before any of it is taken over.

@@ -30,6 +30,10 @@ class Generator {
   // different bits: a run records algorithm() and replays with the constructor above.
   static Generator secure(Key stream_key);
 
+  // The same algorithm under a key derived from this one's (Key::derive): a stream that shares no
+  // value with this one. name: not empty.
+  Generator fork(std::string_view name) const { return {algorithm_, key_.derive(name)}; }
+
   Algorithm algorithm() const noexcept { return algorithm_; }
   bool is_secure() const noexcept { return algorithm_ != Algorithm::kPhilox4x32; }
 

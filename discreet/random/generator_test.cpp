@@ -236,5 +236,21 @@ TEST(WordReader, ReadsItsReserveAndNotAWordMore) {
   }
 }
 
+TEST(Generator, ForksIntoStreamsThatShareNoBlock) {
+  for (const Algorithm algorithm :
+       {Algorithm::kPhilox4x32, Algorithm::kAes128Ctr, Algorithm::kChaCha20}) {
+    const Generator whole(algorithm, Key::from_seed(5));
+    const auto words = [](const Generator& generator) {
+      std::vector<std::uint64_t> out(8);
+      BlockSource(generator).read(1, 2, out);
+      return out;
+    };
+    EXPECT_EQ(whole.fork("a").algorithm(), algorithm);
+    EXPECT_EQ(words(whole.fork("a")), words(Generator(algorithm, Key::from_seed(5).derive("a"))));
+    EXPECT_NE(words(whole.fork("a")), words(whole.fork("b")));
+    EXPECT_NE(words(whole.fork("a")), words(whole));
+  }
+}
+
 }  // namespace
 }  // namespace discreet::random
