@@ -301,6 +301,15 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
                             "admits; declare the batch size that is used",
                             into.statistics.records() + records_of(microbatch),
                             fixed_->most_records, fixed_->sampling.batch.value_or(1)));
+  const bool is_pass = std::visit(
+      [](const auto& form) {
+        return requires { form.layers; };
+      },
+      microbatch);
+  if (dp.enabled && is_pass && !dp.clip_ghost && !dp.fused_kernel)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "sums of backward passes are rounded more than those of per-sample gradients, for "
+                "which the noise is accounted; set clipping.ghost or fused_kernel");
   if (positions_of(microbatch) > kMostPositions)
     throw Error(ErrorCode::kInvalidGradient, kOperator,
                 fmt::format("a layer has more than {} positions; give per-sample gradients",
@@ -340,9 +349,13 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
 }
 
 void Mechanism::accumulate(const Microbatch& microbatch) {
-  if (!state_->accumulation)
-    state_->accumulation.emplace(state_->now.layout, state_->now.allocation.plan.partition.parts());
-  clip_into(microbatch, *state_->accumulation);
+  if (state_->accumulation) {
+    clip_into(microbatch, *state_->accumulation);
+  } else {
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts());
+    clip_into(microbatch, first);
+    state_->accumulation.emplace(std::move(first));
+  }
   ++state_->t_micro;
 }
 
