@@ -22,6 +22,7 @@ namespace {
 
 // The name of what exists: it does not compile for a function that is none. A function may have
 // overloads, of which no address can be taken; a member cannot be named by a using-declaration.
+// NOLINTBEGIN(bugprone-macro-parentheses): a name in parentheses declares nothing.
 #define FUNCTION(f) \
   ([] {             \
     using f;        \
@@ -32,6 +33,7 @@ namespace {
     (void)&f;     \
     return #f;    \
   }())
+// NOLINTEND(bugprone-macro-parentheses)
 
 constexpr Operator kOperators[] = {
     {"UML_OS.DifferentialPrivacy.PreValidation_v1", "Security", "(dp_config, t -> ok)", "PURE",
