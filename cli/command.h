@@ -26,6 +26,7 @@ struct Command {
 void add_account(CLI::App& command, int& status);
 void add_check(CLI::App& command, int& status);
 void add_init(CLI::App& command, int& status);
+void add_operators(CLI::App& command, int& status);
 void add_plan(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);
 

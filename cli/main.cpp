@@ -26,6 +26,8 @@ constexpr Command kCommands[] = {
      add_check},
     {"init", "Write a commented configuration to start from.",
      "discreet init\n  discreet init train.yaml --preset regulated_fair", add_init},
+    {"operators", "Every operator of the specification and the function that is it.",
+     "discreet operators\n  discreet operators --json", add_operators},
     {"plan", "The noise a privacy target needs, for each way to sample, and what else it costs.",
      "discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
      "--epochs 60\n"

@@ -383,14 +383,12 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
 }
 
 void Mechanism::accumulate(const Microbatch& microbatch) {
-  const bool first = !state_->accumulation;
-  if (first)
-    state_->accumulation.emplace(state_->now.layout, state_->now.allocation.plan.partition.parts());
-  try {
+  if (state_->accumulation) {
     clip_into(microbatch, *state_->accumulation);
-  } catch (...) {
-    if (first) state_->accumulation.reset();
-    throw;
+  } else {
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts());
+    clip_into(microbatch, first);
+    state_->accumulation.emplace(std::move(first));
   }
   ++state_->t_micro;
 }

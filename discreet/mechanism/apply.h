@@ -91,7 +91,9 @@ class Mechanism {
 
   // Steps 5 to 7: clips a microbatch into the accumulation. At most gradient_accumulation_steps of
   // them before release(). Throws kInvalidGradient for gradients that are not finite (unless
-  // nonfinite: zero), of the wrong shape, or for more records than most_records().
+  // nonfinite: zero), of the wrong shape, or for more records than most_records(); kInvalidDpConfig
+  // for backward passes unless clipping.ghost or fused_kernel is set: their rounding is accounted
+  // then.
   void accumulate(const Microbatch& microbatch);
   // Steps 8 to 19, once gradient_accumulation_steps microbatches are in; kInvalidDpConfig before.
   // Throws kPrivacyBudgetExceeded, kNanInSigma, kInvalidGradient (a released value is not finite)

@@ -140,8 +140,10 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
     s.cumulative_epsilon = saved.at("cumulative_epsilon").as_float();
     if (!(s.cumulative_epsilon >= 0)) malformed("cumulative_epsilon is negative or NaN");
     s.projected.reset();
-    if (const cbor::Value& projected = saved.at("projected_final_epsilon"); !projected.is_null())
+    if (const cbor::Value& projected = saved.at("projected_final_epsilon"); !projected.is_null()) {
       s.projected = projected.as_float();
+      if (!(*s.projected >= 0)) malformed("projected_final_epsilon is negative or NaN");
+    }
     s.accountant->restore(saved.at("accountant_state").as_bytes());
     s.spent = s.accountant->epsilon(fixed_->delta);
     const cbor::Value& rng = saved.at("rng_dp_state");

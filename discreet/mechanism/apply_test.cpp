@@ -294,6 +294,24 @@ TEST(Apply, RefusesABatchBeyondWhatWasDeclared) {
   EXPECT_NO_THROW(step(m, 0));  // an empty batch releases noise
 }
 
+TEST(Apply, RefusesBackwardPassesUnlessTheirRoundingIsAccounted) {
+  const std::vector<float> input(30, 0.5f), gradient(40, 0.25f), in(40, 1.0f), out(20, 1.0f);
+  BackwardPass<float> pass{10, {}};
+  pass.layers.emplace_back(DensePass<float>{input, gradient, 1, 0, 1});
+  pass.layers.emplace_back(DensePass<float>{in, out, 1, 3, {}});
+  const Microbatch one = pass;
+  Config config = base();
+  config.privacy.clip_strategy = ClipStrategy::kPerLayer;
+  Mechanism rows = mechanism(config);
+  const Bytes before = rows.save();
+  EXPECT_THROW(rows.apply(std::span(&one, 1)), Error);
+  EXPECT_EQ(rows.save(), before);
+  const double unaccounted = step(rows).metrics.effective_noise_multiplier;
+  config.privacy.fused_kernel = true;
+  Mechanism fused = mechanism(config);
+  EXPECT_LT(fused.apply(std::span(&one, 1)).metrics.effective_noise_multiplier, unaccounted);
+}
+
 TEST(Apply, CastsToTheComputeTypeAtTheEnd) {
   for (const ComputeDtype dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
     Config config = base();

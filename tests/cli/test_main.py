@@ -8,7 +8,7 @@ import pytest
 
 from command import discreet
 
-COMMANDS = ["account", "plan", "selfcheck"]
+COMMANDS = ["account", "operators", "plan", "selfcheck"]
 
 
 def test_help_lists_the_commands_and_exit_statuses():

@@ -152,7 +152,62 @@ def test_an_id_occurs_once(tree):
     assert "docs/conformance.md:4: the id A-1 occurs twice" in tree.refused("check_conformance.py")
 
 
+# --- check_mechanism ------------------------------------------------------------------------------
+
+def test_constants_functions_and_locals_are_no_hidden_state(tree):
+    tree.write("discreet/mechanism/clip.cpp", """#include <map>
+namespace discreet::mechanism {
+namespace {
+constexpr int kMost = 1 << 20;
+constexpr std::uint64_t kLimit = std::uint64_t{1} << 51;
+const char* const kNames[] = {"a", "b"};
+enum class Cut { kFlat };
+struct Plan { int parts = 0; };
+static int share(int a, int b) { int c = a; return c + b; }
+const std::map<int, int>& table() { static const std::map<int, int> all = {{1, 2}}; return all; }
+}  // namespace
+double scale(double norm, double clip);
+}  // namespace discreet::mechanism
+""")
+    assert tree.check("check_mechanism.py").returncode == 0
+
+
+@pytest.mark.parametrize("line, name", [
+    ("int counter = 0;", "int counter"), ("std::vector<double> cache;", "std::vector<double> cache"),
+    ("std::atomic<int> calls{0};", "std::atomic<int> calls"),
+    ("inline double last = 1;", "double last"), ("Generator shared(7);", "Generator shared(7)"),
+    ("void f() {\n  static int calls = 0;\n}", "int calls"),
+    ("double g() { thread_local double last; return last; }", "double last"),
+])
+def test_a_variable_that_outlives_a_call_is_refused(tree, line, name):
+    tree.write("discreet/mechanism/clip.cpp", f"namespace discreet::mechanism {{\n{line}\n}}\n")
+    tree.write("discreet/mechanism/clip_test.cpp", f"{line}\n")
+    said = tree.refused("check_mechanism.py")
+    assert f"'{name}' outlives a call" in said and said.count("\n") == 1
+
+
+def test_noise_is_drawn_in_one_place(tree):
+    for file in ("noise.cpp", "noise_test.cpp", "apply.cpp"):
+        tree.write(f"discreet/mechanism/{file}", include("discreet/random/gaussian.h"))
+    said = tree.refused("check_mechanism.py")
+    assert said.startswith("discreet/mechanism/apply.cpp:3: ") and said.count("\n") == 1
+
+
+def test_a_field_of_the_state_that_is_not_saved_or_restored_is_refused(tree):
+    tree.write("discreet/mechanism/apply_impl.h", "struct Mechanism::State {\n  std::uint64_t t = 0;\n"
+               "  std::optional<double> projected;  // advisory\n  // Not saved.\n  Prepared now;\n};\n")
+    source = ("Bytes Mechanism::save() const {{\n  encode(s.t{0});\n}}\n"
+              "void Mechanism::restore(ByteView) {{\n  s.t = 1; s.now = prepare(s.t){1};\n}}\n")
+    tree.write("discreet/mechanism/apply_state.cpp", source.format(", s.projected", ", s.projected"))
+    assert tree.check("check_mechanism.py").returncode == 0
+    tree.write("discreet/mechanism/apply_state.cpp", source.format("", ", s.projected"))
+    assert tree.refused("check_mechanism.py") == (
+        "discreet/mechanism/apply_impl.h:3: the field projected of the state is not in save()\n")
+    tree.write("discreet/mechanism/apply_state.cpp", source.format(", s.projected", ""))
+    assert "projected of the state is not in restore()" in tree.refused("check_mechanism.py")
+
+
 def test_the_project_itself_passes():
-    for tool in ("check_includes.py", "check_proofs.py", "check_conformance.py"):
+    for tool in ("check_includes.py", "check_proofs.py", "check_mechanism.py", "check_conformance.py"):
         result = subprocess.run([sys.executable, ROOT / "tools" / tool], capture_output=True, text=True)
         assert result.returncode == 0, result.stdout

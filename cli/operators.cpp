@@ -1,0 +1,40 @@
+#include "discreet/mechanism/operators.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+
+namespace discreet::cli {
+namespace {
+
+void print_json() {
+  auto rows = nlohmann::json::array();
+  for (const mechanism::Operator& op : mechanism::operators())
+    rows.push_back({{"name", op.name},
+                    {"category", op.category},
+                    {"signature", op.signature},
+                    {"purity", op.purity},
+                    {"determinism", op.determinism},
+                    {"module", op.module},
+                    {"function", op.function}});
+  fmt::print("{}\n", nlohmann::json{{"operators", rows}}.dump());
+}
+
+void print_table() {
+  for (const mechanism::Operator& op : mechanism::operators())
+    fmt::print("{}\n  {}\n  {}; {}; {}\n  {} in {}\n", op.name, op.signature, op.category,
+               op.purity, op.determinism, op.function, op.module);
+}
+
+}  // namespace
+
+void add_operators(CLI::App& command, int&) {
+  auto json = std::make_shared<bool>(false);
+  command.add_flag("--json", *json, "Print one JSON object");
+  command.callback([json] { *json ? print_json() : print_table(); });
+}
+
+}  // namespace discreet::cli
