@@ -221,12 +221,16 @@ Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
                  const std::optional<GradientSum>& magnitudes) {
   const DpConfig dp = in_phase(fixed.dp(), phase_at(fixed.dp(), t));
   const bool compresses = dp.enabled && dp.compression != Compression::kNone;
-  Prepared out{CoordinateMask::all(fixed.layout), fixed.layout, {}};
-  if (compresses && dp.compression == Compression::kSparseDp)
-    out.mask = CoordinateMask::sparse(fixed.layout, dp.compression_keep, fixed.streams.masks, t);
-  else if (compresses && magnitudes)
-    out.mask = CoordinateMask::largest(fixed.layout, dp.compression_keep, *magnitudes);
-  if (compresses) out.layout = out.mask.reduced(fixed.layout);
+  Prepared out{std::nullopt, fixed.layout, {}};
+  if (compresses) {
+    if (dp.compression == Compression::kSparseDp)
+      out.mask = CoordinateMask::sparse(fixed.layout, dp.compression_keep, fixed.streams.masks, t);
+    else if (magnitudes)
+      out.mask = CoordinateMask::largest(fixed.layout, dp.compression_keep, *magnitudes);
+    else
+      out.mask = CoordinateMask::all(fixed.layout);
+    out.layout = out.mask->reduced(fixed.layout);
+  }
   ClipPlan& plan = out.allocation.plan;
   if (!dp.enabled) {
     plan.partition = partition(out.layout, Cut::kFlat);
@@ -248,8 +252,7 @@ Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
   return out;
 }
 
-Mechanism::State::State(const Fixed& fixed)
-    : now{CoordinateMask::all(fixed.layout), fixed.layout, {}} {
+Mechanism::State::State(const Fixed& fixed) : now{std::nullopt, fixed.layout, {}} {
   const DpConfig& dp = fixed.dp();
   accountant = accounting::make_accountant(spelling(dp.accountant), {dp.log_space_accounting});
   if (dp.enabled && fixed.adapts()) {
@@ -351,13 +354,13 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
   if (!dp.enabled) {
     norms = clip(state_->now.layout, microbatch, ClipStrategy::kPerSample, false, plan, options,
                  into.sum);
-  } else if (dp.compression != Compression::kNone) {
+  } else if (state_->now.mask) {
     const auto gathered = [&](const auto& form) -> RecordNorms {
       using Form = std::decay_t<decltype(form)>;
       if constexpr (requires { form.tensors; }) {
         using Real =
             std::remove_const_t<typename decltype(Form::tensors)::value_type::element_type>;
-        const Gathered<Real> cut(fixed_->layout, state_->now.mask, form, 0, form.records);
+        const Gathered<Real> cut(fixed_->layout, *state_->now.mask, form, 0, form.records);
         if (fixed_->is_discrete())
           return clip_to_grid(state_->now.layout, cut.gradients(), plan, *dp.noise_discrete,
                               options, into.sum);
@@ -399,7 +402,8 @@ StepResult Mechanism::apply(std::span<const Microbatch> microbatches) {
                 "microbatches are accumulated already; call release, or apply alone");
   Accumulation accumulation(state_->now.layout, state_->now.allocation.plan.partition.parts());
   for (const Microbatch& microbatch : microbatches) clip_into(microbatch, accumulation);
-  StepResult result = release(accumulation);
+  GradientSum sum = std::move(accumulation.sum);
+  StepResult result = release(accumulation, std::move(sum));
   state_->t_micro += accumulation.microbatches;
   return result;
 }
@@ -408,7 +412,8 @@ StepResult Mechanism::release() {
   if (!state_->accumulation)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "nothing is accumulated; call accumulate for every microbatch first");
-  return release(*state_->accumulation);
+  // A copy: whatever fails, the accumulation stays.
+  return release(*state_->accumulation, state_->accumulation->sum);
 }
 
 }  // namespace discreet::mechanism

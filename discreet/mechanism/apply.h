@@ -155,7 +155,8 @@ class Mechanism {
 
  private:
   void clip_into(const Microbatch& microbatch, Accumulation& into) const;
-  StepResult release(const Accumulation& accumulation);
+  // sum: that of the accumulation, to be made the release; accumulation.sum is not read.
+  StepResult release(const Accumulation& accumulation, GradientSum sum);
   std::unique_ptr<State> read(ByteView bytes) const;
 
   std::unique_ptr<Fixed> fixed_;

@@ -46,9 +46,9 @@ struct Mechanism::Accumulation {
 
 // What step t trains and how it is clipped: a function of configuration, t and what was released.
 struct Prepared {
-  CoordinateMask mask;
-  ModelLayout layout{{}};  // of the mask's coordinates
-  Allocation allocation;   // for that layout
+  std::optional<CoordinateMask> mask;  // none without compression: every coordinate
+  ModelLayout layout{{}};              // of the mask's coordinates
+  Allocation allocation;               // for that layout
 };
 
 // The specification's persistent state (I.A, section 10).

@@ -2,13 +2,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 
 #include "discreet/mechanism/apply_impl.h"
 #include "discreet/mechanism/config_table.h"
+#include "discreet/mechanism/finite_impl.h"
 #include "discreet/mechanism/prevalidation.h"
 #include "discreet/mechanism/projection.h"
+#include "discreet/numerics/parallel.h"
 #include "discreet/numerics/rounding.h"
 #include "discreet/numerics/sum.h"
 
@@ -118,6 +121,29 @@ accounting::EpsilonBound compose_within_budget(const Fixed& fixed, const State& 
                           fixed.dp().target_delta, state.cumulative_epsilon));
 }
 
+// f on all values, in pieces that stay in a cache.
+template <class F>
+void for_all(GradientSum& sum, int threads, F f) {
+  const std::span<double> values = sum.values();
+  numerics::parallel_for(values.size(), threads, [&](std::size_t begin, std::size_t end) {
+    constexpr std::size_t kPiece = 4096;
+    for (; begin < end; begin += kPiece) f(values.subspan(begin, std::min(kPiece, end - begin)));
+  });
+}
+
+// To the nearest numbers of the type, ties to even.
+void to_dtype(std::span<double> values, ComputeDtype dtype) {
+  if (dtype == ComputeDtype::kFloat32)
+    for (double& v : values) v = static_cast<float>(v);
+  if (dtype == ComputeDtype::kBfloat16)
+    for (double& v : values) {
+      const auto narrow = static_cast<float>(v);
+      std::uint32_t bits = std::bit_cast<std::uint32_t>(narrow);
+      bits += 0x7fff + (bits >> 16 & 1);
+      v = std::isfinite(narrow) ? std::bit_cast<float>(bits & 0xffff0000u) : narrow;
+    }
+}
+
 // The noisy average, and what is released beside it.
 struct Drawn {
   GradientSum values;           // of the step's coordinates
@@ -128,16 +154,17 @@ struct Drawn {
 };
 
 // Steps 8, 9b, 13 and 14.
-Drawn draw(const Fixed& fixed, const State& state, const Accumulation& accumulation,
-           const Decided& decided) {
+Drawn draw(const Fixed& fixed, const State& state, GradientSum sum, const Decided& decided) {
   const DpConfig& dp = fixed.dp();
   const Partition& parts = state.now.allocation.plan.partition;
-  Drawn out{accumulation.sum, std::vector<double>(parts.parts()), {}, 0, state.noise};
+  Drawn out{std::move(sum), std::vector<double>(parts.parts()), {}, 0, state.noise};
   // Discrete noise is added to whole numbers, before anything is divided.
   const bool whole = dp.enabled && fixed.is_discrete();
   const double grid = whole ? *dp.noise_discrete : 1;
   if (!whole)
-    for (double& v : out.values.values()) v /= fixed.batch;
+    for_all(out.values, fixed.threads, [&](std::span<double> piece) {
+      for (double& v : piece) v /= fixed.batch;
+    });
   out.signal =
       numerics::norm_l2(out.values.values(), fixed.threads) * (whole ? grid / fixed.batch : 1);
   if (decided.sigma > 0) {
@@ -163,24 +190,21 @@ Drawn draw(const Fixed& fixed, const State& state, const Accumulation& accumulat
         generate_noise(state.now.layout, parts, request,
                        state.stream ? *state.stream : fixed.streams.noise, state.noise, out.values);
   }
-  if (whole)
-    for (double& v : out.values.values()) v = v * grid / fixed.batch;
+  std::atomic<bool> finite = true;
+  for_all(out.values, fixed.threads, [&](std::span<double> piece) {
+    if (whole)
+      for (double& v : piece) v = v * grid / fixed.batch;
+    to_dtype(piece, fixed.config.run.compute_dtype);
+    if (!all_finite(piece)) finite = false;
+  });
+  if (finite) return out;
   for (std::size_t i = 0; i < state.now.layout.size(); ++i)
-    for (const double v : out.values.tensor(i))
-      if (!std::isfinite(v))
-        throw Error(ErrorCode::kInvalidGradient, kOperator,
-                    fmt::format("the noisy gradient of {} is not finite; nothing was released",
-                                state.now.layout.tensors()[i].name));
+    if (!all_finite(std::as_const(out.values).tensor(i)))
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("the noisy gradient of {} is not finite in {}; nothing was released",
+                              state.now.layout.tensors()[i].name,
+                              spelling(fixed.config.run.compute_dtype)));
   return out;
-}
-
-double to_dtype(double value, ComputeDtype dtype) {
-  if (dtype == ComputeDtype::kFloat64) return value;
-  const auto narrow = static_cast<float>(value);
-  if (dtype == ComputeDtype::kFloat32 || !std::isfinite(narrow)) return narrow;
-  std::uint32_t bits = std::bit_cast<std::uint32_t>(narrow);
-  bits += 0x7fff + (bits >> 16 & 1);  // to nearest, ties to even
-  return std::bit_cast<float>(bits & 0xffff0000u);
 }
 
 // Step 19.
@@ -237,7 +261,7 @@ ReleasedMetrics release_metrics(const Fixed& fixed, const ClipStatistics& statis
 GradientSum next_magnitudes(const Fixed& fixed, const State& state, const GradientSum& released) {
   GradientSum out = state.magnitudes ? *state.magnitudes : GradientSum(fixed.layout);
   for (std::size_t i = 0; i < fixed.layout.size(); ++i)
-    for (const std::uint64_t k : state.now.mask.kept(i)) {
+    for (const std::uint64_t k : state.now.mask->kept(i)) {
       double& average = out.tensor(i)[k];
       const double seen = std::fabs(released.tensor(i)[k]);
       average = state.magnitudes ? kMagnitudeDecay * average + (1 - kMagnitudeDecay) * seen : seen;
@@ -281,7 +305,7 @@ void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
   lost.spent = lost.accountant->epsilon(fixed.delta);
 }
 
-StepResult Mechanism::release(const Accumulation& accumulation) {
+StepResult Mechanism::release(const Accumulation& accumulation, GradientSum sum) {
   const Fixed& fixed = *fixed_;
   const DpConfig& dp = fixed.dp();
   State& state = *state_;
@@ -301,16 +325,13 @@ StepResult Mechanism::release(const Accumulation& accumulation) {
   Decided decided = decide(fixed, state);
   Tentative tentative(*state.accountant);
   const accounting::EpsilonBound after = compose_within_budget(fixed, state, decided);
-  const Drawn drawn = draw(fixed, state, accumulation, decided);
+  Drawn drawn = draw(fixed, state, std::move(sum), decided);
 
-  StepResult result{state.t, GradientSum(fixed.layout), {}, {}, {}, {}, decided.warnings};
-  scatter(state.now.mask, drawn.values, result.gradients);
-  for (double& v : result.gradients.values()) {
-    v = to_dtype(v, fixed.config.run.compute_dtype);
-    if (!std::isfinite(v))
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  fmt::format("a noisy gradient is beyond {}; nothing was released",
-                              spelling(fixed.config.run.compute_dtype)));
+  StepResult result{state.t, std::move(drawn.values), {}, {}, {}, {}, decided.warnings};
+  if (state.now.mask) {
+    GradientSum full(fixed.layout);
+    scatter(*state.now.mask, result.gradients, full);
+    result.gradients = std::move(full);
   }
   result.metrics = measure(fixed, state, accumulation, decided, drawn);
 

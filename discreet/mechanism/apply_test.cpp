@@ -77,6 +77,23 @@ std::vector<double> values(const StepResult& result) {
   return {result.gradients.values().begin(), result.gradients.values().end()};
 }
 
+TEST(Apply, RefusesToReleaseWhatTheComputeTypeCannotHold) {
+  for (const ComputeDtype dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
+    Config config = base();
+    config.privacy.clip_norm = 1e40;  // noise of standard deviation 1e39
+    config.run.compute_dtype = dtype;
+    Mechanism m = mechanism(config);
+    const Bytes before = m.save();
+    try {
+      step(m);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidGradient);
+    }
+    EXPECT_EQ(m.save(), before);
+  }
+}
+
 TEST(Apply, ReleasesTheAverageOfClippedGradientsPlusNoiseOfTheStatedDeviation) {
   Config config = base();
   config.privacy.clip_norm = 0.5;

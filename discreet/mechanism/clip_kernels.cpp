@@ -121,6 +121,8 @@ struct Squares {
 
 // Rows side by side: several streams from memory are faster than one.
 constexpr std::size_t kSideBySide = 4;
+// Processors stop fetching ahead at the end of a page of 4 KiB; this goes on.
+constexpr std::size_t kAhead = 512, kLine = 16;
 
 template <std::size_t kRows>
 HWY_INLINE void SquaresOf(const float* const* rows, std::size_t n, double* out) {
@@ -128,7 +130,12 @@ HWY_INLINE void SquaresOf(const float* const* rows, std::size_t n, double* out) 
   Squares squares[kRows];
   std::size_t i = 0;
   for (; i + kChunk <= n; i += kChunk)
-    for (std::size_t r = 0; r < kRows; ++r) squares[r].AddChunk(rows[r] + i);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      if (i + kAhead + kChunk <= n)
+        for (std::size_t k = 0; k < kChunk; k += kLine)
+          __builtin_prefetch(rows[r] + i + kAhead + k);
+      squares[r].AddChunk(rows[r] + i);
+    }
   for (std::size_t r = 0; r < kRows; ++r) {
     if (i < n) {
       float rest[kChunk] = {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -22,8 +23,11 @@ constexpr const char* kOperator = "ClipPerSample_v1";
 
 constexpr std::size_t kPiece = 16384;  // coordinates: the unit of a norm and of a thread's work
 constexpr std::size_t kRows = 64;      // rows handed to a kernel at once
-constexpr std::size_t kCache = std::size_t{16} << 20;  // bytes of gradients read twice from cache
-constexpr std::size_t kFewest = 8;  // records in the cache below which two passes are as fast
+// Bytes of gradients that are read a second time from a thread's second cache, or from the third,
+// of which a thread may count on this much.
+constexpr std::size_t kSecondCache = std::size_t{1} << 20;
+constexpr std::size_t kThirdCache = std::size_t{8} << 20;
+constexpr std::size_t kFewest = 4;                                // records the kernel adds at once
 constexpr std::uint64_t kSmallestShare = std::uint64_t{1} << 20;  // values worth a thread
 
 // Coordinates [begin, end) of a tensor; all of one part.
@@ -32,6 +36,7 @@ struct Piece {
   std::size_t begin;
   std::size_t end;
   std::uint32_t part;
+  bool was_zero = false;  // every bit of its sum, before the first record
 };
 
 // Parts [first_part, end_part) that are measured, then summed, for `window` records at a time.
@@ -96,10 +101,21 @@ void check_options(const ClipOptions& options) {
   numerics::require_round_to_nearest();
 }
 
+// How many records of so many bytes are measured before they are summed: what a cache holds, or
+// all.
+std::size_t window_of(std::uint64_t bytes, std::size_t records, std::size_t second_cache) {
+  for (const std::size_t cache : {second_cache, kThirdCache}) {
+    const std::uint64_t held = cache / std::max<std::uint64_t>(1, bytes);
+    if (held >= kFewest) return std::min<std::uint64_t>(records, held - held % kFewest);
+  }
+  return records;
+}
+
 // One group per part, small neighbours together; or all parts in one, if a flat bound needs every
 // norm of a record before anything is summed.
 std::vector<Group> group_parts(const ModelLayout& layout, const Partition& partition,
-                               std::size_t records, std::size_t bytes, bool together) {
+                               std::size_t records, std::size_t bytes, int threads, bool together) {
+  const std::size_t second_cache = kSecondCache * static_cast<std::size_t>(std::max(1, threads));
   std::vector<std::vector<Piece>> pieces(partition.parts());
   std::vector<std::uint64_t> elements(partition.parts());
   for (std::size_t i = 0; i < layout.size(); ++i) {
@@ -113,7 +129,7 @@ std::vector<Group> group_parts(const ModelLayout& layout, const Partition& parti
   std::vector<Group> groups;
   std::uint64_t in_group = 0;
   for (std::uint32_t part = 0; part < partition.parts(); ++part) {
-    const bool joins = together || (in_group + elements[part]) * bytes * 2 * kFewest <= kCache;
+    const bool joins = together || (in_group + elements[part]) * bytes * records <= second_cache;
     if (groups.empty() || !joins) {
       groups.emplace_back().first_part = part;
       in_group = 0;
@@ -122,9 +138,7 @@ std::vector<Group> group_parts(const ModelLayout& layout, const Partition& parti
     group.pieces.insert(group.pieces.end(), pieces[part].begin(), pieces[part].end());
     group.end_part = part + 1;
     in_group += elements[part];
-    const std::uint64_t cached = kCache / std::max<std::uint64_t>(1, in_group * bytes);
-    group.window =
-        together || cached < kFewest ? records : std::min<std::uint64_t>(records, cached);
+    group.window = together ? records : window_of(in_group * bytes, records, second_cache);
   }
   return groups;
 }
@@ -186,8 +200,7 @@ class Team {
   }
 
   void accumulate(std::size_t share, const RecordNorms& decided) {
-    for (const Group& group : groups_)
-      accumulate(share, group, 0, gradients_.records, decided, nullptr);
+    for (const Group& group : groups_) accumulate(share, group, 0, gradients_.records, decided);
   }
 
   // Both, while the records of a window are in the cache. Stops at the first part of a record that
@@ -198,7 +211,7 @@ class Team {
     std::size_t begun = 0;
     run([&](std::size_t share) {
       for (std::size_t g = 0; g < groups_.size(); ++g) {
-        const Group& group = groups_[g];
+        Group& group = groups_[g];
         for (std::size_t first = 0; first < gradients_.records; first += group.window) {
           const std::size_t end = window_end(group, first);
           measure(share, group, first, end, norms);
@@ -206,8 +219,8 @@ class Team {
           barrier_.arrive_and_wait();
           if (!finite) return;
           if (share == 0) begun = g + 1;
-          accumulate(share, group, first, end, norms, first == 0 ? before_.get() : nullptr);
-          barrier_.arrive_and_wait();
+          if (first == 0 && before_) remember(share, group);
+          accumulate(share, group, first, end, norms);
         }
       }
     });
@@ -215,7 +228,10 @@ class Team {
       for (std::size_t g = 0; g < begun; ++g)
         for (const Piece& piece : groups_[g].pieces) {
           const std::span<double> target = sum_of(piece);
-          std::copy_n(before_.get() + offset_of(target), target.size(), target.data());
+          if (piece.was_zero)
+            std::fill(target.begin(), target.end(), 0.0);
+          else
+            std::copy_n(before_.get() + offset_of(target), target.size(), target.data());
         }
     return finite;
   }
@@ -295,11 +311,24 @@ class Team {
     return true;
   }
 
+  // What restores the sum. A sum of nothing yet, the usual one, needs no copy.
+  void remember(std::size_t share, Group& group) {
+    const std::size_t count = group.pieces.size();
+    for (std::size_t p = count * share / shares_; p < count * (share + 1) / shares_; ++p) {
+      Piece& piece = group.pieces[p];
+      const std::span<double> target = sum_of(piece);
+      std::uint64_t bits = 0;
+      for (const double value : target) bits |= std::bit_cast<std::uint64_t>(value);
+      piece.was_zero = bits == 0;
+      if (!piece.was_zero)
+        std::copy(target.begin(), target.end(), before_.get() + offset_of(target));
+    }
+  }
+
   void accumulate(std::size_t share, const Group& group, std::size_t first, std::size_t end,
-                  const RecordNorms& decided, double* before) {
+                  const RecordNorms& decided) {
     for (const Piece& piece : pieces_of(group, share)) {
       const std::span<double> target = sum_of(piece);
-      if (before != nullptr) std::copy(target.begin(), target.end(), before + offset_of(target));
       const Real* rows[kRows];
       double scales[kRows];
       std::size_t count = 0;
@@ -360,8 +389,10 @@ RecordNorms norms_of(const ModelLayout& layout, const PerSampleGradients<Real>& 
                      const Partition& partition, const ClipOptions& options) {
   RecordNorms norms = empty_norms(gradients.records, partition.parts());
   norms.scales.clear();
-  Team<Real> team(layout, gradients, options,
-                  group_parts(layout, partition, gradients.records, sizeof(Real), true), nullptr);
+  Team<Real> team(
+      layout, gradients, options,
+      group_parts(layout, partition, gradients.records, sizeof(Real), options.threads, true),
+      nullptr);
   team.run([&](std::size_t share) { team.measure(share, norms); });
   for (std::size_t i = 0; i < norms.records; ++i) {
     const auto own = std::span(norms.norms).subspan(i * norms.parts, norms.parts);
@@ -378,8 +409,9 @@ template <class Real>
 void sum_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
             const Partition& partition, const RecordNorms& decided, const ClipOptions& options,
             GradientSum& sum) {
-  Team<Real> team(layout, gradients, options,
-                  group_parts(layout, partition, gradients.records, sizeof(Real), true), &sum);
+  Team<Real> team(
+      layout, gradients, options,
+      group_parts(layout, partition, gradients.records, sizeof(Real), options.threads, true), &sum);
   team.run([&](std::size_t share) { team.accumulate(share, decided); });
 }
 
@@ -395,7 +427,7 @@ RecordNorms clip(const ModelLayout& layout, const PerSampleGradients<Real>& grad
   if (gradients.records == 0) return norms;
 
   auto groups = group_parts(layout, plan.partition, gradients.records, sizeof(Real),
-                            plan.flat_clip.has_value());
+                            options.threads, plan.flat_clip.has_value());
   if (!plan.flat_clip) {
     norms = empty_norms(gradients.records, plan.partition.parts());
     Team<Real> team(layout, gradients, options, std::move(groups), &sum);

@@ -31,8 +31,8 @@ namespace discreet::mechanism {
 //   kInvalidDpConfig   the plan's partition is not one of this layout, a bound is not finite and
 //                      positive, max_microbatch is 0
 //   kInvalidInput      `sum` is of another layout, or the processor does not round to nearest
-// Memory besides: for several parts a copy of the sum; for a microbatch, one number per record and
-// 16384 coordinates. Nothing of the size of batch x parameters.
+// Memory besides: for several parts a copy of the sum, of what is not zero in it; for a microbatch,
+// one number per record and 16384 coordinates. Nothing of the size of batch x parameters.
 //
 // UML_OS.DifferentialPrivacy.ClipPerSample_v1 is this with the plan of Cut::kFlat; PerLayerClip_v1,
 // PerGroupClip_v1 and PerTensorClip_v1 with that of their cut; hybrid with a flat_clip beside it.

@@ -313,10 +313,11 @@ TYPED_TEST(ClipRows, AbortNamesTensorAndRecordAndLeavesEveryBitOfTheSum) {
         batch.values[5][9] = static_cast<TypeParam>(bad);
         ClipPlan plan = clip_plan(layout, cut, 1);
         if (hybrid) plan.flat_clip = 1;
-        GradientSum sum(layout);
-        for (std::size_t k = 0; k < sum.values().size(); ++k) sum.values()[k] = 0.1 * double(k);
-        const std::vector<double> before = copy(sum);
-        for (const std::size_t microbatch : {1, 256}) {
+        for (const auto& [microbatch, start] :
+             {std::pair{1u, 0.1}, {256u, 0.1}, {1u, 0.0}, {256u, 0.0}, {1u, -0.0}}) {
+          GradientSum sum(layout);
+          for (std::size_t k = 0; k < sum.values().size(); ++k) sum.values()[k] = start * double(k);
+          const std::vector<double> before = copy(sum);
           try {
             clip_per_sample(layout, batch.view, plan, {.max_microbatch = microbatch}, sum);
             FAIL();
