@@ -157,10 +157,10 @@ Everything here is raw: confidential until noise of the right size is added to `
           "The names of what has a bound of its own, in order.")
       .def_prop_ro(
           "norms", [](const Clipped& c) { return records_by_parts(c, c.norms.norms); },
-          "[records, parts]: upper bounds of the norms.")
+          nb::rv_policy::automatic, "[records, parts]: upper bounds of the norms.")
       .def_prop_ro(
           "scales", [](const Clipped& c) { return records_by_parts(c, c.norms.scales); },
-          "[records, parts]: what each part was multiplied by.")
+          nb::rv_policy::automatic, "[records, parts]: what each part was multiplied by.")
       .def_prop_ro(
           "zeroed",
           [](const Clipped& c) {
