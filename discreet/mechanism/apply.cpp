@@ -340,9 +340,13 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
 }
 
 void Mechanism::accumulate(const Microbatch& microbatch) {
-  if (!state_->accumulation)
-    state_->accumulation.emplace(state_->now.layout, state_->now.allocation.plan.partition.parts());
-  clip_into(microbatch, *state_->accumulation);
+  if (state_->accumulation) {
+    clip_into(microbatch, *state_->accumulation);
+  } else {
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts());
+    clip_into(microbatch, first);
+    state_->accumulation = std::move(first);
+  }
   ++state_->t_micro;
 }
 

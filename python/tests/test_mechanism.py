@@ -166,7 +166,7 @@ def test_failed_call_changes_no_byte():
     before = m.save()
     good = gradients()
     bad = {
-        "is missing": {name: good[name] for name in ("a.weight", "a.bias")},
+        "are missing": {name: good[name] for name in ("a.weight", "a.bias")},
         "did you mean a.bias": good | {"a.bais": good["a.bias"]},
         "has the shape [10, 3, 4]": good | {"a.weight": np.zeros((10, 3, 4), np.float32)},
         "has 9 records": good | {"b": np.zeros(9, np.float32)},
@@ -175,13 +175,13 @@ def test_failed_call_changes_no_byte():
         "float32 or float64": {name: array.astype(np.float16) for name, array in good.items()},
         "tensor b is not": good | {"b": [1.0] * 10},
         "not finite": good | {"b": np.full(10, np.nan, np.float32)},
-        "beyond the 264": gradients(records=300),
+        "beyond the 274": gradients(records=300),
     }
     for named, arrays in bad.items():
         for call in (m.apply, m.accumulate):
             error = refused(call, arrays)
             assert error.code == "INVALID_GRADIENT", named
-            assert named.removeprefix("is ") in error.sentence
+            assert named in error.sentence
             assert m.save() == before, named
 
 
