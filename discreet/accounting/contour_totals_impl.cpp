@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -153,25 +152,15 @@ const std::vector<Fixed>* Totals::contributions(const Contour& contour, const Sp
 
 namespace {
 
-// A long run differs from its last state in a step or two: whole blocks are compared as bytes.
 template <class Steps>
 Totals::Part part_that_differs(const std::vector<Steps>& kept, const std::vector<Steps>& now) {
-  constexpr std::size_t kBlock = 64;
-  const std::size_t shorter = std::min(kept.size(), now.size());
-  std::size_t begin = 0;
-  while (begin + kBlock <= shorter &&
-         std::memcmp(&kept[begin], &now[begin], kBlock * sizeof(Steps)) == 0) {
-    begin += kBlock;
-  }
-  while (begin < shorter && kept[begin] == now[begin]) ++begin;
-  std::size_t end = 0;
-  while (end + kBlock <= shorter - begin &&
-         std::memcmp(&kept[kept.size() - end - kBlock], &now[now.size() - end - kBlock],
-                     kBlock * sizeof(Steps)) == 0) {
-    end += kBlock;
-  }
-  while (end < shorter - begin && kept[kept.size() - end - 1] == now[now.size() - end - 1]) ++end;
-  return {begin, kept.size() - end, now.size() - end};
+  const auto shorter = static_cast<std::ptrdiff_t>(std::min(kept.size(), now.size()));
+  const auto front = std::mismatch(kept.begin(), kept.begin() + shorter, now.begin()).first;
+  const std::ptrdiff_t begin = front - kept.begin();
+  const auto back =
+      std::mismatch(kept.rbegin(), kept.rbegin() + (shorter - begin), now.rbegin()).first;
+  const auto end = static_cast<std::size_t>(back - kept.rbegin());
+  return {static_cast<std::size_t>(begin), kept.size() - end, now.size() - end};
 }
 
 Int128 subsampled(const std::vector<GaussianSteps>& steps, std::size_t begin, std::size_t end) {

@@ -4,14 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "discreet/mechanism/clip.h"
 #include "discreet/mechanism/layer_pass.h"
 #include "discreet/mechanism/outer_sum_impl.h"
+#include "discreet/numerics/parallel.h"
 
 namespace discreet::mechanism {
 
@@ -21,28 +20,8 @@ namespace discreet::mechanism {
 template <class F>
 void in_shares(std::size_t units, double cost, int threads, F f) {
   const auto worth = static_cast<std::size_t>(std::clamp(cost * 0x1p-18, 1.0, 1024.0));
-  const std::size_t shares =
-      std::min({units, worth, static_cast<std::size_t>(std::max(threads, 1))});
-  if (shares <= 1) {
-    if (units > 0) f(std::size_t{0}, units);
-    return;
-  }
-  std::vector<std::exception_ptr> failures(shares);
-  const auto run = [&](std::size_t share) {
-    try {
-      f(units * share / shares, units * (share + 1) / shares);
-    } catch (...) {
-      failures[share] = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    others.reserve(shares - 1);
-    for (std::size_t share = 1; share < shares; ++share) others.emplace_back(run, share);
-    run(0);
-  }
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  const auto useful = std::min(worth, static_cast<std::size_t>(std::max(threads, 1)));
+  numerics::parallel_items(units, static_cast<int>(useful), f);
 }
 
 // Upper bounds for one tensor's gradient of one record: of its norm, and of the terms it is summed

@@ -1,0 +1,169 @@
+#include "discreet/training/network.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "discreet/base/error.h"
+#include "discreet/numerics/elementary.h"
+#include "discreet/random/generator.h"
+#include "discreet/training/matrix.h"
+
+namespace discreet::training {
+namespace {
+
+mechanism::ModelLayout layout_of(const NetworkShape& shape) {
+  std::vector<mechanism::Tensor> tensors;
+  for (std::size_t l = 0; l + 1 < shape.sizes.size(); ++l) {
+    const std::string layer = fmt::format("layer{}", l);
+    tensors.push_back({.name = layer + ".weight", .shape = {shape.sizes[l + 1], shape.sizes[l]}});
+    tensors.push_back({.name = layer + ".bias", .shape = {shape.sizes[l + 1]}});
+  }
+  return mechanism::ModelLayout(std::move(tensors));
+}
+
+NetworkShape checked(NetworkShape shape) {
+  const auto refuse = [](std::string sentence) {
+    throw Error(ErrorCode::kInvalidDpConfig, "model", std::move(sentence));
+  };
+  if (shape.sizes.size() < 2) refuse("a model needs inputs and outputs");
+  for (const std::size_t size : shape.sizes)
+    if (size == 0) refuse("a layer of the model has size 0");
+  if (!shape.classifies && shape.sizes.back() != 1)
+    refuse(fmt::format("a model that predicts a number has 1 output, not {}", shape.sizes.back()));
+  if (shape.classifies && shape.sizes.back() < 2) refuse("a classifier needs at least 2 classes");
+  return shape;
+}
+
+float activate(float z, Activation activation) {
+  if (activation == Activation::kRelu) return z > 0 ? z : 0;
+  // tanh z = 1 - 2 / (e^2z + 1), with our own exp: the same bits on every machine.
+  const double e = numerics::exp(2 * std::clamp(static_cast<double>(z), -20.0, 20.0));
+  return static_cast<float>((e - 1) / (e + 1));
+}
+
+// The derivative of the activation, from its value.
+float slope(float value, Activation activation) {
+  if (activation == Activation::kRelu) return value > 0 ? 1.0f : 0.0f;
+  return 1 - value * value;
+}
+
+// Loss of one record; `outputs` become the gradient of the loss.
+float softmax_loss(std::span<float> outputs, std::uint32_t label, bool& correct) {
+  const std::size_t best =
+      static_cast<std::size_t>(std::ranges::max_element(outputs) - outputs.begin());
+  correct = best == label;
+  const double largest = outputs[best];
+  double total = 0;
+  for (const float z : outputs) total += numerics::exp(static_cast<double>(z) - largest);
+  const double log_total = numerics::log(total) + largest;
+  const double loss = log_total - outputs[label];
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    outputs[k] = static_cast<float>(numerics::exp(static_cast<double>(outputs[k]) - log_total) -
+                                    (k == label ? 1 : 0));
+  return static_cast<float>(loss);
+}
+
+}  // namespace
+
+Network::Network(NetworkShape shape, const random::Key& key)
+    : shape_(checked(std::move(shape))), layout_(layout_of(shape_)) {
+  const random::Generator generator(random::Algorithm::kPhilox4x32,
+                                    key.derive(random::stream::kInitialisation));
+  random::BlockSource source(generator);
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    std::vector<float>& values = parameters_.emplace_back(layout_.elements(i));
+    if (i % 2 == 1) continue;  // biases
+    const double inputs = static_cast<double>(shape_.sizes[i / 2]);
+    const double outputs = static_cast<double>(shape_.sizes[i / 2 + 1]);
+    const double limit =
+        std::sqrt(6 / (shape_.activation == Activation::kRelu ? inputs : inputs + outputs));
+    std::vector<std::uint64_t> words(values.size());
+    source.read(i, 0, words);
+    for (std::size_t k = 0; k < values.size(); ++k)
+      values[k] = static_cast<float>(limit * (static_cast<double>(words[k] >> 11) * 0x1p-52 - 1));
+  }
+}
+
+std::vector<std::vector<float>> Network::forward(std::vector<float> x, std::size_t records,
+                                                 int threads) const {
+  std::vector<std::vector<float>> out;
+  out.push_back(std::move(x));
+  const std::size_t layers = shape_.sizes.size() - 1;
+  for (std::size_t l = 0; l < layers; ++l) {
+    const std::size_t n = shape_.sizes[l + 1];
+    std::vector<float> z(records * n);
+    multiply_transposed(out[l], parameters_[2 * l], z, records, n, shape_.sizes[l], threads);
+    const std::vector<float>& bias = parameters_[2 * l + 1];
+    for (std::size_t i = 0; i < records; ++i)
+      for (std::size_t k = 0; k < n; ++k) {
+        float& value = z[i * n + k];
+        value += bias[k];
+        if (l + 1 < layers) value = activate(value, shape_.activation);
+      }
+    out.push_back(std::move(z));
+  }
+  return out;
+}
+
+std::vector<float> Network::predict(std::span<const float> x, std::size_t records,
+                                    int threads) const {
+  if (x.size() != records * shape_.sizes[0])
+    throw Error(ErrorCode::kInvalidInput, "Network::predict",
+                fmt::format("{} numbers for {} records of {} features", x.size(), records,
+                            shape_.sizes[0]));
+  return std::move(forward({x.begin(), x.end()}, records, threads).back());
+}
+
+BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint32_t> labels,
+                                 std::span<const float> targets, int threads) const {
+  const std::size_t records = shape_.classifies ? labels.size() : targets.size();
+  const std::size_t outputs = shape_.sizes.back();
+  if (x.size() != records * shape_.sizes[0])
+    throw Error(ErrorCode::kInvalidInput, "Network::backward",
+                fmt::format("{} numbers for {} records of {} features", x.size(), records,
+                            shape_.sizes[0]));
+  for (const std::uint32_t label : labels)
+    if (label >= outputs)
+      throw Error(ErrorCode::kInvalidInput, "Network::backward",
+                  fmt::format("label {} is none of the {} classes", label, outputs));
+  BackwardResult out;
+  std::vector<std::vector<float>> values = forward(std::move(x), records, threads);
+  std::vector<float> gradient = std::move(values.back());
+  values.pop_back();
+  out.losses.resize(records);
+  for (std::size_t i = 0; i < records; ++i) {
+    const auto row = std::span(gradient).subspan(i * outputs, outputs);
+    if (shape_.classifies) {
+      bool correct = false;
+      out.losses[i] = softmax_loss(row, labels[i], correct);
+      out.correct += correct ? 1 : 0;
+    } else {
+      row[0] -= targets[i];
+      out.losses[i] = 0.5f * row[0] * row[0];
+    }
+  }
+  out.activations = std::move(values);
+  out.output_gradients.resize(shape_.sizes.size() - 1);
+  for (std::size_t l = shape_.sizes.size() - 1; l-- > 0;) {
+    out.output_gradients[l] = std::move(gradient);
+    if (l == 0) break;
+    gradient.assign(records * shape_.sizes[l], 0);
+    multiply(out.output_gradients[l], parameters_[2 * l], gradient, records, shape_.sizes[l],
+             shape_.sizes[l + 1], threads);
+    for (std::size_t k = 0; k < gradient.size(); ++k)
+      gradient[k] *= slope(out.activations[l][k], shape_.activation);
+  }
+  out.pass.records = records;
+  for (std::size_t l = 0; l + 1 < shape_.sizes.size(); ++l)
+    out.pass.layers.push_back(
+        mechanism::DensePass<float>{.activations = out.activations[l],
+                                    .output_gradients = out.output_gradients[l],
+                                    .positions = 1,
+                                    .weight = 2 * l,
+                                    .bias = 2 * l + 1});
+  return out;
+}
+
+}  // namespace discreet::training

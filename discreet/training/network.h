@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "discreet/mechanism/layer_pass.h"
+#include "discreet/mechanism/layout.h"
+#include "discreet/random/key.h"
+
+namespace discreet::training {
+
+enum class Activation : std::uint8_t { kRelu, kTanh };
+
+// A chain of dense layers: sizes[0] inputs, sizes.back() outputs, an activation after every layer
+// but the last. Two sizes are the linear and the softmax model. The loss of a record is the
+// cross-entropy of the softmax of the outputs, or, for one output without classes, half the squared
+// error.
+struct NetworkShape {
+  std::vector<std::size_t> sizes;  // at least 2, each >= 1
+  Activation activation = Activation::kRelu;
+  bool classifies = true;  // false: sizes.back() must be 1
+};
+
+// What a microbatch leaves: the losses, and the passes of the layers, which borrow from it.
+struct BackwardResult {
+  mechanism::BackwardPass<float> pass;
+  std::vector<float> losses;  // one per record; confidential
+  std::uint64_t correct = 0;  // records whose largest output is their label
+
+  std::vector<std::vector<float>> activations;       // inputs of each layer [B][size]
+  std::vector<std::vector<float>> output_gradients;  // of each layer [B][size]
+};
+
+class Network {
+ public:
+  // Weights uniform in ±sqrt(6 / inputs) (ReLU) or ±sqrt(6 / (inputs + outputs)) (tanh), biases 0,
+  // drawn from `key` (public randomness). Throws kInvalidDpConfig for a shape that is none.
+  Network(NetworkShape shape, const random::Key& key);
+
+  const NetworkShape& shape() const noexcept { return shape_; }
+  // Tensors layer0.weight [out][in], layer0.bias [out], layer1.weight and so on.
+  const mechanism::ModelLayout& layout() const noexcept { return layout_; }
+  std::span<float> tensor(std::size_t i) { return parameters_.at(i); }
+  std::span<const float> tensor(std::size_t i) const { return parameters_.at(i); }
+
+  // The outputs for records x [records][inputs], as [records][outputs].
+  std::vector<float> predict(std::span<const float> x, std::size_t records, int threads = 1) const;
+
+  // Losses and passes of a microbatch: output gradients are those of each record's own loss, not
+  // divided by anything. labels: one per record (classifies); targets: one per record (otherwise).
+  // Throws kInvalidInput for sizes that do not fit or a label that is no class. Same bits for any
+  // number of threads.
+  BackwardResult backward(std::vector<float> x, std::span<const std::uint32_t> labels,
+                          std::span<const float> targets, int threads = 1) const;
+
+ private:
+  std::vector<std::vector<float>> forward(std::vector<float> x, std::size_t records,
+                                          int threads) const;
+  NetworkShape shape_;
+  mechanism::ModelLayout layout_;
+  std::vector<std::vector<float>> parameters_;
+};
+
+}  // namespace discreet::training

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "discreet/base/bytes.h"
+#include "discreet/mechanism/gradients.h"
+
+namespace discreet::training {
+
+// How parameters follow released gradients. All of it is post-processing: it costs no privacy.
+
+enum class OptimizerKind : std::uint8_t { kSgd, kAdam };
+enum class RateSchedule : std::uint8_t {
+  kConstant,  // rate
+  kCosine,    // rate * (1 + cos(pi t / steps)) / 2
+  kLinear,    // rate * (1 - t / steps)
+};
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  double rate = 0.1;    // > 0, finite
+  double momentum = 0;  // SGD, in [0, 1): v = momentum v + g; w -= rate v
+  double beta1 = 0.9;   // Adam
+  double beta2 = 0.999;
+  double floor = 1e-8;      // Adam: least square root of the second moment, > 0
+  double weight_decay = 0;  // >= 0, decoupled: w -= rate * weight_decay * w
+  RateSchedule schedule = RateSchedule::kConstant;
+  std::uint64_t steps = 0;  // of the run; needed by cosine and linear
+  // Averaging of iterates: average = d average + (1 - d) w, d in [0, 1); none without.
+  std::optional<double> average = {};
+};
+
+// The state of an optimizer for tensors of given sizes. Arithmetic in binary64, parameters
+// binary32; every coordinate depends on its own history only.
+class Optimizer {
+ public:
+  // Throws kInvalidDpConfig, naming the option, if one is out of range.
+  Optimizer(const OptimizerOptions& options, const mechanism::ModelLayout& layout);
+
+  // One step. gradient: as released. noise_variance: of each part's noise on the released gradient,
+  // per private tensor of the layout; Adam subtracts its bias-corrected average from the second
+  // moment, which the noise inflates, down to floor^2 (soundness C7). parameters: one span per
+  // tensor; tensors that are not private stay as they are. Throws kInvalidInput for other sizes.
+  void step(const mechanism::GradientSum& gradient, std::span<const double> noise_variance,
+            std::span<const std::span<float>> parameters);
+
+  std::uint64_t steps() const noexcept { return t_; }
+  double rate() const;  // of the next step
+  // The averaged parameters of tensor i; empty without averaging or before the first step.
+  std::span<const float> average(std::size_t i) const;
+
+  // Deterministic CBOR, and back bit for bit; kMalformed for other bytes, the state as it was.
+  Bytes save() const;
+  void restore(ByteView bytes);
+
+ private:
+  OptimizerOptions options_;
+  mechanism::GradientSum first_, second_;  // moments
+  std::vector<double> variance_;           // average of the noise variance per tensor
+  std::vector<std::vector<float>> average_;
+  std::uint64_t t_ = 0;
+};
+
+}  // namespace discreet::training
