@@ -140,7 +140,8 @@ void run(const Options& options) {
 
 void add_check(CLI::App& command, int&) {
   auto options = std::make_shared<Options>();
-  command.add_option("CONFIG", options->file, "Configuration file; - is standard input");
+  CLI::Option* file =
+      command.add_option("CONFIG", options->file, "Configuration file; - is standard input");
   command.add_option("--set", options->settings, "key=value, instead of what the file says")
       ->allow_extra_args(false)
       ->take_all();
@@ -152,8 +153,8 @@ void add_check(CLI::App& command, int&) {
   CLI::Option* reference =
       command.add_flag("--reference", options->reference, "Print every key, in Markdown");
   resolved->excludes(json);
-  schema->excludes(json)->excludes(resolved)->excludes(reference);
-  reference->excludes(json)->excludes(resolved);
+  schema->excludes(json)->excludes(resolved)->excludes(reference)->excludes(file);
+  reference->excludes(json)->excludes(resolved)->excludes(file);
   command.callback([options] { run(*options); });
 }
 

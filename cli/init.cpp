@@ -3,12 +3,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "cli/command.h"
 #include "discreet/base/error.h"
 #include "discreet/mechanism/config_document.h"
+#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -19,25 +21,45 @@ struct Options {
   bool force = false;
 };
 
-void run(const Options& options) {
+// "x": an existing file is not overwritten by a race either.
+void write_new(const std::string& name, const std::string& text) {
+  std::FILE* file = std::fopen(name.c_str(), "wbx");
+  if (file == nullptr && errno == EEXIST) {
+    throw Error(
+        ErrorCode::kInvalidInput, "init",
+        fmt::format("'{}' exists; name another file, or give --force to overwrite it", name));
+  }
+  const bool written =
+      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if ((file != nullptr && std::fclose(file) != 0) || !written) {
+    throw Error(ErrorCode::kIoError, "init",
+                fmt::format("'{}' could not be written: {}", name, std::strerror(errno)));
+  }
+}
+
+void write_starter(const Options& options) {
   const std::string text = mechanism::config_starter(
       options.preset.empty() ? std::nullopt : std::optional<std::string_view>(options.preset));
   if (options.file == "-") {
     fmt::print("{}", text);
     return;
   }
-  // "x": an existing file is never overwritten by a race either.
-  std::FILE* file = std::fopen(options.file.c_str(), options.force ? "wb" : "wbx");
-  if (file == nullptr && errno == EEXIST) {
+  const std::filesystem::path path = options.file;
+  std::error_code ignored;
+  if (path.empty() || std::filesystem::is_directory(path, ignored)) {
     throw Error(ErrorCode::kInvalidInput, "init",
-                fmt::format("'{}' exists; name another file, or give --force to overwrite it",
-                            options.file));
+                fmt::format("'{}' is {}; name a file, such as discreet.yaml", options.file,
+                            path.empty() ? "no name" : "a directory"));
   }
-  const bool written =
-      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if ((file != nullptr && std::fclose(file) != 0) || !written) {
+  if (path.has_parent_path() && !std::filesystem::exists(path.parent_path(), ignored)) {
     throw Error(ErrorCode::kIoError, "init",
-                fmt::format("'{}' could not be written: {}", options.file, std::strerror(errno)));
+                fmt::format("'{}' could not be written: there is no directory '{}'; make it first",
+                            options.file, path.parent_path().string()));
+  }
+  if (options.force) {
+    run::write_atomically(path, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  } else {
+    write_new(options.file, text);
   }
   fmt::print("wrote {}; edit it, then run: discreet check {}\n", options.file, options.file);
 }
@@ -51,7 +73,7 @@ void add_init(CLI::App& command, int&) {
   command.add_option("--preset", options->preset,
                      "Build on llm_flash, peft_max_utility, regulated_fair or frontier_trillion");
   command.add_flag("--force", options->force, "Overwrite FILE");
-  command.callback([options] { run(*options); });
+  command.callback([options] { write_starter(*options); });
 }
 
 }  // namespace discreet::cli

@@ -80,7 +80,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& asked_for_help_or_version) {
     return app.exit(asked_for_help_or_version);
   } catch (const CLI::ParseError& bad_usage) {
-    return fail("INVALID_USAGE", one_line(bad_usage.what()) + "; see 'discreet --help'", kBadInput);
+    const auto chosen = app.get_subcommands();
+    return fail("INVALID_USAGE",
+                fmt::format("{}; see 'discreet {}--help'", one_line(bad_usage.what()),
+                            chosen.empty() ? "" : chosen[0]->get_name() + " "),
+                kBadInput);
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     return fail("IO_ERROR", "the output could not be written; is the disk full?", kMachineFailed);

@@ -606,5 +606,22 @@ TEST(ApplyState, RefusesWhatIsForeignCutOrAlteredAndStaysAsItWas) {
   EXPECT_EQ(other.save(), good);
 }
 
+TEST(Apply, RefusedMicrobatchLeavesNoTraceInTheState) {
+  Config config = base();
+  config.privacy.gradient_accumulation_steps = 2;
+  Mechanism m = mechanism(config);
+  Batch bad(3);
+  bad.values[0][5] = std::numeric_limits<float>::quiet_NaN();
+  for (int done = 0; done < 2; ++done) {
+    const Bytes before = m.save();
+    EXPECT_THROW(m.accumulate(bad.microbatch()), Error);
+    EXPECT_EQ(m.save(), before);
+    const Batch good(3);
+    m.accumulate(good.microbatch());
+  }
+  m.release();
+  EXPECT_EQ(m.t(), 1u);
+}
+
 }  // namespace
 }  // namespace discreet::mechanism

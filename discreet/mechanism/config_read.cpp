@@ -97,7 +97,8 @@ class Reader {
     if (equals == std::string::npos || equals == 0) {
       refuse(fmt::format("{}: give key=value", where));
     }
-    const std::string path = setting.substr(0, equals);
+    // "key = value" is as clear; YAML passes over the spaces before the value.
+    const std::string path = setting.substr(0, setting.find_last_not_of(' ', equals - 1) + 1);
     const Key<Config>* key = find_key(path);
     if (key == nullptr) key = find_key(privacy(path));
     if (key == nullptr) {
@@ -110,7 +111,8 @@ class Reader {
       }
       const auto meant = nearest(path, known);
       refuse(fmt::format("{}: there is no key {}{}", where, path,
-                         meant ? fmt::format("; did you mean {}?", *meant) : ""));
+                         meant ? fmt::format("; did you mean {}?", *meant)
+                               : "; 'discreet check --reference' lists them all"));
     }
     take(*key, parse_yaml(setting.substr(equals + 1), where), {where, false}, 0, 2);
   }

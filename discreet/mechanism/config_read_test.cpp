@@ -59,7 +59,7 @@ const Setting kEveryKey[] = {
     {"sigma_map", "{a: 0.5}"},
     {"noise.per_layer_multiplier", "{a: 0.5}"},
     {"privacy_allocation", "custom"},
-    {"noise.discrete", "0.001"},
+    {"noise.discrete", "0.0009765625"},
     {"noise.compression", "sparse_dp"},
     {"noise.compression_keep", "0.5"},
     {"noise_seed_per_step", "true"},
@@ -162,6 +162,10 @@ TEST(ConfigRead, NamesKeyLineValueAndNearestSpelling) {
             "f:6: security.differential_privacy.target_delta is 1; it must lie in (0, 1)");
   EXPECT_EQ(refusal_of_file("data:\n  file: a.csv\n"),
             "f:1: data is no key; the keys here are security, run");
+  EXPECT_EQ(refusal_of_file("target_epsilon: 3\n"),
+            "f:1: target_epsilon is no key; write it below security.differential_privacy:");
+  EXPECT_EQ(refusal_of_file("differential_privacy: {}\n"),
+            "f:1: differential_privacy is no key; write it below security:");
   EXPECT_EQ(refusal_of("clipping.norm: 2"),
             "f:6: security.differential_privacy.clipping.norm is no key; write it nested, norm "
             "below clipping:");
@@ -233,7 +237,7 @@ TEST(ConfigRead, RefusesYamlThatHidesWhatItSays) {
 
 TEST(ConfigRead, MechanismAndNoiseFamilyAreOneKey) {
   EXPECT_EQ(privacy_of("mechanism: gaussian").noise_family, NoiseFamily::kGaussian);
-  EXPECT_EQ(privacy_of("mechanism: rounded_gaussian\nnoise: {discrete: 0.01}").noise_family,
+  EXPECT_EQ(privacy_of("mechanism: rounded_gaussian\nnoise: {discrete: 0.125}").noise_family,
             NoiseFamily::kRoundedGaussian);
   EXPECT_EQ(privacy_of("mechanism: gaussian\nnoise: {family: gaussian}").noise_family,
             NoiseFamily::kGaussian);

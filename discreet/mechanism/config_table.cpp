@@ -245,7 +245,7 @@ struct Rows {
         "Standard deviation of the noise / clip norm; 0 only with debug", {0, 1e8, false, false});
     add("noise.family", AT(privacy.noise_family), "Distribution of the noise");
     add("noise.discrete", AT(privacy.noise_discrete),
-        "Grid step of the discrete families, in units of the gradient", kPositive);
+        "Grid step of the discrete families, a power of two, in units of the gradient", kPositive);
     add("noise.per_layer_multiplier", AT(privacy.per_layer_multiplier),
         "Factors on sigma by name of layer, group or tensor", kSigma);
     add("noise.compression", AT(privacy.compression), "Which coordinates are released");

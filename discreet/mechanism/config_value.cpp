@@ -210,6 +210,16 @@ KeyValue read_value(const Key<Target>& key, const Yaml& node, const Source& sour
   return value;
 }
 
+// The section below `tree` that has the key, where a person left out the way to it.
+template <class Target>
+std::optional<std::string> section_of(const KeyTree<Target>& tree, std::string_view component) {
+  for (const KeyTree<Target>& child : tree.children) {
+    if (child.child(component) != nullptr) return child.name;
+    if (const auto below = section_of(child, component)) return child.name + "." + *below;
+  }
+  return std::nullopt;
+}
+
 template <class Target>
 void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string& path,
                const Source& source,
@@ -228,6 +238,9 @@ void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string&
       const auto meant = nearest(component, known);
       const std::size_t dot = component.find('.');
       std::string hint = fmt::format("the keys here are {}", fmt::join(known, ", "));
+      if (const auto section = section_of(tree, component)) {
+        hint = fmt::format("write it below {}:", *section);
+      }
       if (meant) hint = fmt::format("did you mean {}?", *meant);
       if (dot != std::string::npos && tree.child(component.substr(0, dot)) != nullptr) {
         hint = fmt::format("write it nested, {} below {}:", component.substr(dot + 1),

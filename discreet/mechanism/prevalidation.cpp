@@ -119,6 +119,12 @@ void check_noise(const DpConfig& c) {
                                          "rounded_gaussian, or leave noise.discrete out",
                                          *c.noise_discrete, spelling(c.noise_family)));
   }
+  int exponent = 0;
+  if (c.noise_discrete && std::frexp(*c.noise_discrete, &exponent) != 0.5) {
+    refuse("noise.discrete",
+           fmt::format("is {}; sums are exact only on a grid that is a power of two, such as {}",
+                       *c.noise_discrete, std::ldexp(1.0, exponent)));
+  }
   if (is_discrete(c.noise_family) && (c.clip_ghost || c.fused_kernel)) {
     refuse("noise.family", fmt::format("is {}; {} has no gradient per record to round to the grid",
                                        spelling(c.noise_family),

@@ -20,9 +20,10 @@ namespace discreet::mechanism {
 //                by its certified bound, never by the central limit
 //   epochs       balls-and-bins and shuffled epochs: PER_EPOCH, whole epochs, no change inside one
 //   adaptation   heuristic only with allow_nonprivate_adaptation, never if regulated; bounds
-//   ordered regulated    no debug, secure noise; ghost clipping with ghost_bound_hash noise Laplace
-//   is refused (it needs L1 clipping); discrete families need noise.discrete
-//                and per-record gradients; custom allocation needs sigma_map
+//                ordered
+//   regulated    no debug, secure noise; ghost clipping with ghost_bound_hash
+//   noise        Laplace is refused (it needs L1 clipping); discrete families need noise.discrete,
+//                a power of two, and per-record gradients; custom allocation needs sigma_map
 //   schedule     modes that follow the budget need target_steps; phases in order
 //   accumulation current_step < gradient_accumulation_steps, is_final exactly at the last
 //   counters     t < 2^24 with noise_seed_per_step

@@ -227,12 +227,14 @@ TEST(Prevalidation, RefusesImpossibleCombinations) {
   EXPECT_SAYS(refusal_of("noise: {family: laplace}"), "L1");
   EXPECT_SAYS(refusal_of("noise: {family: skellam}\naccountant: rdp"), "give noise.discrete");
   EXPECT_SAYS(refusal_of("noise: {discrete: 0.1}"), "has no grid");
-  EXPECT_SAYS(refusal_of("noise: {family: skellam, discrete: 0.1}"), "accountant is pld");
-  EXPECT_NO_THROW(load("noise: {family: skellam, discrete: 0.1}\naccountant: rdp"));
-  EXPECT_SAYS(refusal_of("noise: {family: rounded_gaussian, discrete: 0.1}\nclipping: {strategy: "
+  EXPECT_SAYS(refusal_of("noise: {family: skellam, discrete: 0.1}\naccountant: rdp"),
+              "a power of two, such as 0.125");
+  EXPECT_SAYS(refusal_of("noise: {family: skellam, discrete: 0.125}"), "accountant is pld");
+  EXPECT_NO_THROW(load("noise: {family: skellam, discrete: 0.125}\naccountant: rdp"));
+  EXPECT_SAYS(refusal_of("noise: {family: rounded_gaussian, discrete: 0.125}\nclipping: {strategy: "
                          "ghost}"),
               "no gradient per record");
-  EXPECT_SAYS(refusal_of("noise: {family: rounded_gaussian, discrete: 0.1}\nclipping: {norm: "
+  EXPECT_SAYS(refusal_of("noise: {family: rounded_gaussian, discrete: 0.125}\nclipping: {norm: "
                          "adaptive}"),
               "clipping.norm is adaptive");
   EXPECT_SAYS(refusal_of("noise: {compression_keep: 0.5}"), "name a compression");

@@ -71,9 +71,10 @@ void write_atomically(const std::filesystem::path& path, ByteView bytes, Access 
       file.flush();
     }
     if (::rename(neighbour.c_str(), path.c_str()) != 0) fail("replace", path);
-  } catch (...) {
+  } catch (const Error& error) {
     ::unlink(neighbour.c_str());
-    throw;
+    throw Error(error.code(), error.op(),
+                fmt::format("cannot write {}: {}", path.string(), error.sentence()));
   }
   flush_directory(directory);
 }

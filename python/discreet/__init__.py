@@ -12,7 +12,7 @@ from discreet.accounting import (
 )
 from discreet.errors import Error
 from discreet.events import Event
-from discreet.mechanism import clip
+from discreet.mechanism import Mechanism, clip, load_config
 
 __version__: str = _version()
 
@@ -23,9 +23,11 @@ __all__ = [
     "Error",
     "Event",
     "Interval",
+    "Mechanism",
     "PldAccountant",
     "__version__",
     "account",
     "calibrate",
     "clip",
+    "load_config",
 ]

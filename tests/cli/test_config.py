@@ -80,7 +80,23 @@ def test_init_never_overwrites_unless_forced(tmp_path):
     result = discreet("init", "--preset", "llm_flsh", "x.yaml", cwd=tmp_path)
     assert result.returncode == 2 and "did you mean llm_flash?" in result.stderr
     assert not (tmp_path / "x.yaml").exists()
-    assert discreet("init", str(tmp_path / "absent" / "x.yaml")).returncode == 3
+    result = discreet("init", str(tmp_path / "absent" / "x.yaml"))
+    assert result.returncode == 3 and "there is no directory" in result.stderr
+    for name in (str(tmp_path), ""):
+        for force in ([], ["--force"]):
+            result = discreet("init", name, *force)
+            assert result.returncode == 2 and "name a file" in result.stderr
+
+
+def test_init_leaves_the_old_file_when_the_new_one_cannot_be_written(tmp_path):
+    result = discreet("init", "--force", "/proc/self/x.yaml")
+    assert result.returncode == 3 and "/proc/self/x.yaml" in result.stderr
+    file = tmp_path / "mine.yaml"
+    file.write_text("mine")
+    kept = tmp_path / "link.yaml"
+    kept.hardlink_to(file)
+    assert discreet("init", "--force", str(file)).returncode == 0
+    assert kept.read_text() == "mine"  # a new file took the name; the old one was not cut short
 
 
 def test_schema_is_valid_and_refuses_what_check_refuses(config):
@@ -169,6 +185,10 @@ def test_set_overrides_and_stamps_are_shown(config):
     assert check_json(file)["hash"] != out["hash"]
     result = discreet("check", file, "--set", "clipping.stratgy=ghost")
     assert result.returncode == 2 and "did you mean clipping.strategy?" in result.stderr
+    assert check_json(file, "--set", "clipping.norm = 0.5") == check_json(file, "--set",
+                                                                          "clipping.norm=0.5")
+    assert "--reference" in discreet("check", file, "--set", "a.b.c=1").stderr
+    assert discreet("check", file, "--schema").returncode == 2
 
 
 def test_resolved_without_declared_size_says_zero_out(tmp_path):

@@ -1,0 +1,306 @@
+import json
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.mechanism import Tensor
+
+KEYS = {"target_epsilon": 8, "declared_size": 1000, "effective_batch_size": 10, "secure": False,
+        "seed": 11}
+LAYOUT = {"a.weight": (4, 3), "a.bias": (4,), "frozen": Tensor((5,), trainable=False), "b": ()}
+
+
+def config(dtype="float64", **keys):
+    return {"security": {"differential_privacy": KEYS | keys}, "run": {"compute_dtype": dtype}}
+
+
+def mechanism(dtype="float64", layout=LAYOUT, **keys):
+    return discreet.Mechanism(config(dtype, **keys), layout)
+
+
+def gradients(step=0, records=10, dtype=np.float32):
+    random = np.random.default_rng(step)
+    return {"a.weight": random.normal(size=(records, 4, 3)).astype(dtype),
+            "a.bias": random.normal(size=(records, 4)).astype(dtype),
+            "b": random.normal(size=records).astype(dtype)}
+
+
+def clipped_average(arrays, bound, batch):
+    """The definition of a step without noise, by NumPy."""
+    wide = {name: array.astype(np.float64) for name, array in arrays.items()}
+    norms = np.sqrt(sum(np.square(a).reshape(len(a), -1).sum(1) for a in wide.values()))
+    scales = np.minimum(1, bound / (norms + 1e-8))
+    return {name: np.tensordot(scales, a, axes=1) / batch for name, a in wide.items()}, norms, scales
+
+
+def refused(call, *arguments, **options):
+    with pytest.raises(discreet.Error) as caught:
+        call(*arguments, **options)
+    return caught.value
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_step_without_noise_is_the_definition(dtype):
+    m = mechanism(debug=True, noise_multiplier=0, clipping={"norm": 2.5})
+    arrays = gradients(dtype=dtype)
+    arrays["a.bias"][:5] *= 0.01
+    arrays["a.weight"][:5] *= 0.01
+    step = m.apply(arrays)
+    expected, norms, scales = clipped_average(arrays, 2.5, batch=10)
+    assert set(step.gradients) == {"a.weight", "a.bias", "b"}
+    for name, value in expected.items():
+        assert step.gradients[name].shape == value.shape
+        assert step.gradients[name].dtype == np.float64
+        np.testing.assert_allclose(step.gradients[name], value, rtol=1e-12, atol=1e-14)
+    assert 0 < step.metrics["clip_fraction"] == np.mean(scales < 1) < 1
+    assert step.metrics["norm_max"] == pytest.approx(norms.max(), rel=1e-12)
+    assert m.not_private and "debug" in " ".join(m.not_private)
+
+
+@pytest.mark.parametrize("name, dtype", [("float32", np.float32), ("float64", np.float64),
+                                         ("bfloat16", np.float32)])
+def test_noise_has_the_stated_deviation_and_the_result_the_configured_dtype(name, dtype):
+    layout = {"w": (100, 200)}
+    m = mechanism(name, layout, clipping={"norm": 0.5}, noise_multiplier=2)
+    noise = m.apply({"w": np.zeros((10, 100, 200), np.float32)}).gradients["w"]
+    assert noise.dtype == dtype and noise.shape == (100, 200)
+    # 20000 draws: the relative deviation of the estimate is 1/200; 6 of them, about 2e-9.
+    assert noise.std() == pytest.approx(2 * 0.5 / 10, rel=0.03)
+    if name == "bfloat16":
+        assert not (noise.view(np.uint32) & 0xffff).any()
+
+
+def test_charges_what_the_accountant_says_and_a_little_for_rounding():
+    m = mechanism()
+    before = 0.0
+    for t in range(3):
+        step = m.apply(gradients(t))
+        assert step.t == t and m.t == t + 1
+        assert step.epsilon.before.upper == before
+        before = step.epsilon.after.upper
+        assert step.epsilon.after.lower <= before == step.metrics["cumulative_epsilon"]
+        assert step.metrics["privacy_budget_remaining"] == 8 - before
+    exact = discreet.account(sampling_rate=0.01, noise_multiplier=1.0, steps=3, delta=1e-5)
+    assert exact.epsilon.upper <= before <= exact.epsilon.upper * (1 + 1e-5)
+    assert m.spent.epsilon.upper == before
+    assert (m.spent.delta, m.spent.adjacency, m.spent.accountant) == (1e-5, "add_remove", "pld")
+    assert step.epsilon.adjacency == "add_remove" and step.epsilon.target == 8
+
+
+def test_budget_exceeded_raises_releases_nothing_and_changes_no_byte():
+    m = mechanism(target_epsilon=1.0, noise_multiplier=0.8)
+    warned = False
+    with pytest.raises(discreet.Error) as caught:
+        for t in range(1000):
+            saved = m.save()
+            warned |= bool(m.apply(gradients(t)).warnings)
+    assert caught.value.code == "PRIVACY_BUDGET_EXCEEDED"
+    assert m.save() == saved and m.t == t > 0 and m.spent.epsilon.upper <= 1.0
+    assert warned
+    failure = m.failure(caught.value)
+    assert failure["failure_code"] == "PRIVACY_BUDGET_EXCEEDED" and failure["t"] == t
+    assert failure["diagnostics"] == caught.value.sentence
+    assert m.trace_end()["budget_status"] == "within_reserve"
+
+
+def test_save_and_restore_are_bit_for_bit():
+    one, other = mechanism(), mechanism()
+    for t in range(3):
+        one.apply(gradients(t))
+    other.restore(one.save())
+    assert other.save() == one.save() and other.fingerprint == one.fingerprint
+    assert other.replay == one.replay and other.t == 3
+    for t in range(3, 6):
+        first, second = one.apply(gradients(t)), other.apply(gradients(t))
+        same(first.gradients, second.gradients)
+        assert first.trace == second.trace and first.metrics == second.metrics
+    assert other.save() == one.save()
+
+
+def test_restore_refuses_what_is_not_its_own_and_stays_as_it_was():
+    m, saved = mechanism(), mechanism(noise_multiplier=2).save()
+    m.apply(gradients())
+    before = m.save()
+    assert refused(m.restore, saved).code == "INVALID_INPUT"
+    for bad in (b"", b"\x00", before[:-1], before + b"\x00"):
+        assert refused(m.restore, bad).code == "MALFORMED"
+    assert m.save() == before
+
+
+def test_accumulated_microbatches_are_one_step():
+    whole = mechanism().apply(gradients())
+    parts = [{name: array[cut] for name, array in gradients().items()}
+             for cut in (slice(0, 3), slice(3, 7), slice(7, 10))]
+    m = mechanism(gradient_accumulation_steps=3)
+    assert refused(m.release).code == "INVALID_DP_CONFIG"
+    for part in parts[:2]:
+        m.accumulate(part)
+    assert refused(m.release).code == "INVALID_DP_CONFIG"
+    saved = m.save()
+    assert refused(m.apply, parts).code == "INVALID_DP_CONFIG"
+    m.accumulate(parts[2])
+    assert refused(m.accumulate, parts[2]).code == "INVALID_DP_CONFIG"
+    step = m.release()
+    assert m.t == 1 and step.metrics["effective_accumulation_factor"] == 3
+    for name in whole.gradients:
+        np.testing.assert_allclose(step.gradients[name], whole.gradients[name], rtol=1e-12)
+    # In the middle of a step, and all at once, it is the same.
+    middle = mechanism(gradient_accumulation_steps=3)
+    middle.restore(saved)
+    middle.accumulate(parts[2])
+    same(middle.release().gradients, step.gradients)
+    same(mechanism(gradient_accumulation_steps=3).apply(parts).gradients, step.gradients)
+
+
+def test_failed_call_changes_no_byte():
+    m = mechanism()
+    before = m.save()
+    good = gradients()
+    bad = {
+        "are missing": {name: good[name] for name in ("a.weight", "a.bias")},
+        "did you mean a.bias": good | {"a.bais": good["a.bias"]},
+        "has the shape [10, 3, 4]": good | {"a.weight": np.zeros((10, 3, 4), np.float32)},
+        "has 9 records": good | {"b": np.zeros(9, np.float32)},
+        "of the dtype of the first": good | {"b": good["b"].astype(np.float64)},
+        "not a C-contiguous": good | {"a.weight": good["a.weight"][:, ::-1]},
+        "float32 or float64": {name: array.astype(np.float16) for name, array in good.items()},
+        "tensor b is not": good | {"b": [1.0] * 10},
+        "not finite": good | {"b": np.full(10, np.nan, np.float32)},
+        "beyond the 274": gradients(records=300),
+    }
+    for named, arrays in bad.items():
+        for call in (m.apply, m.accumulate):
+            error = refused(call, arrays)
+            assert error.code == "INVALID_GRADIENT", named
+            assert named in error.sentence
+            assert m.save() == before, named
+
+
+def test_frozen_and_public_tensors_are_not_read_and_get_no_gradient():
+    m = mechanism(public_modules=["b"])
+    step = m.apply(gradients() | {"frozen": "anything", "b": None})
+    assert set(step.gradients) == {"a.weight", "a.bias"}
+
+
+def test_arrays_of_the_result_belong_to_the_caller():
+    m = mechanism()
+    first = m.apply(gradients())
+    kept = first.gradients["a.weight"].copy()
+    first.gradients["a.weight"][:] = 7
+    saved = m.save()
+    other = mechanism()
+    same(other.apply(gradients()).gradients, {**first.gradients, "a.weight": kept})
+    assert other.save() == saved
+
+
+def test_key_decides_the_noise_of_a_secure_run():
+    def noise(key):
+        m = discreet.Mechanism(config(secure=True), {"w": (50,)}, key=key)
+        assert m.not_private == []
+        return m.apply({"w": np.zeros((3, 50))}).gradients["w"]
+
+    np.testing.assert_array_equal(noise(b"k" * 32), noise(b"k" * 32))
+    assert (noise(b"k" * 32) != noise(b"l" * 32)).all()
+    assert (noise(None) != noise(None)).all()
+    assert refused(noise, b"short").code == "MALFORMED"
+
+
+def test_data_commitment_is_in_the_replay_token():
+    def replay(digest):
+        return discreet.Mechanism(config(), LAYOUT, data_commitment=digest).replay
+
+    assert replay(None) == replay(bytes(32)) != replay(b"\x01" * 32)
+    assert refused(replay, b"\x01").code == "INVALID_INPUT"
+
+
+def test_trace_lines_are_dictionaries_that_json_can_hold():
+    m = mechanism()
+    header, step, end = m.trace_header(), m.apply(gradients()), m.trace_end()
+    for line in (header, step.trace, end):
+        assert json.loads(json.dumps(line, allow_nan=False)) == line
+    assert header["config_hash"] == m.config.hash and header["adjacency"] == "add_remove"
+    assert step.trace["t"] == 0 and step.trace["dp_replay_t"] == m.replay
+    assert step.trace["cumulative_epsilon_after"] == step.epsilon.after.upper
+    assert end["t"] == 1 and end["final_epsilon"]["upper"] == step.epsilon.after.upper
+
+
+def test_released_metrics_are_noised_and_charged():
+    plain, released = mechanism().apply(gradients()), mechanism(metrics={"release": "dp"}).apply(
+        gradients())
+    assert plain.released is None and 0 <= released.released["clip_fraction"] <= 1
+    assert released.epsilon.after.upper > plain.epsilon.after.upper
+
+
+def test_sampler_draws_by_the_configured_law():
+    m = mechanism()
+    sampler = m.sampler(1000)
+    batches = [sampler.batch(step) for step in range(200)]
+    # 200 x 1000 coins of 0.01: 2000 with deviation 44.5; 6 of them, about 2e-9.
+    assert sum(map(len, batches)) == pytest.approx(2000, abs=267)
+    np.testing.assert_array_equal(batches[7], mechanism().sampler(1000).batch(7))
+    shares = [sampler.batch(7, rank=rank, world=3) for rank in range(3)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(shares)), batches[7])
+
+
+@pytest.mark.parametrize("form", ["text", "path", "name", "dictionary"])
+def test_takes_text_path_or_dictionary(form, tmp_path):
+    tree = config()
+    file = tmp_path / "train.yaml"
+    file.write_text(json.dumps(tree))
+    given = {"text": json.dumps(tree), "path": file, "name": str(file), "dictionary": tree}[form]
+    assert discreet.load_config(given).hash == discreet.load_config(tree).hash
+    assert discreet.Mechanism(given, LAYOUT).config.hash == discreet.load_config(tree).hash
+
+
+def test_load_config_resolves_and_says_what_it_did():
+    loaded = discreet.load_config(config(), settings={"clipping.norm": 0.25, "seed": np.int64(3)})
+    assert "norm: 0.25" in loaded.yaml and "seed: 3" in loaded.yaml
+    assert discreet.load_config(loaded.yaml).hash == loaded.hash
+    assert len(loaded.not_private) == 1 and "secure" in loaded.not_private[0]
+    assert loaded.notes == []
+
+
+def test_wrong_configurations_say_where_and_what_instead(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("security:\n  differential_privacy:\n    target_epsilo: 3\n")
+    error = refused(discreet.load_config, file)
+    assert error.code == "INVALID_DP_CONFIG"
+    assert "c.yaml:3" in error.sentence and "did you mean target_epsilon?" in error.sentence
+    for keys in ({"noise_multiplier": 0}, {"target_epsilon": "3"}, {"mechanism": "laplace"},
+                 {"public_modules": ["nothing"]}, {"clipping": {"strategy": "per_lyaer"}}):
+        assert refused(mechanism, **keys).code == "INVALID_DP_CONFIG", keys
+    assert refused(discreet.Mechanism, config(), {"w": (2,), "": ()}).code == "INVALID_INPUT"
+    with pytest.raises(FileNotFoundError):
+        discreet.load_config(tmp_path / "absent.yaml")
+
+
+def test_ghost_clipping_needs_backward_passes_and_says_so():
+    m = mechanism(clipping={"strategy": "ghost"})
+    assert refused(m.apply, gradients()).code == "INVALID_DP_CONFIG"
+
+
+def test_threads_share_a_mechanism_one_step_at_a_time():
+    m = mechanism(layout={"w": (2000,)})
+    arrays = {"w": np.ones((10, 2000), np.float32)}
+    done = []
+    workers = [threading.Thread(target=lambda: done.append(m.apply(arrays).t)) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(done) == list(range(8)) and m.t == 8
+
+
+def test_never_pickles_its_key():
+    with pytest.raises(TypeError):
+        pickle.dumps(mechanism())
+    assert "epsilon ≤ 0" in repr(mechanism())
