@@ -6,8 +6,8 @@
   noise    only noise.cpp includes a sampler of noise: it is drawn in one place
   globals  no variable outlives a call: none at namespace scope and no `static` or `thread_local`
            one, unless it is constant
-  state    every field of Mechanism::State is read back by restore(), and written by save() unless it
-           is below the comment "Not saved"
+  state    every field of Mechanism::State is read back by read(), and written by save() unless it is
+           below the comment "Not saved"
 Tests may do the first two.
 """
 
@@ -93,9 +93,9 @@ def check_state(room):
         return
     fields, first = body(header.read_text(encoding="utf-8"), "struct Mechanism::State {")
     text = source.read_text(encoding="utf-8")
-    save, restore = (body(text, f"Mechanism::{name}(")[0] for name in ("save", "restore"))
-    if not (fields and save and restore):
-        yield header, 1, "Mechanism::State, save or restore is not where this check looks for it"
+    save, read = (body(text, f"Mechanism::{name}(")[0] for name in ("save", "read"))
+    if not (fields and save and read):
+        yield header, 1, "Mechanism::State, save or read is not where this check looks for it"
         return
     saved = True
     for number, line in enumerate(fields.splitlines(), first):
@@ -103,8 +103,8 @@ def check_state(room):
         match = re.match(r"  [\w:<>,\s*]+?\s(\w+)(\{\}|\s*=[^;]*)?;", line)
         if not match:
             continue
-        for name, code in (("save", save), ("restore", restore)):
-            if (saved or name == "restore") and not re.search(rf"\bs\.{match[1]}\b", code):
+        for name, code in (("save", save), ("read", read)):
+            if (saved or name == "read") and not re.search(rf"\bs\.{match[1]}\b", code):
                 yield header, number, f"the field {match[1]} of the state is not in {name}()"
 
 

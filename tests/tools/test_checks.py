@@ -193,18 +193,18 @@ def test_noise_is_drawn_in_one_place(tree):
     assert said.startswith("discreet/mechanism/apply.cpp:3: ") and said.count("\n") == 1
 
 
-def test_a_field_of_the_state_that_is_not_saved_or_restored_is_refused(tree):
+def test_a_field_of_the_state_that_is_not_saved_or_read_back_is_refused(tree):
     tree.write("discreet/mechanism/apply_impl.h", "struct Mechanism::State {\n  std::uint64_t t = 0;\n"
                "  std::optional<double> projected;  // advisory\n  // Not saved.\n  Prepared now;\n};\n")
     source = ("Bytes Mechanism::save() const {{\n  encode(s.t{0});\n}}\n"
-              "void Mechanism::restore(ByteView) {{\n  s.t = 1; s.now = prepare(s.t){1};\n}}\n")
+              "std::unique_ptr<Mechanism::State> Mechanism::read(ByteView) const {{\n  s.t = 1; s.now = prepare(s.t){1};\n}}\n")
     tree.write("discreet/mechanism/apply_state.cpp", source.format(", s.projected", ", s.projected"))
     assert tree.check("check_mechanism.py").returncode == 0
     tree.write("discreet/mechanism/apply_state.cpp", source.format("", ", s.projected"))
     assert tree.refused("check_mechanism.py") == (
         "discreet/mechanism/apply_impl.h:3: the field projected of the state is not in save()\n")
     tree.write("discreet/mechanism/apply_state.cpp", source.format(", s.projected", ""))
-    assert "projected of the state is not in restore()" in tree.refused("check_mechanism.py")
+    assert "projected of the state is not in read()" in tree.refused("check_mechanism.py")
 
 
 def test_the_project_itself_passes():
