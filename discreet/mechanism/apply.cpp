@@ -78,10 +78,6 @@ double charged_delta(const DpConfig& dp, const ModelLayout& layout) {
   return delta;
 }
 
-// The largest positions of a backward pass decide the rounding of its sums; a model's are not in
-// the layout, so a public bound is assumed and enforced where passes come in.
-constexpr std::size_t kMostPositions = 1 << 16;
-
 // Every output of a convolution begins at another place of its padded input.
 std::size_t padded_positions(std::size_t height, std::size_t width,
                              const std::array<std::size_t, 2>& padding) {
@@ -174,7 +170,7 @@ accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double s
   if (!is_discrete()) {
     const double inflation =
         dp().clip_ghost || dp().fused_kernel
-            ? sensitivity_factor(most_records, kMostPositions, clip_options(), Slots::kShifted)
+            ? sensitivity_factor(most_records, most_positions, clip_options(), Slots::kShifted)
             : next_up(1 + summation_charge(most_records));
     for (accounting::Group& group : groups.groups) {
       group.noise_multiplier = next_down(group.noise_multiplier / inflation);
@@ -289,7 +285,7 @@ Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment
 }
 
 Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
-                     const Digest& token, int threads) {
+                     const Digest& token, int threads, std::size_t most_positions) {
   prevalidate(resolved.privacy, 0);
   if (resolved.privacy.secure && !streams.noise.is_secure())
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
@@ -301,9 +297,9 @@ Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, Mechanis
   const double delta = resolved.privacy.enabled ? charged_delta(resolved.privacy, marked)
                                                 : resolved.privacy.target_delta;
   const double batch = static_cast<double>(plan.batch.value_or(1));
-  fixed_ = std::make_unique<Fixed>(Fixed{resolved, std::move(marked), std::move(streams), token,
-                                         threads, plan, sampling_of(resolved.privacy), batch, most,
-                                         delta, not_private_reasons(resolved.privacy)});
+  fixed_ = std::make_unique<Fixed>(Fixed{
+      resolved, std::move(marked), std::move(streams), token, threads, most_positions, plan,
+      sampling_of(resolved.privacy), batch, most, delta, not_private_reasons(resolved.privacy)});
   state_ = std::make_unique<State>(*fixed_);
 }
 
@@ -340,10 +336,11 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
                             "admits; declare the batch size that is used",
                             into.statistics.records() + records_of(microbatch),
                             fixed_->most_records, fixed_->sampling.batch.value_or(1)));
-  if (positions_of(microbatch) > kMostPositions)
+  if (positions_of(microbatch) > fixed_->most_positions)
     throw Error(ErrorCode::kInvalidGradient, kOperator,
-                fmt::format("a layer has more than {} positions; give per-sample gradients",
-                            kMostPositions));
+                fmt::format("a layer has {} positions, more than the {} whose rounding is charged; "
+                            "declare most_positions, or give per-sample gradients",
+                            positions_of(microbatch), fixed_->most_positions));
   if (dp.enabled && has_passes(microbatch) && !dp.clip_ghost && !dp.fused_kernel)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "backward passes are summed with more rounding than per-sample gradients, and this "

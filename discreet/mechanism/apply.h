@@ -82,10 +82,12 @@ struct FailureRecord {
 class Mechanism {
  public:
   // resolved: by resolve() and accepted by prevalidate(). layout: before public modules are marked.
-  // token: kernel_replay_token(). threads: results do not depend on it.
-  // Throws kInvalidDpConfig for what does not fit together.
+  // token: kernel_replay_token(). threads: results do not depend on it. most_positions: of a layer
+  // in backward passes (ghost, fused): of a sequence, or of the pixels of a padded image; public.
+  // The rounding of sums over so many is charged, and passes with more are refused. Throws
+  // kInvalidDpConfig for what does not fit together.
   Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
-            const Digest& token, int threads = 1);
+            const Digest& token, int threads = 1, std::size_t most_positions = 1);
   ~Mechanism();
   Mechanism(Mechanism&&) noexcept;
 

@@ -12,6 +12,7 @@ struct Mechanism::Fixed {
   MechanismStreams streams;
   Digest token;
   int threads;
+  std::size_t most_positions;
   SamplingPlan sampling;
   accounting::Sampling accounted_sampling;  // with the ghost adjustment of the rate
   double batch;                             // B_eff

@@ -178,9 +178,21 @@ class Mechanism:
         """The state as deterministic CBOR, without the key. Confidential: it holds raw sums."""
         return self._core.save()
 
-    def restore(self, saved: bytes) -> None:
-        """Takes back what save() gave under the same configuration and layout, bit for bit."""
-        self._core.restore(saved)
+    def restore(self, saved: bytes, released: int | None = None) -> None:
+        """Takes back what save() gave under the same configuration and layout.
+
+        released is how many steps the run had released when it ended. Equal to the t of the saved
+        state, the run goes on bit for bit. If it is more, the steps in between are executed again on
+        what may be other gradients: noise comes from a fresh stream, what was released is charged
+        again, and the batches must be drawn anew (a sampler made afterwards is). Secure runs must
+        say it.
+        """
+        self._core.restore(saved, released)
+
+    @property
+    def lineage(self) -> str:
+        """Names the fork of the noise after steps were executed again; empty before."""
+        return self._core.lineage()
 
     def trace_header(self) -> dict:
         """The `run_header` line of the trace."""

@@ -195,10 +195,13 @@ class Session {
   Sampler sampler(std::uint64_t rows) const {
     const DpConfig& dp = mechanism_.config().privacy;
     const std::string_view name = random::stream::kSampling;
-    return {mechanism_.sampling(), rows,
-            dp.secure ? random::Generator::secure(key_.derive(name))
-                      : random::Generator(random::Algorithm::kPhilox4x32,
-                                          random::Key::from_seed(dp.seed).derive(name))};
+    random::Generator coins = dp.secure
+                                  ? random::Generator::secure(key_.derive(name))
+                                  : random::Generator(random::Algorithm::kPhilox4x32,
+                                                      random::Key::from_seed(dp.seed).derive(name));
+    // Steps that are executed again draw other batches.
+    const std::string lineage = mechanism_.lineage();
+    return {mechanism_.sampling(), rows, lineage.empty() ? std::move(coins) : coins.fork(lineage)};
   }
 
   const Mechanism& fixed() const noexcept { return mechanism_; }  // for what never changes
@@ -329,10 +332,12 @@ void add_session(nb::module_& m) {
            [](Session& s) {
              return python::to_bytes(s.with([](Mechanism& m) { return m.save(); }));
            })
-      .def("restore", [](Session& s, const nb::bytes& bytes) {
-        const ByteView view = python::view(bytes);
-        s.with([&](Mechanism& m) { m.restore(view); });
-      });
+      .def("lineage", [](Session& s) { return s.with([](Mechanism& m) { return m.lineage(); }); })
+      .def("restore",
+           [](Session& s, const nb::bytes& bytes, std::optional<std::uint64_t> released) {
+             const ByteView view = python::view(bytes);
+             s.with([&](Mechanism& m) { m.restore(view, released); });
+           });
 }
 
 }  // namespace

@@ -304,3 +304,30 @@ def test_never_pickles_its_key():
     with pytest.raises(TypeError):
         pickle.dumps(mechanism())
     assert "epsilon ≤ 0" in repr(mechanism())
+
+
+def test_steps_that_are_executed_again_take_fresh_noise_and_batches_and_are_charged():
+    key = bytes(32)
+
+    def fresh():
+        return discreet.Mechanism(config(secure=True), LAYOUT, key=key)
+
+    first = fresh()
+    first.apply(gradients(0))
+    saved = first.save()
+    lost = first.apply(gradients(1))
+
+    silent = fresh()
+    assert refused(silent.restore, saved).code == "INVALID_INPUT"
+    exact = fresh()
+    exact.restore(saved, released=1)
+    same(exact.apply(gradients(1)).gradients, lost.gradients)
+    assert exact.lineage == ""
+
+    again = fresh()
+    again.restore(saved, released=2)
+    assert again.lineage != ""
+    repeated = again.apply(gradients(1))
+    assert not np.array_equal(repeated.gradients["a.weight"], lost.gradients["a.weight"])
+    assert again.spent.epsilon.upper > first.spent.epsilon.upper
+    assert list(again.sampler(1000).batch(1)) != list(first.sampler(1000).batch(1))
