@@ -22,12 +22,12 @@ def run():
         return {"work": work, "ours": ours, "peer": f"1% of a step of {records} records",
                 "theirs": time[f"step/{records}/1"] / 100, "at_least": 1}
 
-    def accounting(steps, records):
+    def accounting(steps):
         return share(f"accounting of a step after {steps}, q=256/60000 σ=1.1",
-                     time[f"accounting_at/{steps}/iterations:20"], records)
+                     time[f"accounting_at/{steps}/iterations:20"], 256)
 
     return [
-        accounting(1, 256), *(accounting(steps, 16) for steps in (100, 1000, 10000)),
+        *(accounting(steps) for steps in (1, 100, 1000, 10000)),
         share("replay token, trace line and its chain, fingerprint of the state", time["records"], 16),
         {"work": "noise of a step, 1e7 parameters", "ours": time["noise/1"], "peer": "the sampler alone",
          "theirs": time["gaussian/1"], "at_least": 0.9},

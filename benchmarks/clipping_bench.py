@@ -25,4 +25,4 @@ def run():
 
     # A row of 62,500 values stays in a processor's second cache until it is summed; one of 250,000 does not.
     return [row("flat", 160, 0, 2.6), row("flat", 40, 0, 2.6),
-            row("per-layer", 160, 1, 1.6), row("per-layer", 40, 1, 2.6)]
+            row("per-layer", 160, 1, 1.6), row("per-layer", 40, 1, 1.6)]

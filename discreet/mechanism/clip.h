@@ -21,6 +21,12 @@ namespace discreet::mechanism {
 
 inline constexpr double kEpsClip = 1e-8;    // the specification's EPS_CLIP
 inline constexpr double kEpsDenom = 1e-12;  // EPS_DENOM: the least denominator of a ratio
+// EPS_EQ: numbers that differ by no more are approximately equal. For comparisons of reports; no
+// budget or bound is decided by it.
+inline constexpr double kEpsEq = 1e-10;
+constexpr bool approximately_equal(double a, double b) noexcept {
+  return a - b <= kEpsEq && b - a <= kEpsEq;
+}
 
 // What is cut, and to which norms.
 struct ClipPlan {

@@ -38,6 +38,13 @@ TEST(ClipScales, LeaveAShortGradientAloneAndCutALongOne) {
   EXPECT_LT(clip_scale(1, 1), 1);  // EPS_CLIP: a norm at the bound is cut by 1e-8
 }
 
+TEST(ClipScales, ApproximateEqualityIsWithinEpsEq) {
+  EXPECT_TRUE(approximately_equal(1, 1 + 0.9e-10));
+  EXPECT_FALSE(approximately_equal(1, 1 + 1.1e-10));
+  EXPECT_FALSE(approximately_equal(1 + 1.1e-10, 1));
+  EXPECT_FALSE(approximately_equal(std::nan(""), std::nan("")));
+}
+
 TEST(ClipScales, NeverLeaveMoreThanTheBoundForAnyNumber) {
   std::mt19937_64 random(5);
   std::uniform_real_distribution<double> exponent(-300, 300);
