@@ -24,24 +24,6 @@ using numerics::next_up;
 
 constexpr const char* kOperator = "Apply_v3";
 
-ModelLayout with_public(const ModelLayout& layout, const DpConfig& dp) {
-  const ModelLayout modules = layout.with_public(dp.public_modules);
-  if (dp.public_groups.empty()) return modules;
-  std::vector<Tensor> tensors(modules.tensors().begin(), modules.tensors().end());
-  for (const std::string& group : dp.public_groups) {
-    bool found = false;
-    for (Tensor& tensor : tensors) {
-      if (tensor.group != group) continue;
-      tensor.is_public = true;
-      found = true;
-    }
-    if (!found)
-      throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                  fmt::format("groups.{}.public: no tensor is in the group {}", group, group));
-  }
-  return ModelLayout(std::move(tensors));
-}
-
 std::uint64_t most_records_of(const SamplingPlan& plan) {
   const std::uint64_t batch = plan.batch.value_or(1);
   switch (plan.mode) {
@@ -291,7 +273,8 @@ Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, Mechanis
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "secure is true, but the noise would come from a generator that is not "
                 "cryptographic; take mechanism_streams, or set secure: false");
-  ModelLayout marked = with_public(layout, resolved.privacy);
+  ModelLayout marked =
+      layout.with_public(resolved.privacy.public_modules, resolved.privacy.public_groups);
   const SamplingPlan plan = plan_sampling(resolved.privacy);
   const std::uint64_t most = most_records_of(plan);
   const double delta = resolved.privacy.enabled ? charged_delta(resolved.privacy, marked)

@@ -143,8 +143,8 @@ TEST(ApplyClauses, StepDecayMultipliesSigmaByItsFactorEverySoManySteps) {
   config.privacy.decay_every = 3;
   config.privacy.target_steps = 9;
   Mechanism m = mechanism(config);
-  std::vector<double> sigmas;
-  for (int t = 0; t < 9; ++t) sigmas.push_back(step(m).metrics.noise_scale_sigma);
+  std::vector<double> sigmas(9);
+  for (double& sigma : sigmas) sigma = step(m).metrics.noise_scale_sigma;
   EXPECT_EQ(sigmas, (std::vector<double>{4, 4, 4, 2, 2, 2, 1, 1, 1}));
   EXPECT_EQ(m.accountant().composed().size(), 3u);
 }

@@ -79,7 +79,7 @@ TEST(ApplySoundness, CountsThePaddedPositionsOfAConvolution) {
   Config config = base();
   config.privacy.clip_strategy = ClipStrategy::kGhost;
   Mechanism m = mechanism(config, layout);
-  const std::vector<float> in = {1}, out(401 * 401, 0.5f);
+  const std::vector<float> in = {1}, out(160801, 0.5f);
   BackwardPass<float> pass{
       1, {ConvolutionPass<float>{.inputs = in, .output_gradients = out, .padding = {200, 200}}}};
   EXPECT_EQ(code_of([&] { step(m, pass); }), ErrorCode::kInvalidGradient);

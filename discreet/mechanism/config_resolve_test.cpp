@@ -25,7 +25,7 @@ std::string written_out(const std::string& preset) {
       nested[std::string(key.path.substr(0, dot))] +=
           "  " + std::string(key.path.substr(dot + 1)) + ": " + std::string(key.value) + "\n";
     }
-    for (const auto& [section, keys] : nested) settings += section + ":\n" + keys;
+    for (const auto& [section, keys] : nested) settings.append(section).append(":\n").append(keys);
     return settings;
   }
   return "?";
@@ -99,12 +99,14 @@ TEST(ConfigResolve, WritesAFileThatReadsBackToTheSameHash) {
   for (const char* keys :
        {"", "extends: llm_flash", "extends: regulated_fair",
         "target_steps: 9\nextends: frontier_trillion",
-        "clipping: {strategy: per_group}\nclip_norm_map: {\"a.0: #b\": 1, \"true\": 2, \"1\": 3, "
-        "\"\\\"q\\\\\": 4}\nmodules: {\"ü\": {public: true}}",
+        R"(clipping: {strategy: per_group}
+clip_norm_map: {"a.0: #b": 1, "true": 2, "1": 3, "\"q\\": 4}
+modules: {"ü": {public: true}})",
         "target_delta: 1e-300\nnoise_multiplier: 0.1\nseed: 18446744073709551615",
         "accounting_approximation_policy: 'null'", "sampling_mode: SEQUENTIAL_V1",
-        "sampling_mode: SHUFFLE_WITHOUT_REPLACEMENT_EPOCH_V1\ndeclared_size: 1000\n"
-        "effective_batch_size: 300",
+        R"(sampling_mode: SHUFFLE_WITHOUT_REPLACEMENT_EPOCH_V1
+declared_size: 1000
+effective_batch_size: 300)",
         "declared_size: null\neffective_batch_size: 7\nsampling_rate: 0.3", "regulated: true",
         "target_steps: 100\nphases: {cooldown: {steps: 20, noise_multiplier: 2}}"}) {
     const LoadedConfig first = load(keys);

@@ -25,7 +25,8 @@ bool AllFinite(const Real* x, std::size_t count) {
     b = hn::Add(b, hn::Sub(x1, x1));
   }
   Real total = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
-  for (; j < count; ++j) total += x[j] - x[j];
+  for (; j < count; ++j)
+    total += x[j] - x[j];  // NOLINT(misc-redundant-expression): NaN unless finite
   return total == 0;
 }
 

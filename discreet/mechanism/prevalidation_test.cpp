@@ -285,7 +285,7 @@ TEST(PlannedRun, IsTheEventsOfTheSchedule) {
     for (const auto& [event, count] : planned_run(c).events) accountant->compose(event, count);
     return accountant->epsilon(1e-5).epsilon.upper;
   };
-  const auto by_hand = [](std::vector<std::pair<double, std::uint64_t>> steps) {
+  const auto by_hand = [](const std::vector<std::pair<double, std::uint64_t>>& steps) {
     const auto accountant = accounting::make_accountant("pld");
     for (const auto& [noise, count] : steps) {
       accountant->compose(
@@ -311,8 +311,7 @@ TEST(PlannedRun, IsTheEventsOfTheSchedule) {
                                  "{noise: 1}}")),
               by_hand({{1 / std::sqrt(1.5), 1000}}), 1e-9);
   for (const char* unknown : {"", "target_steps: 9\nmode: budget_adaptive",
-                              "target_steps: 9\ngroups: {a: "
-                              "{sigma_multiplier: 0.5}}",
+                              "target_steps: 9\ngroups: {a: {sigma_multiplier: 0.5}}",
                               "target_steps: 9\nextends: llm_flash",
                               "target_steps: 9\ndebug: true\nnoise_multiplier: 0"}) {
     EXPECT_TRUE(planned_run(privacy_of(unknown)).events.empty()) << unknown;
