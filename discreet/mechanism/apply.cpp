@@ -41,10 +41,14 @@ std::uint64_t most_records_of(const SamplingPlan& plan) {
   return batch;
 }
 
+bool adapts_bounds(const DpConfig& dp) noexcept {
+  return dp.clip_strategy == ClipStrategy::kAdaptive || dp.clip_norm_adaptive;
+}
+
 double charged_delta(const DpConfig& dp, const ModelLayout& layout) {
   const std::uint64_t steps = 2 * charged_steps(dp);
   // Counts are Gaussian whatever the family: at most three for each part, and one.
-  const bool counts = dp.clip_norm_adaptive || dp.metrics_release == MetricsRelease::kDp;
+  const bool counts = adapts_bounds(dp) || dp.metrics_release == MetricsRelease::kDp;
   const double tail = next_up(
       sampler_delta(dp.noise_family, layout.private_parameters(), steps, dp.target_epsilon) +
       sampler_delta(NoiseFamily::kGaussian, counts ? 3 * layout.size() + 1 : 0, steps,
@@ -105,9 +109,7 @@ std::uint64_t charged_steps(const DpConfig& dp) noexcept {
   return dp.target_steps.value_or(std::uint64_t{1} << 24);
 }
 
-bool Mechanism::Fixed::adapts() const noexcept {
-  return dp().clip_strategy == ClipStrategy::kAdaptive || dp().clip_norm_adaptive;
-}
+bool Mechanism::Fixed::adapts() const noexcept { return adapts_bounds(dp()); }
 
 bool Mechanism::Fixed::is_discrete() const noexcept {
   return dp().noise_family != NoiseFamily::kGaussian && dp().noise_family != NoiseFamily::kLaplace;

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "discreet/base/error.h"
 #include "discreet/base/nearest.h"
+#include "discreet/mechanism/clip_statistics.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -64,8 +64,7 @@ PeftPlan plan_peft(const ModelLayout& layout, std::span<const bool> trainable_ma
   for (std::size_t i = 0; i < own.size(); ++i)
     if (own.tensors()[i].is_private() && !own.tensors()[i].adapter.empty())
       stats.adapter_parameters += own.elements(i);
-  stats.noise_reduction_factor = std::sqrt(static_cast<double>(stats.parameters) /
-                                           static_cast<double>(stats.private_parameters));
+  stats.noise_reduction_factor = peft_noise_reduction_factor(own);
   return {own, clip_plan(own, Cut::kFlat, bound), stats};
 }
 

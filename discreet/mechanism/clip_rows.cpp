@@ -86,10 +86,7 @@ void check_partition(const ModelLayout& layout, const Partition& partition) {
 }
 
 void check_sum(const ModelLayout& layout, const GradientSum& sum) {
-  bool fits = sum.tensors() == layout.size();
-  for (std::size_t i = 0; fits && i < layout.size(); ++i)
-    fits = sum.tensor(i).size() == (layout.tensors()[i].is_private() ? layout.elements(i) : 0);
-  if (!fits)
+  if (!sum.is_of(layout))
     throw Error(ErrorCode::kInvalidInput, kOperator,
                 "the sum belongs to another layout; make one with GradientSum(layout)");
 }

@@ -18,4 +18,12 @@ std::span<const double> GradientSum::tensor(std::size_t i) const noexcept {
   return std::span(values_).subspan(offsets_[i], offsets_[i + 1] - offsets_[i]);
 }
 
+bool GradientSum::is_of(const ModelLayout& layout) const noexcept {
+  if (tensors() != layout.size()) return false;
+  for (std::size_t i = 0; i < layout.size(); ++i)
+    if (tensor(i).size() != (layout.tensors()[i].is_private() ? layout.elements(i) : 0))
+      return false;
+  return true;
+}
+
 }  // namespace discreet::mechanism

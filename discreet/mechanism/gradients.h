@@ -28,6 +28,8 @@ class GradientSum {
   // The coordinates of tensor i; empty if it is not private.
   std::span<double> tensor(std::size_t i) noexcept;
   std::span<const double> tensor(std::size_t i) const noexcept;
+  // Whether it is of this layout: as many tensors, room where it has private ones.
+  bool is_of(const ModelLayout& layout) const noexcept;
   // All of them.
   std::span<double> values() noexcept { return values_; }
   std::span<const double> values() const noexcept { return values_; }
