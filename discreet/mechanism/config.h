@@ -189,18 +189,98 @@ struct DpConfig {
   friend bool operator==(const DpConfig&, const DpConfig&) = default;
 };
 
-// The section `run`, as far as it is about the mechanism.
+// The sections of whoever trains from this file (room `training`). A run of the mechanism alone, as
+// from PyTorch, leaves them at their defaults. What they say together is checked by who trains.
+
+enum class DataFormat : std::uint8_t {
+  kDigits,  // digits: the embedded handwritten digits; no file
+  kCsv,     // csv
+  kIdx,     // idx: MNIST's format
+  kNpy,     // npy: NumPy
+};
+enum class ModelKind : std::uint8_t { kLinear, kSoftmax, kMlp };  // linear, softmax, mlp
+enum class Activation : std::uint8_t { kRelu, kTanh };            // relu, tanh
+// A fixed map of each record by itself; it costs no privacy.
+enum class FeatureMapKind : std::uint8_t {
+  kNone,
+  kScattering,
+  kFourier
+};                                                        // none, scattering, fourier
+enum class OptimizerKind : std::uint8_t { kSgd, kAdam };  // sgd, adam
+enum class RateSchedule : std::uint8_t { kConstant, kCosine, kLinear };  // constant, cosine, linear
+
+using BoundsMap = std::map<std::string, std::vector<double>>;      // by column: [lower, upper]
+using WordsMap = std::map<std::string, std::vector<std::string>>;  // by column: the vocabulary
+
+// The section `data`. Everything a record is mapped by is declared here, never taken from the data.
+struct DataConfig {
+  DataFormat format = DataFormat::kDigits;
+  std::optional<std::string> train;         // the file; of idx and npy that of the features
+  std::optional<std::string> train_labels;  // idx, npy
+  std::optional<std::string> test;          // held-out records, in the same format
+  std::optional<std::string> test_labels;
+  double holdout =
+      0;  // without `test`: the fraction in [0, 1) held out, by public coins per record
+  // csv
+  std::string separator = ",";
+  std::optional<std::string> label;         // its column
+  std::vector<std::string> classes;         // its words in order; empty: a number in label_bounds
+  std::vector<double> label_bounds;         // [lower, upper]
+  BoundsMap numeric;                        // columns in neither map are not read
+  WordsMap categorical;                     // "*" in a vocabulary takes every other word
+  std::vector<std::string> private_bounds;  // numeric columns whose bounds are released privately
+  double private_bounds_noise = 10;  // multiplier of that release, an event of its own (q = 1)
+  // idx, npy
+  std::optional<std::uint64_t> class_count;  // number of classes
+  std::vector<double> bounds;                // npy: [lower, upper] of every feature
+  std::vector<std::uint64_t> image;          // npy, csv: [height, width] if records are images
+  friend bool operator==(const DataConfig&, const DataConfig&) = default;
+};
+
+// The section `model`.
+struct ModelConfig {
+  ModelKind kind = ModelKind::kSoftmax;
+  std::vector<std::uint64_t> hidden;  // mlp: sizes of the hidden layers
+  Activation activation = Activation::kRelu;
+  FeatureMapKind features = FeatureMapKind::kNone;
+  std::uint64_t scattering_groups = 27;  // groups of the normalisation of each record; 0: none
+  std::uint64_t fourier_count = 1024;    // random Fourier features
+  double fourier_scale = 1.0;            // standard deviation of their frequencies
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+// The section `optimizer`: post-processing of released gradients (training/optimizer.h).
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  double rate = 0.1;
+  double momentum = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double floor = 1e-8;
+  double weight_decay = 0;
+  RateSchedule schedule = RateSchedule::kConstant;
+  std::optional<double> average;  // decay of the average of iterates
+  friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
+};
+
+// The section `run`.
 struct RunConfig {
   // Of the released gradients, the specification's manifest.compute_dtype; all that decides is
   // binary64.
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
+  // Instead of target_steps: whole passes, each of batches_per_epoch() steps.
+  std::optional<std::uint64_t> epochs;
+  std::uint64_t checkpoint_every = 100;  // steps between checkpoints; 0: at the end only
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
 // A whole configuration file.
 struct Config {
   DpConfig privacy;  // security.differential_privacy
-  RunConfig run;     // run
+  DataConfig data;
+  ModelConfig model;
+  OptimizerConfig optimizer;
+  RunConfig run;
   friend bool operator==(const Config&, const Config&) = default;
 };
 

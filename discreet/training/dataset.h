@@ -18,10 +18,11 @@ namespace discreet::training {
 struct Dataset {
   std::size_t rows = 0;
   std::size_t features = 0;
-  std::size_t classes = 0;           // 0: the labels are numbers (regression)
-  std::vector<float> x;              // rows x features, row-major
-  std::vector<std::uint32_t> label;  // one per row, < classes
-  std::vector<float> target;         // one per row if classes is 0
+  std::size_t height = 0, width = 0;  // of records that are images, features = height x width
+  std::size_t classes = 0;            // 0: the labels are numbers (regression)
+  std::vector<float> x;               // rows x features, row-major
+  std::vector<std::uint32_t> label;   // one per row, < classes
+  std::vector<float> target;          // one per row if classes is 0
   std::vector<std::string> feature_names;
   std::vector<std::string> class_names;
   std::uint64_t skipped = 0;  // rows left out because they were bad; confidential

@@ -4,13 +4,14 @@
 #include <span>
 #include <vector>
 
+#include "discreet/mechanism/config.h"
 #include "discreet/mechanism/layer_pass.h"
 #include "discreet/mechanism/layout.h"
 #include "discreet/random/key.h"
 
 namespace discreet::training {
 
-enum class Activation : std::uint8_t { kRelu, kTanh };
+using mechanism::Activation;
 
 // A chain of dense layers: sizes[0] inputs, sizes.back() outputs, an activation after every layer
 // but the last. Two sizes are the linear and the softmax model. The loss of a record is the

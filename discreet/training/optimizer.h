@@ -6,18 +6,18 @@
 #include <vector>
 
 #include "discreet/base/bytes.h"
+#include "discreet/mechanism/config.h"
 #include "discreet/mechanism/gradients.h"
 
 namespace discreet::training {
 
 // How parameters follow released gradients. All of it is post-processing: it costs no privacy.
 
-enum class OptimizerKind : std::uint8_t { kSgd, kAdam };
-enum class RateSchedule : std::uint8_t {
-  kConstant,  // rate
-  kCosine,    // rate * (1 + cos(pi t / steps)) / 2
-  kLinear,    // rate * (1 - t / steps)
-};
+using mechanism::OptimizerKind;
+using mechanism::RateSchedule;
+//   constant  rate
+//   cosine    rate * (1 + cos(pi t / steps)) / 2
+//   linear    rate * (1 - t / steps)
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
