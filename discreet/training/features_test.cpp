@@ -1,0 +1,3 @@
+#include "discreet/training/features.h"
+
+#include <gtest/gtest.h>
