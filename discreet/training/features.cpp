@@ -28,18 +28,21 @@ constexpr std::size_t kTile = 64;  // records at a time, as matrix.h cuts them
 constexpr std::array<std::pair<std::size_t, std::size_t>, 3> kFamilies = {
     {{1, 9}, {9, 17}, {17, Scattering::kChannels}}};
 
-// f(v, m) becomes every number v of a family, m the family's mean at its position.
-template <class F>
-void with_family_means(std::span<float> record, F f) {
+// Every position loses the mean of each family there.
+void centre_families(std::span<float> record) {
   const std::size_t positions = record.size() / Scattering::kChannels;
   std::vector<double> mean(positions);
   for (const auto& [begin, end] : kFamilies) {
     std::ranges::fill(mean, 0.0);
-    for (std::size_t i = begin * positions; i < end * positions; ++i)
-      mean[i % positions] += static_cast<double>(record[i]);
+    for (std::size_t c = begin; c < end; ++c)
+      for (std::size_t p = 0; p < positions; ++p)
+        mean[p] += static_cast<double>(record[c * positions + p]);
     for (double& m : mean) m /= static_cast<double>(end - begin);
-    for (std::size_t i = begin * positions; i < end * positions; ++i)
-      record[i] = static_cast<float>(f(static_cast<double>(record[i]), mean[i % positions]));
+    for (std::size_t c = begin; c < end; ++c)
+      for (std::size_t p = 0; p < positions; ++p) {
+        float& v = record[c * positions + p];
+        v = static_cast<float>(static_cast<double>(v) - mean[p]);
+      }
   }
 }
 
@@ -98,9 +101,8 @@ FeatureMap::FeatureMap(const mechanism::ModelConfig& config, std::size_t feature
 }
 
 void FeatureMap::normalise(std::span<float> record) const {
-  with_family_means(record, [](double v, double mean) { return v / (mean + 0.01); });
   normalise_groups(record, groups_);
-  with_family_means(record, [](double v, double mean) { return v - mean; });
+  centre_families(record);
   normalise_groups(record, groups_);
 }
 

@@ -18,13 +18,12 @@ namespace discreet::training {
 //
 //   none        the record as it is
 //   scattering  Scattering of an image, then, unless scattering_groups is 0, within this record
-//                 1. contrast: at every position, each family of channels (order 1 of scale 0,
-//                 order
-//                    1 of scale 1, order 2) is divided by its mean there plus 0.01
-//                 2. group normalisation: in scattering_groups groups of consecutive channels, v
+//                 1. group normalisation: in scattering_groups groups of consecutive channels, v
 //                    becomes (v - mean) / sqrt(variance + 1e-5), over channels and positions
-//                 3. centring: at every position, each family loses its mean
-//                 4. group normalisation once more
+//                 2. centring: at every position, each family of channels (order 1 of scale 0,
+//                 order
+//                    1 of scale 1, order 2) loses its mean
+//                 3. group normalisation once more
 //   fourier     random Fourier features (Rahimi and Recht 2007): with frequencies
 //               w_k ~ N(0, fourier_scale² I), k < fourier_count / 2,
 //                 sqrt(2 / fourier_count) (cos w_k·x, sin w_k·x),
