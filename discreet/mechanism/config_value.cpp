@@ -17,6 +17,22 @@ namespace {
               fmt::format("{}: {} {}", where, path, sentence));
 }
 
+constexpr const char* kNotFromTheData =
+    "the data's own mean or range would be a release nobody accounts for";
+
+// A key that people look for and that cannot be: why, and what to write instead.
+std::string not_offered(std::string_view path) {
+  for (const char* key : {"normalize", "normalise", "standardize", "standardise", "normalization",
+                          "scale", "scaler", "mean", "std"}) {
+    if (path != fmt::format("data.{}", key)) continue;
+    return fmt::format(
+        "{}; declare data.numeric: {{NAME: [lower, upper]}}, or list the column "
+        "under data.private_bounds",
+        kNotFromTheData);
+  }
+  return {};
+}
+
 std::string shown(const Yaml& node) {
   switch (node.kind) {
     case Yaml::Kind::kNull: return "null";
@@ -148,6 +164,18 @@ std::vector<double> read_bounds(const auto& key, const Yaml& node, const Source&
   return bounds;
 }
 
+// Bounds of one column.
+std::vector<double> read_column_bounds(const auto& key, const Yaml& node, const Source& source,
+                                       int line, std::string_view path) {
+  if (node.kind != Yaml::Kind::kList) {
+    refuse(source.at(line), path,
+           fmt::format("is {}; give [lower, upper], from what is known about the quantity, or list "
+                       "it under data.private_bounds: {}",
+                       shown(node), kNotFromTheData));
+  }
+  return read_bounds(key, node, source, line, path);
+}
+
 // A map whose entries are read one by one, each complaint with the line of its entry.
 template <class T>
 std::map<std::string, T> read_map(const auto& key, const Yaml& node, const Source& source,
@@ -228,7 +256,7 @@ KeyValue read_value(const Key<Target>& key, const Yaml& node, const Source& sour
       value = read_map<std::vector<double>>(
           key, require_kind(key, node, Yaml::Kind::kMap, where, path), source, path,
           [&](const Yaml& entry, int at, const std::string& name) {
-            return read_bounds(key, entry, source, at, name);
+            return read_column_bounds(key, entry, source, at, name);
           });
       break;
     case KeyType::kWordsMap:
@@ -283,6 +311,7 @@ void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string&
         hint = fmt::format("write it nested, {} below {}:", component.substr(dot + 1),
                            component.substr(0, dot));
       }
+      if (const std::string reason = not_offered(below); !reason.empty()) hint = reason;
       refuse(source.at(line), below, fmt::format("is no key; {}", hint));
     }
     if (child->key != nullptr) {
