@@ -9,7 +9,8 @@ PYTHONS := -DPython_EXECUTABLE=$(CURDIR)/build/venv/bin/python
 export PYTHONDONTWRITEBYTECODE = 1
 
 run: build                     ## build and run the main job
-	build/discreet selfcheck
+	rm -rf build/demo
+	build/discreet demo --out build/demo
 
 build:                         ## build/discreet and build/python
 	@$(SETUP) build
