@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json.h"
 #include "discreet/base/version.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/run/files.h"
@@ -96,6 +97,7 @@ class Run {
     commitment_ = data_commitment(digest, files_.secret());
     key_ = run_key(files_.secret(), config_, digest);
     require_same_data();
+    if (config_.data.format == mechanism::DataFormat::kCsv) features_ = data_.train.feature_names;
     map_features(config_, data_.train, options_.threads);
     if (data_.test) map_features(config_, *data_.test, options_.threads);
 
@@ -360,7 +362,8 @@ class Run {
   std::optional<random::Key> key_;  // of run_key()
   std::optional<RunStreams> streams_;
   std::optional<Training> training_;
-  std::optional<double> projected_;  // epsilon at the planned end, where nothing can change it
+  std::optional<double> projected_;    // epsilon at the planned end, where nothing can change it
+  std::vector<std::string> features_;  // csv: the names of the columns, in their order
   std::vector<std::string> notes_;
 };
 

@@ -396,6 +396,15 @@ TEST(Train, RefusesATraceWithoutItsKeyOrConfiguration) {
   EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidInput);
 }
 
+TEST(Train, RefusesAModelOrCheckpointWithoutItsTrace) {
+  const SmallRun run;
+  run.train("a");
+  fs::remove(run.folder / "a" / "trace.jsonl");
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidInput);
+  fs::remove(run.folder / "a" / "checkpoint.cbor");
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidInput);
+}
+
 TEST(Train, FullDiskLeavesTheLastCheckpointAndTheRunGoesOn) {
   const SmallRun run;
   run.train("whole");
