@@ -330,10 +330,13 @@ class Run {
       if (std::isfinite(held_out.loss)) out.loss = held_out.loss;
     }
     write_checkpoint();
-    files_.write_model(
-        encode_safetensors(training_->network.layout(), training_->model(),
-                           {{"producer", fmt::format("discreet {}", version())},
-                            {"config_hash", to_hex(mechanism::config_hash(config_))}}));
+    // Names of columns are declared; nothing here is of the records.
+    std::map<std::string, std::string> about{
+        {"producer", fmt::format("discreet {}", version())},
+        {"config_hash", to_hex(mechanism::config_hash(config_))}};
+    if (!features_.empty())
+      about["features"] = to_json(cbor::array({features_.begin(), features_.end()}));
+    files_.write_model(encode_safetensors(training_->network.layout(), training_->model(), about));
     files_.append("run_end", end_line(out));
     files_.flush();
     return out;

@@ -213,7 +213,7 @@ def test_demo_needs_nothing_and_keeps_its_promise(tmp_path):
     out = json.loads(result.stdout)
     assert out["run"] == "discreet-demo"
     assert out["epsilon"]["upper"] <= 8
-    assert out["accuracy"] >= 0.9  # one seed; the mean of five is measured by the benchmark
+    assert out["accuracy"] >= 0.92
     assert discreet("replay", "discreet-demo", cwd=tmp_path).returncode == 0
 
 
