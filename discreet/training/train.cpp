@@ -86,13 +86,12 @@ class Run {
     const std::optional<random::Generator> bounds_noise = bounds_stream();
     data_ = open_data(config_, {}, options_.on_bad_row, bounds_noise ? &*bounds_noise : nullptr);
     notes_ = data_.notes;
-    const std::uint64_t declared = privacy().declared_size.value_or(data_.train.rows);
-    if (data_.train.rows > 2 * declared + 100)
-      throw Error(
-          ErrorCode::kInvalidDpConfig, kOperator,
-          fmt::format("declared_size is {}, but there are {} records; declare about as many "
-                      "as there are",
-                      declared, data_.train.rows));
+    // Beyond N0 batches larger than most_records() are no rare event (apply.md).
+    if (privacy().declared_size && data_.train.rows > *privacy().declared_size)
+      throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                  fmt::format("declared_size is {}, but there are {} records; declare at least as "
+                              "many as there may be",
+                              *privacy().declared_size, data_.train.rows));
     const Digest digest = digest_of(data_);
     commitment_ = data_commitment(digest, files_.secret());
     key_ = run_key(files_.secret(), config_, digest);
@@ -102,8 +101,9 @@ class Run {
     if (data_.test) map_features(config_, *data_.test, options_.threads);
 
     const auto& header = files_.header();
-    streams_ = run_streams(privacy(), run_key(files_.secret(), config_, digest),
-                           header ? std::optional(header->generator) : std::nullopt);
+    streams_ =
+        run_streams(privacy(), in_environment(*key_, header ? header->environment : environment_),
+                    header ? std::optional(header->generator) : std::nullopt);
     Network network(shape_of(config_.model, data_.train.features, data_.train.classes),
                     public_key(privacy()));
     mechanism::Mechanism mechanism(config_, network.layout(), streams_->mechanism(),
