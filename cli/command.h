@@ -28,6 +28,7 @@ void add_check(CLI::App& command, int& status);
 void add_init(CLI::App& command, int& status);
 void add_operators(CLI::App& command, int& status);
 void add_plan(CLI::App& command, int& status);
+void add_report(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);
 
 }  // namespace discreet::cli

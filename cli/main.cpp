@@ -36,6 +36,11 @@ constexpr Command kCommands[] = {
      "--epochs 60 \\\n"
      "    --group-size 4 --plot epsilon.svg",
      add_plan},
+    {"report", "One HTML page about a run: its promise, its course, and what is not promised.",
+     "discreet report RUN\n"
+     "  discreet report RUN --public --out report.html\n"
+     "  discreet report RUN --json",
+     add_report},
     {"selfcheck", "Verify this build against published values and say what it can do.",
      "discreet selfcheck\n  discreet selfcheck --json", add_selfcheck},
 };
