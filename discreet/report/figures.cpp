@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "discreet/base/rounded_text.h"
 #include "discreet/report/plot.h"
 #include "discreet/report/sections_impl.h"
 #include "discreet/report/words_impl.h"
@@ -52,18 +51,17 @@ std::string epsilon_figure(const Declared& declared, const Series& epsilon) {
   plot.curves = {{"ε", points(epsilon)}};
   if (dp.target_epsilon > 0)
     plot.levels = {
-        {dp.target_epsilon, "budget " + brief_up(dp.target_epsilon), true},
+        {dp.target_epsilon, fmt::format("budget {:.6g}", dp.target_epsilon), true},
         {dp.target_epsilon * (1 - dp.safety_budget_reserve),
-         "warning " + brief_down(dp.target_epsilon * (1 - dp.safety_budget_reserve)), false}};
+         fmt::format("warning {:.6g}", dp.target_epsilon * (1 - dp.safety_budget_reserve)), false}};
   return figure(std::move(plot),
-                "Certified, of all steps so far together. A step that would pass "
-                "the budget is never released.");
+                declared.not_private.empty()
+                    ? "Certified, of all steps so far together. A step that would pass the budget "
+                      "is never released."
+                    : "What the accountant counts. In this run it guarantees nothing.");
 }
 
 std::string noise_figure(const Series& noise) {
-  const bool varies =
-      std::ranges::any_of(noise, [&](const Point& point) { return point.value != noise[0].value; });
-  if (!varies) return "";
   Plot plot;
   plot.title = "Noise as scheduled";
   plot.x_label = "steps";
@@ -132,12 +130,14 @@ std::string figures(const Declared& declared, const Observed* observed) {
   if (out.empty()) return "";
   const std::size_t steps = is_public ? declared.epsilon.size() : observed->epsilon.size();
   const char* thinned =
-      "<p class=\"small\">Long runs are drawn with the first, least, largest and last value of the "
-      "steps that share a column of the picture.</p>\n";
+      "<p class=\"small\">Where steps are closer than can be drawn, the band goes from the least "
+      "to "
+      "the largest value of the steps that share a column, and the line through their "
+      "mean.</p>\n";
   return fmt::format(
       "<section aria-labelledby=\"course\">\n<h2 id=\"course\">The course of the run</h2>\n"
       "<div class=\"figures\">\n{}</div>\n{}</section>\n",
-      out, steps > 1200 ? thinned : "");
+      out, steps > 300 ? thinned : "");
 }
 
 }  // namespace discreet::report

@@ -106,7 +106,7 @@ TEST(Report, OfAHundredThousandStepsIsSmall) {
   const std::string page =
       page_of({.planned = 100000, .steps = 100000, .steps_per_epoch = 100}, false);
   EXPECT_LT(page.size(), 500'000u);
-  EXPECT_TRUE(has(page, "Long runs are drawn with"));
+  EXPECT_TRUE(has(page, "the band goes from the least"));
 }
 
 TEST(Report, IsReadableByTheOwnerAloneUnlessItIsPublic) {

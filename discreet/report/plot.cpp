@@ -43,16 +43,36 @@ std::string line(double x1, double y1, double x2, double y2, std::string_view mo
                      x2, y2, more);
 }
 
-std::string curve(const Plot::Curve& curve, std::size_t number, const Axis& x, const Axis& y) {
-  const auto points = thin_out(curve.points, static_cast<std::size_t>(x.end - x.begin));
+std::string pair(double x, double y) { return fmt::format("{:.1f},{:.2f} ", x, y); }
+
+std::string polyline(const std::string& points, std::size_t number) {
+  return fmt::format("<polyline class=\"s{}\" points=\"{}\"/>\n", number,
+                     std::string_view(points).substr(0, points.size() - 1));
+}
+
+std::string curve(const std::vector<Plot::Point>& points, std::size_t number, const Axis& x,
+                  const Axis& y) {
   if (points.empty()) return "";
   if (points.size() == 1)
     return fmt::format("<circle class=\"s{} dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>\n", number,
                        x.at(points[0].x), y.at(points[0].y));
-  std::string drawn;
-  for (const Plot::Point& point : points)
-    drawn += fmt::format("{}{:.2f},{:.2f}", drawn.empty() ? "" : " ", x.at(point.x), y.at(point.y));
-  return fmt::format("<polyline class=\"s{}\" points=\"{}\"/>\n", number, drawn);
+  const auto wide = static_cast<std::size_t>(x.end - x.begin) / 2;
+  std::string line, back;
+  if (points.size() <= 2 * wide) {
+    for (const Plot::Point& point : points) line += pair(x.at(point.x), y.at(point.y));
+    return polyline(line, number);
+  }
+  std::string band;
+  const std::vector<Column> columns = columns_of(points, wide);
+  for (const Column& column : columns) {
+    band += pair(x.at(column.x), y.at(column.largest));
+    line += pair(x.at(column.x), y.at(column.mean));
+  }
+  for (auto column = columns.rbegin(); column != columns.rend(); ++column)
+    back += pair(x.at(column->x), y.at(column->least));
+  return fmt::format("<polygon class=\"band s{}\" points=\"{}{}\"/>\n", number, band,
+                     std::string_view(back).substr(0, back.size() - 1)) +
+         polyline(line, number);
 }
 
 // Everything inside the svg element.
@@ -87,7 +107,8 @@ std::string drawing(const Plot& plot, double top) {
   out += text(x.end, plot.height - 6, "end", plot.x_label, " class=\"label\"");
   out += text(x.begin, top - 10, "start", plot.y_label, " class=\"label\"");
 
-  for (std::size_t i = 0; i < plot.curves.size(); ++i) out += curve(plot.curves[i], i + 1, x, y);
+  for (std::size_t i = 0; i < plot.curves.size(); ++i)
+    out += curve(plot.curves[i].points, i + 1, x, y);
 
   for (const Plot::Level& level : plot.levels) {
     const char* kind = level.is_limit ? "limit" : "warn";
@@ -128,25 +149,25 @@ std::string svg_file(const Plot& plot, std::string_view subtitle) {
   return out + "</svg>\n";
 }
 
-std::vector<Plot::Point> thin_out(std::vector<Plot::Point> points, std::size_t columns) {
-  if (points.size() <= 4 * columns || columns == 0) return points;
-  const double begin = points.front().x, width = points.back().x - begin;
-  if (!(width > 0)) return points;
-  const auto column = [&](const Plot::Point& point) {
-    return std::min(columns - 1, static_cast<std::size_t>((point.x - begin) / width *
-                                                          static_cast<double>(columns)));
+std::vector<Column> columns_of(const std::vector<Plot::Point>& points, std::size_t columns) {
+  std::vector<Column> out;
+  if (points.empty() || columns == 0) return out;
+  const double begin = points.front().x, width = (points.back().x - begin) / double(columns);
+  const auto number = [&](const Plot::Point& point) {
+    return width > 0 ? std::min(columns - 1, static_cast<std::size_t>((point.x - begin) / width))
+                     : 0;
   };
-  std::vector<Plot::Point> out;
   for (std::size_t first = 0; first < points.size();) {
-    std::size_t end = first, least = first, largest = first;
-    for (; end < points.size() && column(points[end]) == column(points[first]); ++end) {
-      if (points[end].y < points[least].y) least = end;
-      if (points[end].y > points[largest].y) largest = end;
+    Column column{begin + width * (double(number(points[first])) + 0.5), points[first].y,
+                  points[first].y};
+    std::size_t end = first;
+    for (; end < points.size() && number(points[end]) == number(points[first]); ++end) {
+      column.least = std::min(column.least, points[end].y);
+      column.largest = std::max(column.largest, points[end].y);
+      // Not by a sum: it could leave the range.
+      column.mean += (points[end].y - column.mean) / double(end - first + 1);
     }
-    std::vector<std::size_t> kept = {first, least, largest, end - 1};
-    std::sort(kept.begin(), kept.end());
-    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
-    for (const std::size_t each : kept) out.push_back(points[each]);
+    out.push_back(column);
     first = end;
   }
   return out;

@@ -6,8 +6,8 @@
 #include <vector>
 
 // Lines over an axis, as SVG 1.1 without script, font or file from elsewhere. Colours are CSS
-// classes (axis, grid, s1 to s4, limit, warn), which the page or the file styles for light and
-// dark.
+// classes (axis, grid, band, s1 to s4, limit, warn), which the page or the file styles for light
+// and dark.
 namespace discreet::report {
 
 struct Plot {
@@ -38,10 +38,15 @@ std::string svg(const Plot& plot);
 // As a file of its own, with heading and colours; the first curve is named in it.
 std::string svg_file(const Plot& plot, std::string_view subtitle);
 
-// Leaves at most four points in each of `columns` equal parts of the x axis: the first, the least,
-// the largest and the last, in their order. What is drawn at that width looks the same: no peak is
-// lost, none is added.
-std::vector<Plot::Point> thin_out(std::vector<Plot::Point> points, std::size_t columns);
+// The points that share one of `columns` equal parts of the x axis.
+struct Column {
+  double x = 0;  // their middle
+  double least = 0, largest = 0, mean = 0;
+};
+// What a curve with more points than can be told apart is drawn from: a band from the least to the
+// largest of each column, so that no peak is lost, and a line through the means. Empty columns are
+// left out.
+std::vector<Column> columns_of(const std::vector<Plot::Point>& points, std::size_t columns);
 
 // Text that is safe inside HTML and SVG, in content and quoted attributes: & < > " ' as entities,
 // control characters and what is not UTF-8 as U+FFFD.

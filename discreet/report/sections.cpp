@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "discreet/base/rounded_text.h"
 #include "discreet/mechanism/config_resolve.h"
@@ -48,9 +49,9 @@ std::string card(std::string_view name, std::string_view kind, std::string_view 
 std::string epsilon_card(const Declared& declared) {
   const Claim& claim = declared.claim;
   const bool is_void = !declared.not_private.empty();
-  std::string note = claim.lower ? fmt::format("certified between {} and {}; budget {}",
+  std::string note = claim.lower ? fmt::format("certified between {} and {}; budget {:.6g}",
                                                brief_down(*claim.lower), brief_up(claim.upper),
-                                               brief_up(declared.config.privacy.target_epsilon))
+                                               declared.config.privacy.target_epsilon)
                                  : std::string("the whole budget; see below");
   if (is_void) note = "not a guarantee: the run is not private";
   return card("Privacy loss ε", "big", "≤ " + brief_up(claim.upper), note, is_void);
@@ -112,10 +113,12 @@ std::string title(const Declared& declared, const Observed* observed) {
 std::string headline(const Declared& declared, const Observed* observed) {
   const Claim& claim = declared.claim;
   std::string cards = epsilon_card(declared);
-  cards += card("Remainder δ", "big", scientific(claim.delta),
-                claim.delta > 0 && 1 / claim.delta < 1e15
-                    ? fmt::format("1 in {}", grouped(static_cast<std::uint64_t>(1 / claim.delta)))
-                    : std::string());
+  cards +=
+      card("Remainder δ", "big", scientific(claim.delta),
+           claim.delta > 0 && 1 / claim.delta < 1e15
+               ? fmt::format("1 in {}",
+                             grouped(static_cast<std::uint64_t>(std::llround(1 / claim.delta))))
+               : std::string());
   cards += card("Between data sets with", "words", neighbours(claim.adjacency),
                 "adjacency " + code(accounting::to_string(claim.adjacency)));
   const std::string accuracy = observed == nullptr ? "" : accuracy_card(*observed);
@@ -140,10 +143,9 @@ std::string set_up(const Declared& declared) {
   std::string rows;
   if (declared.planned_steps) rows += row("Planned steps", grouped(*declared.planned_steps));
   if (declared.steps) rows += row("Steps taken", grouped(*declared.steps));
-  rows +=
-      row("Budget", fmt::format("ε ≤ {} at δ = {}; warning past {}", brief_up(dp.target_epsilon),
-                                scientific(dp.target_delta),
-                                brief_down(dp.target_epsilon * (1 - dp.safety_budget_reserve))));
+  rows += row("Budget", fmt::format("ε ≤ {:.6g} at δ = {}; warning past {:.6g}", dp.target_epsilon,
+                                    scientific(dp.target_delta),
+                                    dp.target_epsilon * (1 - dp.safety_budget_reserve)));
   rows += row("Sampling", code(spelling(dp.sampling_mode)));
   if (dp.sampling_rate) rows += row("Sampling rate q", fmt::format("{:.6g}", *dp.sampling_rate));
   if (dp.effective_batch_size)

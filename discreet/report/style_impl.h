@@ -8,10 +8,10 @@ namespace discreet::report {
 // 4.5 : 1 to what is behind them.
 inline constexpr std::string_view kStyle = R"css(
 :root{--ink:#1d2530;--soft:#55606e;--paper:#f7f7f5;--card:#fff;--edge:#e2e6ea;--axis:#8792a0;
---s1:#1f5fa8;--s2:#0b7470;--s3:#8a4baf;--s4:#6b5b00;--limit:#b3261e;--warn:#8f5f00;
+--s1:#1f5fa8;--s2:#b0500a;--s3:#8a4baf;--s4:#6b5b00;--limit:#b3261e;--warn:#8f5f00;
 --good:#1d6b3c;--alarm:#b3261e;--alarm-ink:#fff;--note:#fff6e0;--note-edge:#e0b95c;color-scheme:light}
 @media (prefers-color-scheme:dark){:root{--ink:#e7eaee;--soft:#a3adb9;--paper:#121519;--card:#1a1e24;
---edge:#2e353e;--axis:#6f7b89;--s1:#7db3f0;--s2:#5cc8bf;--s3:#cf9cf0;--s4:#d6c26a;--limit:#ff8f86;
+--edge:#2e353e;--axis:#6f7b89;--s1:#7db3f0;--s2:#f0a565;--s3:#cf9cf0;--s4:#d6c26a;--limit:#ff8f86;
 --warn:#e5b454;--good:#7fd39c;--alarm:#8e1b14;--alarm-ink:#fff;--note:#2b2414;--note-edge:#7d6424;
 color-scheme:dark}}
 *{box-sizing:border-box}
@@ -35,6 +35,7 @@ p{margin:.7rem 0}
 .statement{max-width:46rem}
 .lead{font-size:1.2rem;line-height:1.55}
 .formal,.small,figcaption p,caption,.card p{color:var(--soft);font-size:.875rem;line-height:1.5}
+.formula{white-space:nowrap}
 .chip{display:inline-block;padding:.05rem .65rem;border:1px solid currentColor;border-radius:1rem;
 font-size:.85rem;font-weight:600;color:var(--good)}
 .chip.odd{color:var(--warn)}
@@ -46,8 +47,8 @@ font-size:.85rem;font-weight:600;color:var(--good)}
 .card .big{font-size:1.75rem;line-height:1.25;font-weight:650;letter-spacing:-.02em;
 font-variant-numeric:tabular-nums;margin:.15rem 0 0}
 .card .words{font-size:1.15rem;line-height:1.25;font-weight:650;margin:.4rem 0 0}
-.card p{margin:.35rem 0 0}
-.void .big,.void .words{text-decoration:line-through;text-decoration-thickness:2px;color:var(--soft)}
+.card p{margin:.35rem 0 0}.card .big,.card .words{color:var(--ink)}
+.card.void .big{text-decoration:line-through;text-decoration-thickness:2px;color:var(--soft)}
 .figures{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:1rem}
 figure{margin:0;padding:1rem 1.1rem .6rem;display:flex;flex-direction:column;
 break-inside:avoid;page-break-inside:avoid}
@@ -64,6 +65,8 @@ font-size:.85rem}
 polyline{fill:none;stroke-width:1.8;stroke-linejoin:round;vector-effect:non-scaling-stroke}
 polyline.s1,line.s1{stroke:var(--s1)}polyline.s2,line.s2{stroke:var(--s2)}
 polyline.s3,line.s3{stroke:var(--s3)}polyline.s4,line.s4{stroke:var(--s4)}
+.band{opacity:.22}polygon.s1{fill:var(--s1)}polygon.s2{fill:var(--s2)}polygon.s3{fill:var(--s3)}
+polygon.s4{fill:var(--s4)}
 .dot.s1{fill:var(--s1)}.dot.s2{fill:var(--s2)}.dot.s3{fill:var(--s3)}.dot.s4{fill:var(--s4)}
 .legend line{stroke-width:3}
 line.limit{stroke:var(--limit);stroke-width:1.4}line.warn{stroke:var(--warn);stroke-width:1.2}
@@ -98,13 +101,13 @@ h2{margin-top:2.4rem}.figures,.both{grid-template-columns:minmax(0,1fr)}pre{colu
 .facts th,.facts td{display:block;border:0;padding:0}}
 @media (max-width:21rem){.cards{grid-template-columns:1fr}}
 @media print{:root{--ink:#000;--soft:#444;--paper:#fff;--card:#fff;--edge:#ccc;--axis:#777;--s1:#1f5fa8;
---s2:#0b7470;--s3:#8a4baf;--s4:#6b5b00;--limit:#b3261e;--warn:#8f5f00;--good:#1d6b3c;--note:#fff;
+--s2:#b0500a;--s3:#8a4baf;--s4:#6b5b00;--limit:#b3261e;--warn:#8f5f00;--good:#1d6b3c;--note:#fff;
 --note-edge:#000;--alarm:#fff;--alarm-ink:#b3261e;color-scheme:light}
-html{font-size:10pt}main,.banner>div{max-width:none;padding:0}header{padding-top:1rem}
+html{font-size:9.5pt}figure{padding:.6rem .8rem .3rem}figure .plot{height:40mm}main,.banner>div{max-width:none;padding:0}header{padding-top:1rem}
 h2{margin-top:1.6rem;break-after:avoid}.cards{grid-template-columns:repeat(4,1fr)}
 .figures,.both{grid-template-columns:1fr 1fr}.facts tr{display:table-row}.facts th,.facts td{display:table-cell;
 border-top:1px solid var(--edge);padding:.3rem .9rem .3rem 0}
-.card,.panel,figure,tr,li{break-inside:avoid}.banner.alarm{border:3px solid #b3261e;padding:.6rem}
+.card,figure,tr,li,.both .panel{break-inside:avoid}.banner.alarm{border:3px solid #b3261e;padding:.6rem}
 details::details-content{content-visibility:visible;block-size:auto;display:block}
 summary{list-style:none}a{color:inherit}}
 @page{margin:16mm 15mm 18mm;@bottom-right{content:counter(page) " / " counter(pages);font:8pt sans-serif;color:#555}}

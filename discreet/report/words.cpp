@@ -88,7 +88,10 @@ std::string formal_neighbours(Adjacency adjacency) {
 
 std::string factor(double epsilon) {
   const double value = std::exp(epsilon);
-  return value < 1e6 ? brief_up(value * (1 + 1e-15)) : scientific(std::nextafter(value, 1e308));
+  return value < 1e6 ? round_up(value * (1 + 1e-15), value < 10     ? 2
+                                                     : value < 1000 ? 1
+                                                                    : 0)
+                     : scientific(std::nextafter(value, 1e308));
 }
 
 }  // namespace
@@ -104,7 +107,7 @@ std::string statement(const Declared& declared) {
       "<p class=\"lead\">What this model reveals about any one person is limited. Whatever "
       "someone concludes from it, they would have concluded with nearly the same probability {}: "
       "it changes by a factor of at most {} (that is e<sup>ε</sup>), up to a remainder of "
-      "δ = {}.</p>\n",
+      "δ&nbsp;=&nbsp;{}.</p>\n",
       alternative(claim.adjacency), factor(claim.upper), scientific(claim.delta));
   out += fmt::format(
       "<p>As a game: someone who knows every other record, and has no idea {}, studies the model "
@@ -116,8 +119,10 @@ std::string statement(const Declared& declared) {
                    "only a smaller ε rules them out.");
   out += fmt::format(
       "<p class=\"formal\">For the auditor: everything this run released is (ε, δ)-differentially "
-      "private with ε ≤ {} and δ = {}. For all data sets D, D′ {} and every set S of outcomes, "
-      "P[M(D) ∈ S] ≤ e<sup>ε</sup> P[M(D′) ∈ S] + δ.</p>\n",
+      "private with ε&nbsp;≤&nbsp;{} and δ&nbsp;=&nbsp;{}. For all data sets D, D′ {} and every "
+      "set S of outcomes, "
+      "<span class=\"formula\">P[M(D)&nbsp;∈&nbsp;S] ≤ e<sup>ε</sup>&nbsp;P[M(D′)&nbsp;∈&nbsp;S] + "
+      "δ</span>.</p>\n",
       brief_up(claim.upper), scientific(claim.delta), formal_neighbours(claim.adjacency));
   return out;
 }
@@ -152,8 +157,8 @@ std::vector<std::string> guaranteed(const Declared& declared) {
       "the model at the end.",
       "Whatever is computed from the model later, such as predictions, costs no further privacy.",
       fmt::format("The upper end of ε is a certified bound, never rounded down. No step was "
-                  "released that would have passed the budget of {}.",
-                  brief_up(declared.config.privacy.target_epsilon)),
+                  "released that would have passed the budget of {:.6g}.",
+                  declared.config.privacy.target_epsilon),
   };
 }
 
