@@ -53,8 +53,7 @@ struct Reading {
 };
 
 // Follows the lines of `text`, at most `bytes` of them.
-Reading follow_all(std::string_view text, std::uint64_t bytes,
-                   const std::function<void(std::string_view)>& visit = {}) {
+Reading follow_all(std::string_view text, std::uint64_t bytes) {
   Reading out;
   while (out.position.bytes < bytes) {
     const std::string_view rest = text.substr(out.position.bytes);
@@ -62,7 +61,6 @@ Reading follow_all(std::string_view text, std::uint64_t bytes,
     if (end == std::string_view::npos)
       refuse_line(out.position.lines + 1, "is cut short: the trace ends without a newline");
     follow(rest.substr(0, end), out.position);
-    if (visit) visit(rest.substr(0, end));
   }
   const std::string_view beyond = text.substr(std::min<std::size_t>(bytes, text.size()));
   out.lines_beyond = static_cast<std::uint64_t>(std::ranges::count(beyond, '\n')) +
@@ -135,15 +133,9 @@ void TraceWriter::append(std::string_view kind, const cbor::Value& record) {
 void TraceWriter::flush() { file_->descriptor.flush(); }
 
 TracePosition verify_trace(const std::filesystem::path& path, const std::optional<Digest>& head) {
-  return read_trace(path, {}, head);
-}
-
-TracePosition read_trace(const std::filesystem::path& path,
-                         const std::function<void(std::string_view line)>& visit,
-                         const std::optional<Digest>& head) {
   const Bytes bytes = read_file(path, std::size_t{1} << 36);
   if (bytes.empty()) refuse_line(1, "is missing: the trace is empty");
-  const TracePosition position = follow_all(text_of(bytes), bytes.size(), visit).position;
+  const TracePosition position = follow_all(text_of(bytes), bytes.size()).position;
   if (head && position.head != *head)
     refuse_line(position.lines,
                 fmt::format("is not the last line expected: its digest is {}, not {}",

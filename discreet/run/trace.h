@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,11 +63,5 @@ class TraceWriter {
 // no object, another `prev`, no header first, a last line without newline.
 TracePosition verify_trace(const std::filesystem::path& path,
                            const std::optional<Digest>& head = std::nullopt);
-
-// The same, and gives each line without its newline to `visit` once it is known to follow from the
-// one before.
-TracePosition read_trace(const std::filesystem::path& path,
-                         const std::function<void(std::string_view line)>& visit,
-                         const std::optional<Digest>& head = std::nullopt);
 
 }  // namespace discreet::run
