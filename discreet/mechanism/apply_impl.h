@@ -19,6 +19,7 @@ struct Mechanism::Fixed {
   std::uint64_t most_records;
   double delta;  // target_delta less what noise sampler and batch bound leave out
   std::vector<std::string> not_private;
+  std::vector<PriorRelease> before;
 
   const DpConfig& dp() const noexcept { return config.privacy; }
   bool adapts() const noexcept;

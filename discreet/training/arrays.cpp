@@ -163,12 +163,6 @@ std::vector<std::uint32_t> read_npy_labels(const std::filesystem::path& path, st
   return out;
 }
 
-void name_features(Dataset& data) {
-  for (std::size_t k = 0; k < data.features; ++k)
-    data.feature_names.push_back(fmt::format("x{}", k));
-  for (std::size_t k = 0; k < data.classes; ++k) data.class_names.push_back(fmt::format("{}", k));
-}
-
 }  // namespace
 
 Dataset read_idx(const std::filesystem::path& images, const std::filesystem::path& labels,
@@ -181,7 +175,9 @@ Dataset read_idx(const std::filesystem::path& images, const std::filesystem::pat
     malformed(answers, fmt::format("{} labels for {} images", count[0], shape[0]));
   Dataset out;
   out.rows = shape[0];
-  out.features = shape[1] * shape[2];
+  out.height = shape[1];
+  out.width = shape[2];
+  out.features = out.height * out.width;
   if (out.features == 0) malformed(pictures, "its images have no pixels");
   out.classes = classes;
   for_each_piece(pictures, out.rows * out.features, 1, [&](std::span<const char> piece) {
