@@ -54,10 +54,13 @@ struct MadeUpRun {
       reasons.emplace_back(each);
     run::TraceWriter trace = run::TraceWriter::create(
         run / "trace.jsonl",
-        changed("run_header", {{"specification", "UML_OS.DifferentialPrivacy.Apply_v3 2026-02-18"},
-                               {"config_hash", to_hex(mechanism::config_hash(resolved))},
-                               {"layout_hash", std::string(64, 'a')},
-                               {"not_private", cbor::array(std::move(reasons))}}));
+        changed("run_header",
+                {{"specification", "UML_OS.DifferentialPrivacy.Apply_v3 2026-02-18"},
+                 {"config_hash", to_hex(mechanism::config_hash(resolved))},
+                 {"layout_hash", std::string(64, 'a')},
+                 {"allocation_map", cbor::map({{"body", cbor::array({1.5, 0.8})},
+                                               {"head <1>", cbor::array({2.0, 0.6})}})},
+                 {"not_private", cbor::array(std::move(reasons))}}));
     for (std::uint64_t t = 0; t < steps; ++t) {
       const double wave = std::sin(double(t) * 0.7) + data;
       trace.append("iter",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -68,9 +69,9 @@ class Follower {
  public:
   explicit Follower(RunSummary& into) : d_(into.declared), o_(into.observed) {}
 
-  void take(std::string_view text) {
-    const Line line{Json::parse(text), ++o_.lines};
-    const std::string kind = line.need(line.text_of("kind"), "kind");
+  void take(const run::TraceLine& trace_line) {
+    const Line line{Json::parse(trace_line.text), ++o_.lines};
+    const std::string& kind = trace_line.kind;
     if (kind == "run_header") return header(line);
     if (kind == "run_end") return end(line);
     // Whatever comes after an end or a failure: the run went on.
@@ -80,12 +81,8 @@ class Follower {
     if (kind == "evaluation") evaluation(line);
     if (kind == "warning") happened(line, "warning", line.text_of("warning").value_or(""));
     if (kind == "resumed") {
-      const std::uint64_t dropped = line.count_of("dropped_lines").value_or(0);
-      happened(line, "resumed",
-               dropped == 0 ? "from the checkpoint"
-                            : fmt::format("from the checkpoint; {} lines after it were cut off and "
-                                          "their steps executed again",
-                                          dropped));
+      may_go_back_ = true;
+      happened(line, "resumed", "from the last checkpoint");
     }
     if (kind == "failure") failure(line);
   }
@@ -93,10 +90,9 @@ class Follower {
   // After the last line.
   void finish() {
     const mechanism::DpConfig& dp = d_.config.privacy;
-    const double spent = o_.epsilon.back().value;
     d_.claim = {std::nullopt, dp.target_epsilon, dp.target_delta, dp.adjacency};
     if (!end_) {
-      if (d_.not_private.empty()) within_budget(spent);
+      if (d_.not_private.empty()) within_budget(spent_);
       return;
     }
     const bool by_plan = d_.ended == Ended::kCompleted || d_.ended == Ended::kBudgetReached;
@@ -104,12 +100,12 @@ class Follower {
       d_.claim.lower = end_->lower;
       d_.claim.upper = end_->upper;
     }
-    if (d_.not_private.empty()) within_budget(by_plan ? end_->upper : spent);
-    if (end_->upper < spent)
+    if (d_.not_private.empty()) within_budget(by_plan ? end_->upper : spent_);
+    if (end_->upper < spent_)
       malformed(
           fmt::format("the last line claims epsilon {}, less than the {} that its steps "
                       "spent: it is not the claim of this run",
-                      end_->upper, spent));
+                      end_->upper, spent_));
     if (by_plan) {
       d_.steps = o_.steps;
       d_.epsilon = o_.epsilon;
@@ -149,36 +145,24 @@ class Follower {
           line.refuse("allocation_map", "a map to multiplier and clip bound");
         d_.parts.push_back({name, pair[1].get<double>(), pair[0].get<double>()});
       }
-    } else {
-      one_part();
     }
     o_.epsilon.push_back({0, 0});
   }
 
-  // Where one bound is over everything, the configuration alone says the noise.
-  void one_part() {
-    using mechanism::ClipStrategy;
-    const mechanism::DpConfig& dp = d_.config.privacy;
-    const mechanism::DpConfig first = in_phase(dp, phase_at(dp, 0));
-    const bool flat = first.clip_strategy == ClipStrategy::kPerSample ||
-                      first.clip_strategy == ClipStrategy::kGhost ||
-                      first.clip_strategy == ClipStrategy::kPeftTargeted;
-    const bool plain = !first.clip_norm_adaptive && !first.clip_norm_map && !first.sigma_map &&
-                       !first.per_layer_multiplier &&
-                       first.compression == mechanism::Compression::kNone;
-    if (flat && plain) d_.parts = {{"all private parameters", first.clip_norm, 1}};
-  }
-
   void iter(const Line& line) {
     const double step = static_cast<double>(line.need(line.count_of("t"), "t") + 1);
-    if (step <= o_.epsilon.back().step) line.refuse("t", "later than that of the step before");
+    if (step <= o_.epsilon.back().step) {
+      if (!may_go_back_ || step < 1) line.refuse("t", "later than that of the step before");
+      forget_from(step);
+    }
+    may_go_back_ = false;
     const auto put = [&](Series& series, const char* key) {
       if (const auto value = line.number_of(key)) series.push_back({step, *value});
     };
     const double spent =
         line.need(line.number_of("cumulative_epsilon_after"), "cumulative_epsilon_after");
-    if (spent < o_.epsilon.back().value)
-      line.refuse("cumulative_epsilon_after", "at least that of the step before");
+    if (spent < spent_) line.refuse("cumulative_epsilon_after", "at least that of the step before");
+    spent_ = spent;
     // What was spent before the first step: private bounds of the data.
     if (o_.epsilon.size() == 1)
       o_.epsilon[0].value = line.number_of("cumulative_epsilon_before").value_or(0);
@@ -195,11 +179,20 @@ class Follower {
     o_.steps = static_cast<std::uint64_t>(step);
   }
 
+  // Steps from here on were executed again; what they cost the first time is in `spent_`.
+  void forget_from(double step) {
+    for (Series* series :
+         {&o_.epsilon, &o_.noise_multiplier, &o_.norm_p50, &o_.norm_p95, &o_.clip_fraction})
+      std::erase_if(*series, [&](const Point& point) { return point.step >= step; });
+    std::erase_if(o_.evaluations, [&](const Evaluation& each) { return each.step >= step; });
+  }
+
   void evaluation(const Line& line) {
     const double epoch =
         line.number_of("epoch").value_or(static_cast<double>(o_.evaluations.size() + 1));
-    o_.evaluations.push_back({epoch, line.number_of("train_loss"), line.number_of("train_accuracy"),
-                              line.number_of("test_loss"), line.number_of("test_accuracy")});
+    o_.evaluations.push_back({static_cast<double>(o_.steps), epoch, line.number_of("train_loss"),
+                              line.number_of("train_accuracy"), line.number_of("test_loss"),
+                              line.number_of("test_accuracy")});
     const Evaluation& last = o_.evaluations.back();
     o_.accuracy_is_held_out = last.test_accuracy.has_value();
     o_.accuracy = last.test_accuracy ? last.test_accuracy : last.train_accuracy;
@@ -264,6 +257,8 @@ class Follower {
   Declared& d_;
   Observed& o_;
   std::optional<End> end_;
+  double spent_ = 0;          // by all steps, also those that were executed again
+  bool may_go_back_ = false;  // a "resumed" came since the last step
   bool scaled_ = false;
 };
 
@@ -301,10 +296,12 @@ RunSummary summarize(const std::filesystem::path& run) {
     observed.name = std::filesystem::absolute(run).lexically_normal().parent_path().filename();
 
   Follower follower(summary);
-  const run::TracePosition end =
-      run::read_trace(run / "trace.jsonl", [&](std::string_view line) { follower.take(line); });
+  const std::vector<run::TraceLine> lines = run::read_trace(run / "trace.jsonl");
+  if (lines.empty())
+    malformed((run / "trace.jsonl").string() + " has no whole line: nothing is known of the run");
+  for (const run::TraceLine& line : lines) follower.take(line);
   follower.finish();
-  observed.trace_head = to_hex(end.head);
+  observed.trace_head = to_hex(sha256(bytes_of(lines.back().text)));
   return summary;
 }
 

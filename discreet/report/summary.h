@@ -70,7 +70,7 @@ struct Declared {
 
 // One line "evaluation" of the trace, none where it has null.
 struct Evaluation {
-  double epoch = 0;
+  double step = 0, epoch = 0;
   std::optional<double> train_loss, train_accuracy, test_loss, test_accuracy;
 };
 

@@ -51,8 +51,10 @@ TEST(Summary, OfACompletedRunHasTheClaimOfItsLastLine) {
   EXPECT_EQ(run.observed.accuracy, 0.9312);
   EXPECT_TRUE(run.observed.accuracy_is_held_out);
   EXPECT_EQ(run.observed.name, "run");
-  ASSERT_EQ(run.declared.parts.size(), 1u);
-  EXPECT_EQ(run.declared.parts[0].noise_multiplier, 1.25);
+  ASSERT_EQ(run.declared.parts.size(), 2u);
+  EXPECT_EQ(run.declared.parts[0].name, "body");
+  EXPECT_EQ(run.declared.parts[0].clip_norm, 0.8);
+  EXPECT_EQ(run.declared.parts[0].noise_multiplier, 1.5 * 1.25);
 }
 
 TEST(Summary, OfARunThatStoppedOutOfPlanClaimsThePlanOrTheBudget) {
@@ -85,6 +87,32 @@ TEST(Summary, OfARunThatWentOnAfterItsEndHasNoEnd) {
   EXPECT_EQ(run.declared.claim.upper, 3);
   ASSERT_EQ(run.observed.happenings.size(), 1u);
   EXPECT_EQ(run.observed.happenings[0].kind, "resumed");
+}
+
+TEST(Summary, OfStepsExecutedAgainShowsThemOnceAndKeepsWhatTheyCost) {
+  const Folder folder;
+  const auto path = folder.path() / "run" / "trace.jsonl";
+  MadeUpRun{.steps = 15, .ended = ""}.write(folder / "run");
+  const run::TracePosition end = run::verify_trace(path);
+  run::TraceWriter trace = run::TraceWriter::extend(path, end, cbor::map({{"t", 10u}}));
+  const auto again = [&](std::uint64_t t, double spent) {
+    trace.append("iter", cbor::map({{"t", t}, {"cumulative_epsilon_after", spent}}));
+  };
+  again(10, 2.5);
+  const RunSummary run = summarize(folder / "run");
+  EXPECT_EQ(run.observed.steps, 11u);
+  EXPECT_EQ(run.observed.epsilon.size(), 12u);
+  EXPECT_EQ(run.observed.epsilon.back().value, 2.5);
+  EXPECT_EQ(run.observed.evaluations.size(), 1u);
+  again(11, 2.4);
+  EXPECT_THROW(summarize(folder / "run"), Error);
+}
+
+TEST(Summary, OfAKilledRunLeavesOutALineCutShort) {
+  const Folder folder;
+  MadeUpRun{.steps = 15, .ended = ""}.write(folder / "run");
+  std::ofstream(folder.path() / "run" / "trace.jsonl", std::ios::app) << "{\"kind\":\"it";
+  EXPECT_EQ(summarize(folder / "run").observed.steps, 15u);
 }
 
 TEST(Summary, NeedsNoEvaluations) {

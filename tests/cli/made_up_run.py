@@ -28,7 +28,7 @@ def write(folder, steps=300, planned=300, secure=True, data=0.0, ended="complete
         return 2.7 * math.sqrt(step / planned)
 
     lines = [{"kind": "run_header", "confidential": True, "config_hash": checked["hash"],
-              "layout_hash": "a" * 64, "not_private": checked["not_private"],
+              "layout_hash": "a" * 64, "allocation_map": {"all": [1.0, 1.0]}, "not_private": checked["not_private"],
               "specification": "UML_OS.DifferentialPrivacy.Apply_v3 2026-02-18"}]
     for t in range(steps):
         wave = math.sin(1.7 * t) * math.cos(0.013 * t * t) + data
