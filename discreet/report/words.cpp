@@ -24,9 +24,8 @@ std::string scientific(double x) {
 }
 
 std::string grouped(std::uint64_t n) {
-  std::string digits = fmt::format("{}", n);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
+  if (n < 1000) return fmt::format("{}", n);
+  return fmt::format("{},{:03}", grouped(n / 1000), n % 1000);
 }
 
 std::string neighbours(Adjacency adjacency) {
