@@ -115,6 +115,9 @@ std::string describe(const OptimizerConfig& o) {
 void print_text(const Checked& checked) {
   const DpConfig& c = checked.privacy();
   fmt::print("OK\n  hash           {}\n", checked.hash);
+  fmt::print("  data           {}\n  model          {}\n  optimizer      {}\n",
+             describe(checked.loaded.config.data), describe(checked.loaded.config.model),
+             describe(checked.loaded.config.optimizer));
   if (c.enabled) {
     fmt::print("  sampler        {}: {}\n", spelling(c.sampling_mode),
                describe_sampling(sampling_of(c)));
@@ -132,9 +135,6 @@ void print_text(const Checked& checked) {
       fmt::print("  planned run    epsilon not known in advance: {}\n", checked.unknown);
     }
   }
-  fmt::print("  data           {}\n  model          {}\n  optimizer      {}\n",
-             describe(checked.loaded.config.data), describe(checked.loaded.config.model),
-             describe(checked.loaded.config.optimizer));
   for (const std::string& reason : checked.not_private) fmt::print("  not_private    {}\n", reason);
   for (const std::string& note : checked.loaded.notes) fmt::print("  note           {}\n", note);
 }

@@ -82,7 +82,7 @@ TEST(ApplyBefore, LeavesLessOfTheBudgetToTheSchedule) {
     EXPECT_NEAR(m.spent().epsilon.upper, by_pld(m, before, used, 20), 1e-6);
     return used;
   };
-  EXPECT_GT(sigma({histogram(5)}), 1.02 * sigma({}));
+  EXPECT_GT(sigma({histogram(5)}), 1.005 * sigma({}));
 }
 
 TEST(ApplyBefore, AboveTheTargetOrOfAnotherAdjacencyIsRefused) {

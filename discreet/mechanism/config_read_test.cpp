@@ -143,9 +143,9 @@ TEST(ConfigRead, SetsEveryKeyToWhatTheFileSays) {
             .config;
     const Key<Config>& key = key_at(path);
     EXPECT_NE(key.get(read), key.get(Config{})) << path;
-    // What is written reads back.
+    // What is written reads back; positions are not written.
     const Config again = read_config(write_yaml(read), "again").config;
-    EXPECT_EQ(key.get(again), key.get(read)) << path;
+    if (!key.is_position) EXPECT_EQ(key.get(again), key.get(read)) << path;
     // All else is as by default, but for the defaults that follow.
     for (const Key<Config>& other : config_keys()) {
       const bool follows = !other.default_if.empty() || !other.alias_of.empty() ||

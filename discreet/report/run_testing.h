@@ -89,7 +89,7 @@ struct MadeUpRun {
     std::vector<cbor::Entry> last = {
         {"t", steps}, {"delta", resolved.privacy.target_delta}, {"adjacency", "add_remove"}};
     const double upper = ended == "interrupted" ? epsilon(planned) : epsilon(steps);
-    const cbor::Value interval = cbor::map({{"lower", upper * 0.999}, {"upper", upper}});
+    const cbor::Value interval = cbor::map({{"lower", epsilon(steps) * 0.999}, {"upper", upper}});
     last.push_back({mechanism_alone ? "final_epsilon" : "epsilon", interval});
     if (!mechanism_alone) {
       last.push_back({"steps", steps});

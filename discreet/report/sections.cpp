@@ -52,7 +52,7 @@ std::string epsilon_card(const Declared& declared) {
   std::string note = claim.lower ? fmt::format("certified between {} and {}; budget {:.6g}",
                                                brief_down(*claim.lower), brief_up(claim.upper),
                                                declared.config.privacy.target_epsilon)
-                                 : std::string("the whole budget; see below");
+                                 : std::string("by its plan or budget; see below");
   if (is_void) note = "not a guarantee: the run is not private";
   return card("Privacy loss ε", "big", "≤ " + brief_up(claim.upper), note, is_void);
 }

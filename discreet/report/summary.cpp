@@ -82,7 +82,11 @@ class Follower {
     if (kind == "warning") happened(line, "warning", line.text_of("warning").value_or(""));
     if (kind == "resumed") {
       may_go_back_ = true;
-      happened(line, "resumed", "from the last checkpoint");
+      const std::uint64_t again = line.count_of("charged_again").value_or(0);
+      happened(line, "resumed",
+               again == 0 ? "from the last checkpoint"
+                          : fmt::format("from the last checkpoint; {} steps were charged again: {}",
+                                        again, line.text_of("differs").value_or("")));
     }
     if (kind == "failure") failure(line);
   }
@@ -96,10 +100,9 @@ class Follower {
       return;
     }
     const bool by_plan = d_.ended == Ended::kCompleted || d_.ended == Ended::kBudgetReached;
-    if (by_plan || d_.ended == Ended::kInterrupted) {
-      d_.claim.lower = end_->lower;
-      d_.claim.upper = end_->upper;
-    }
+    // The lower end of an interrupted run is that of the steps it took: not for everyone to see.
+    if (by_plan) d_.claim.lower = end_->lower;
+    if (by_plan || d_.ended == Ended::kInterrupted) d_.claim.upper = end_->upper;
     if (d_.not_private.empty()) within_budget(by_plan ? end_->upper : spent_);
     if (end_->upper < spent_)
       malformed(
@@ -218,6 +221,8 @@ class Follower {
   void end(const Line& line) {
     const mechanism::DpConfig& dp = d_.config.privacy;
     const Json* epsilon = line.find("epsilon");
+    const bool claims_nothing = epsilon == nullptr && line.fields.contains("epsilon");
+    if (claims_nothing && d_.not_private.empty()) line.refuse("epsilon", "an interval");
     if (epsilon == nullptr) epsilon = line.find("final_epsilon");
     if (epsilon == nullptr || !epsilon->is_object()) line.refuse("epsilon", "an interval");
     const Line interval{*epsilon, line.number};
@@ -228,7 +233,10 @@ class Follower {
       line.refuse("delta", "that of the configuration");
     if (line.need(line.text_of("adjacency"), "adjacency") != accounting::to_string(dp.adjacency))
       line.refuse("adjacency", "that of the configuration");
-    if (const auto accuracy = line.number_of("accuracy")) o_.accuracy = accuracy;
+    if (const auto accuracy = line.number_of("accuracy")) {
+      o_.accuracy = accuracy;
+      o_.accuracy_is_held_out = true;
+    }
     if (const auto planned = line.count_of("planned_steps")) d_.planned_steps = planned;
     end_ = {lower, upper};
     if (const auto ended = line.text_of("ended")) {

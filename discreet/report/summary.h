@@ -30,7 +30,7 @@ std::string_view to_string(Ended ended) noexcept;  // "completed", "budget_reach
 //   Otherwise: the budget. The mechanism releases no step that would pass it, so what was released
 //   is a part of a run within the budget, whenever and why ever it stopped (soundness B7).
 struct Claim {
-  std::optional<double> lower;  // of epsilon, rounded down; none where the budget is the claim
+  std::optional<double> lower;  // of epsilon, rounded down; none unless the run ended by its plan
   double upper = 0;             // of epsilon, rounded up: the guarantee
   double delta = 0;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
@@ -93,7 +93,7 @@ struct Observed {
   Series clip_fraction;
   std::uint64_t zeroed_records = 0;  // not finite, over all steps
   std::vector<Evaluation> evaluations;
-  std::optional<double> accuracy;  // of the run's last line, or of the last evaluation
+  std::optional<double> accuracy;  // of the run's last line (held out), or of the last evaluation
   bool accuracy_is_held_out = false;
   std::vector<Happening> happenings;  // the first hundred
   std::uint64_t more_happenings = 0;  // not in the list

@@ -177,7 +177,7 @@ TraceWriter TraceWriter::extend(const std::filesystem::path& path, const TracePo
   return writer;
 }
 
-std::vector<TraceLine> read_trace(const std::filesystem::path& path, const TracePosition& from) {
+std::vector<TraceLine> trace_lines(const std::filesystem::path& path, const TracePosition& from) {
   return pass_through(path, from).beyond;
 }
 
@@ -220,6 +220,7 @@ std::string difference(std::string_view before, std::string_view now) {
         return fmt::format("{} was {} and is {}", key, text(a, key), text(b, key));
     for (const auto& [key, value] : b.items())
       if (!a.contains(key)) return fmt::format("{} was absent and is {}", key, value.dump());
+    return {};
   }
   return "the text is another";
 }

@@ -81,8 +81,8 @@ struct TraceLine {
 };
 // The whole lines after `from`, the chain checked up to them and between them (kMalformed, as
 // verify_trace). A last line without newline, which a killed process leaves, is not among them.
-std::vector<TraceLine> read_trace(const std::filesystem::path& path,
-                                  const TracePosition& from = {});
+std::vector<TraceLine> trace_lines(const std::filesystem::path& path,
+                                   const TracePosition& from = {});
 
 // The first thing in which two lines of a trace differ, as a sentence ("norm_p50 was 1.5 and
 // is 2.5"); empty if they are equal.

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
@@ -20,6 +22,44 @@ constexpr std::size_t kTile = 64;  // records at a time, as matrix.h cuts them
 
 [[noreturn]] void refuse(std::string sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "model.features", std::move(sentence));
+}
+
+// Channels [begin, end) of the same order and scale.
+constexpr std::array<std::pair<std::size_t, std::size_t>, 3> kFamilies = {
+    {{1, 9}, {9, 17}, {17, Scattering::kChannels}}};
+
+// Every position loses the mean of each family there.
+void centre_families(std::span<float> record) {
+  const std::size_t positions = record.size() / Scattering::kChannels;
+  std::vector<double> mean(positions);
+  for (const auto& [begin, end] : kFamilies) {
+    std::ranges::fill(mean, 0.0);
+    for (std::size_t c = begin; c < end; ++c)
+      for (std::size_t p = 0; p < positions; ++p)
+        mean[p] += static_cast<double>(record[c * positions + p]);
+    for (double& m : mean) m /= static_cast<double>(end - begin);
+    for (std::size_t c = begin; c < end; ++c)
+      for (std::size_t p = 0; p < positions; ++p) {
+        float& v = record[c * positions + p];
+        v = static_cast<float>(static_cast<double>(v) - mean[p]);
+      }
+  }
+}
+
+void normalise_groups(std::span<float> record, std::size_t groups) {
+  const std::size_t length = record.size() / groups;
+  for (std::size_t g = 0; g < groups; ++g) {
+    const std::span<float> group = record.subspan(g * length, length);
+    double sum = 0, squares = 0;
+    for (const float v : group) sum += static_cast<double>(v);
+    const double mean = sum / static_cast<double>(length);
+    for (const float v : group) {
+      const double d = static_cast<double>(v) - mean;
+      squares += d * d;
+    }
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(length) + 1e-5);
+    for (float& v : group) v = static_cast<float>((static_cast<double>(v) - mean) * scale);
+  }
 }
 
 }  // namespace
@@ -61,19 +101,9 @@ FeatureMap::FeatureMap(const mechanism::ModelConfig& config, std::size_t feature
 }
 
 void FeatureMap::normalise(std::span<float> record) const {
-  const std::size_t length = record.size() / groups_;
-  for (std::size_t g = 0; g < groups_; ++g) {
-    const std::span<float> group = record.subspan(g * length, length);
-    double sum = 0, squares = 0;
-    for (const float v : group) sum += static_cast<double>(v);
-    const double mean = sum / static_cast<double>(length);
-    for (const float v : group) {
-      const double d = static_cast<double>(v) - mean;
-      squares += d * d;
-    }
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(length) + 1e-5);
-    for (float& v : group) v = static_cast<float>((static_cast<double>(v) - mean) * scale);
-  }
+  normalise_groups(record, groups_);
+  centre_families(record);
+  normalise_groups(record, groups_);
 }
 
 void FeatureMap::apply(std::span<const float> x, std::size_t records, std::span<float> out,

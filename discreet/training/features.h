@@ -17,9 +17,13 @@ namespace discreet::training {
 // Proof: features.md
 //
 //   none        the record as it is
-//   scattering  Scattering of an image, its 81 channels then normalised in scattering_groups groups
-//               of consecutive channels: v becomes (v - mean) / sqrt(variance + 1e-5), mean and
-//               variance over the group's channels and positions in this record. 0: as they are
+//   scattering  Scattering of an image, then, unless scattering_groups is 0, within this record
+//                 1. group normalisation: in scattering_groups groups of consecutive channels, v
+//                    becomes (v - mean) / sqrt(variance + 1e-5), over channels and positions
+//                 2. centring: at every position, each family of channels (order 1 of scale 0,
+//                 order
+//                    1 of scale 1, order 2) loses its mean
+//                 3. group normalisation once more
 //   fourier     random Fourier features (Rahimi and Recht 2007): with frequencies
 //               w_k ~ N(0, fourier_scale² I), k < fourier_count / 2,
 //                 sqrt(2 / fourier_count) (cos w_k·x, sin w_k·x),

@@ -53,19 +53,45 @@ TEST(FeatureMap, OfNoneIsTheRecord) {
   EXPECT_EQ(apply(map, x, 3), x);
 }
 
-TEST(FeatureMap, NormalisesEachGroupOfARecordToMeanZeroAndVarianceOne) {
-  const std::vector<float> x = gaussian(3 * 64, 2);
-  const std::vector<float> raw = apply(FeatureMap(scattering(0), 64, 8, 8, key()), x, 3);
-  const std::vector<float> out = apply(FeatureMap(scattering(27), 64, 8, 8, key()), x, 3);
-  const std::size_t length = 3 * 4;  // 81 / 27 channels of 2 x 2
-  for (std::size_t begin = 0; begin < out.size(); begin += length) {
-    double mean = 0, variance = 0;
-    for (std::size_t i = 0; i < length; ++i) mean += raw[begin + i] / double(length);
-    for (std::size_t i = 0; i < length; ++i)
-      variance += (raw[begin + i] - mean) * (raw[begin + i] - mean) / double(length);
-    for (std::size_t i = 0; i < length; ++i)
-      EXPECT_NEAR(out[begin + i], (raw[begin + i] - mean) / std::sqrt(variance + 1e-5), 1e-5);
-  }
+// The three steps of features.h in binary64, as they are written there.
+TEST(FeatureMap, NormalisesTheScatteringOfEachRecord) {
+  const std::size_t records = 3, positions = 4, size = 81 * positions;
+  const std::vector<float> x = gaussian(records * 64, 2);
+  const std::vector<float> raw = apply(FeatureMap(scattering(0), 64, 8, 8, key()), x, records);
+  std::vector<double> v(raw.begin(), raw.end());
+  const auto over_families = [&] {
+    for (std::size_t record = 0; record < records; ++record)
+      for (std::size_t p = 0; p < positions; ++p)
+        for (const auto& [from, count] : {std::pair{1, 8}, {9, 8}, {17, 64}}) {
+          double mean = 0;
+          const auto at = [&](int c) {
+            return record * size + std::size_t(from + c) * positions + p;
+          };
+          for (int c = 0; c < count; ++c) mean += v[at(c)] / count;
+          for (int c = 0; c < count; ++c) v[at(c)] -= mean;
+        }
+  };
+  const auto over_groups = [&] {
+    const std::size_t length = 3 * positions;  // 81 / 27 channels
+    for (std::size_t begin = 0; begin < v.size(); begin += length) {
+      double mean = 0, variance = 0;
+      for (std::size_t i = 0; i < length; ++i) mean += v[begin + i] / double(length);
+      for (std::size_t i = 0; i < length; ++i)
+        variance += (v[begin + i] - mean) * (v[begin + i] - mean) / double(length);
+      for (std::size_t i = 0; i < length; ++i)
+        v[begin + i] = (v[begin + i] - mean) / std::sqrt(variance + 1e-5);
+    }
+  };
+  over_groups();
+  over_families();
+  over_groups();
+  const std::vector<float> out = apply(FeatureMap(scattering(27), 64, 8, 8, key()), x, records);
+  for (std::size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], v[i], 2e-5) << i;
+}
+
+TEST(FeatureMap, OfAnImageWithoutInkIsFinite) {
+  const FeatureMap map(scattering(27), 64, 8, 8, key());
+  for (const float v : apply(map, std::vector<float>(64), 1)) EXPECT_EQ(v, 0);
 }
 
 // The soundness of "costs no privacy": bit for bit, a record's features do not know the others.
