@@ -304,7 +304,7 @@ RunSummary summarize(const std::filesystem::path& run) {
     observed.name = std::filesystem::absolute(run).lexically_normal().parent_path().filename();
 
   Follower follower(summary);
-  const std::vector<run::TraceLine> lines = run::read_trace(run / "trace.jsonl");
+  const std::vector<run::TraceLine> lines = run::trace_lines(run / "trace.jsonl");
   if (lines.empty())
     malformed((run / "trace.jsonl").string() + " has no whole line: nothing is known of the run");
   for (const run::TraceLine& line : lines) follower.take(line);
