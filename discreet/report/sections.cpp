@@ -154,9 +154,10 @@ std::string set_up(const Declared& declared) {
   rows += row("Accountant", code(spelling(dp.accountant)));
   rows += row("Clipping", fmt::format("{}, bound {:.6g}{}", code(spelling(dp.clip_strategy)),
                                       dp.clip_norm, dp.clip_norm_adaptive ? " at first" : ""));
-  rows += row("Noise",
-              fmt::format("{}, multiplier {:.6g}, schedule {}", code(spelling(dp.noise_family)),
-                          dp.noise_multiplier, code(spelling(dp.mode))));
+  rows += row("Noise", code(spelling(dp.noise_family)) +
+                           (dp.mode == mechanism::ScheduleMode::kFixed
+                                ? fmt::format(", multiplier {:.6g}", dp.noise_multiplier)
+                                : ", multiplier scheduled by " + code(spelling(dp.mode))));
   rows += row("Randomness", dp.secure ? "cryptographic, under a secret key"
                                       : "<strong>from a public seed</strong>");
   return section("set-up", "How it was trained",

@@ -51,7 +51,8 @@ std::string status_word(Ended ended) {
 
 double right_guesses_percent(double epsilon, double delta) {
   const double share = 1 - (1 - delta) / (1 + std::exp(epsilon));
-  return std::min(100.0, std::ceil(share * 1000) / 10);
+  const double fine = share < 0.99 ? 10 : 1000;  // near certainty the digits that say how near
+  return std::min(100.0, std::ceil(share * 100 * fine) / fine);
 }
 
 namespace {
@@ -104,18 +105,18 @@ std::string statement(const Declared& declared) {
   const double right = right_guesses_percent(claim.upper, claim.delta);
   std::string out = fmt::format(
       "<p class=\"lead\">What this model reveals about any one person is limited. Whatever "
-      "someone concludes from it, they would have concluded with nearly the same probability {}: "
-      "it changes by a factor of at most {} (that is e<sup>ε</sup>), up to a remainder of "
+      "someone concludes from it, they could also have concluded {}. The probability of that "
+      "differs by a factor of at most {} (that is e<sup>ε</sup>), up to a remainder of "
       "δ&nbsp;=&nbsp;{}.</p>\n",
       alternative(claim.adjacency), factor(claim.upper), scientific(claim.delta));
   out += fmt::format(
       "<p>As a game: someone who knows every other record, and has no idea {}, studies the model "
-      "and guesses. They are right at most {:.1f} times in 100; blind guessing is right 50 "
+      "and guesses. They are right at most {:.5g} times in 100; blind guessing is right 50 "
       "times.{}</p>\n",
       question(claim.adjacency), right,
       right < 99 ? ""
-                 : " That is a weak limit in this worst case, which few real attacks come near; "
-                   "only a smaller ε rules them out.");
+                 : " At this ε that is a weak limit on the strongest conceivable attack. Known "
+                   "attacks achieve less, but nothing here proves that they must.");
   out += fmt::format(
       "<p class=\"formal\">For the auditor: everything this run released is (ε, δ)-differentially "
       "private with ε&nbsp;≤&nbsp;{} and δ&nbsp;=&nbsp;{}. For all data sets D, D′ {} and every "

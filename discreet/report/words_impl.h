@@ -18,7 +18,8 @@ std::string neighbours(accounting::Adjacency adjacency);
 std::string status_word(Ended ended);
 
 // The most often that a guess whether a record was used, from even odds, can be right under
-// (epsilon, delta), in percent, rounded up to a tenth:
+// (epsilon, delta), in percent, rounded up to a tenth
+// (from 99 to a thousandth):
 //   1 - (1 - delta) / (1 + e^epsilon)
 // From P[guess "in" | in] <= e^epsilon P[guess "in" | out] + delta and the same with in and out
 // exchanged (Kairouz, Oh, Viswanath 2015).
