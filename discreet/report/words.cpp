@@ -114,9 +114,10 @@ std::string statement(const Declared& declared) {
       "and guesses. They are right at most {:.5g} times in 100; blind guessing is right 50 "
       "times.{}</p>\n",
       question(claim.adjacency), right,
-      right < 99 ? ""
-                 : " At this ε that is a weak limit on the strongest conceivable attack. Known "
-                   "attacks achieve less, but nothing here proves that they must.");
+      right < 99
+          ? ""
+          : " At this ε that is a weak limit on the strongest conceivable attack. Attacks on "
+            "real data usually achieve less, but nothing here proves that they must.");
   out += fmt::format(
       "<p class=\"formal\">For the auditor: everything this run released is (ε, δ)-differentially "
       "private with ε&nbsp;≤&nbsp;{} and δ&nbsp;=&nbsp;{}. For all data sets D, D′ {} and every "
