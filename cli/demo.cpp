@@ -11,9 +11,9 @@ data:
   format: digits
 model:
   kind: softmax
+  features: scattering
 optimizer:
   rate: 4
-  momentum: 0.9
 run:
   epochs: 30
 security:
@@ -23,7 +23,7 @@ security:
     declared_size: 1437
     effective_batch_size: 256
     mode: meet_exactly_at_target_steps
-    clipping: {norm: 1, ghost: true}
+    clipping: {norm: 0.5, ghost: true}
 )";
 
 }  // namespace

@@ -18,7 +18,7 @@ std::string text_of(const json& line, const char* key) {
   const auto at = line.find(key);
   if (at == line.end() || at->is_null()) return "";
   if (at->is_string()) return at->get<std::string>();
-  return at->is_number_float() ? fmt::format("{:.6g}", at->get<double>()) : at->dump();
+  return at->is_number_float() ? fmt::format("{:.5g}", at->get<double>()) : at->dump();
 }
 
 struct Column {
@@ -53,10 +53,10 @@ std::vector<json> steps_of(const std::vector<run::TraceLine>& lines) {
 
 void print_table(const std::vector<run::TraceLine>& lines) {
   fmt::print("confidential: these values depend on the data\n");
-  for (const Column& column : kColumns) fmt::print("{:>10}", column.title);
+  for (const Column& column : kColumns) fmt::print("{:>12}", column.title);
   fmt::print("\n");
   for (const json& step : steps_of(lines)) {
-    for (const Column& column : kColumns) fmt::print("{:>10}", text_of(step, column.key));
+    for (const Column& column : kColumns) fmt::print("{:>12}", text_of(step, column.key));
     fmt::print("\n");
   }
   for (const run::TraceLine& line : lines) {

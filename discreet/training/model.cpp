@@ -58,8 +58,8 @@ TrainedModel load_model(const std::filesystem::path& run) {
       mechanism::load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
                              (run / "config.yaml").string())
           .config;
-  const std::vector<NamedTensor> tensors =
-      decode_safetensors(run::read_file(run / "model.safetensors", std::size_t{1} << 36));
+  const Bytes file = run::read_file(run / "model.safetensors", std::size_t{1} << 36);
+  const std::vector<NamedTensor> tensors = decode_safetensors(file);
   const auto refuse = [&] {
     throw Error(
         ErrorCode::kInvalidInput, "model",
@@ -87,10 +87,39 @@ TrainedModel load_model(const std::filesystem::path& run) {
     const auto header = nlohmann::json::parse(lines[0].text);
     released = header.at("released_bounds").get<mechanism::BoundsMap>();
   }
-  return {std::move(config), std::move(released), std::move(network)};
+  std::vector<std::string> features;
+  if (const auto metadata = safetensors_metadata(file); metadata.contains("features"))
+    features = nlohmann::json::parse(metadata.at("features")).get<std::vector<std::string>>();
+  return {std::move(config), std::move(released), std::move(features), std::move(network)};
 }
 
+namespace {
+
+// The columns of records in the order of `names`.
+void reorder(Dataset& data, const std::vector<std::string>& names) {
+  if (names.empty() || names == data.feature_names) return;
+  std::vector<std::size_t> from;
+  for (const std::string& name : names) {
+    const auto at = std::ranges::find(data.feature_names, name);
+    if (at == data.feature_names.end())
+      throw Error(
+          ErrorCode::kInvalidInput, "predict",
+          fmt::format("the records have no feature {}, which the model was trained on", name));
+    from.push_back(static_cast<std::size_t>(at - data.feature_names.begin()));
+  }
+  std::vector<float> x;
+  x.reserve(data.rows * from.size());
+  for (std::size_t row = 0; row < data.rows; ++row)
+    for (const std::size_t k : from) x.push_back(data.x[row * data.features + k]);
+  data.x = std::move(x);
+  data.features = from.size();
+  data.feature_names = names;
+}
+
+}  // namespace
+
 std::vector<float> predict(const TrainedModel& model, Dataset data, int threads) {
+  reorder(data, model.features);
   map_features(model.config, data, threads);
   if (data.features != model.network.shape().sizes[0])
     throw Error(ErrorCode::kInvalidInput, "predict",

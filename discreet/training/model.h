@@ -26,12 +26,15 @@ void map_features(const mechanism::Config& config, Dataset& data, int threads);
 struct TrainedModel {
   mechanism::Config config;
   mechanism::BoundsMap released_bounds;  // of columns whose bounds the run released
+  std::vector<std::string> features;     // csv: by name, in the order that the model takes them
   Network network;
 };
 // Reads config.yaml, model.safetensors and, for released bounds, trace.jsonl. Throws kIoError,
 // kMalformed, and kInvalidInput, naming what is missing or does not fit.
 TrainedModel load_model(const std::filesystem::path& run);
-// The outputs for records that were read as the run's configuration says: [rows][outputs].
+// The outputs for records that were read as the run's configuration says: [rows][outputs]. Columns
+// of a CSV file may be in another order than those of the file that was trained on. Throws
+// kInvalidInput for records with other features.
 std::vector<float> predict(const TrainedModel& model, Dataset data, int threads = 1);
 
 }  // namespace discreet::training

@@ -166,9 +166,17 @@ void RunFiles::open_secret(const mechanism::Config& resolved,
 
 void RunFiles::open_header() {
   const fs::path path = at("trace.jsonl");
-  if (!fs::exists(path)) return;
-  const std::vector<run::TraceLine> lines = run::trace_lines(path);
-  if (lines.empty()) return;
+  std::vector<run::TraceLine> lines;
+  if (fs::exists(path)) lines = run::trace_lines(path);
+  if (lines.empty()) {
+    // The header is on the disk before anything else is released.
+    if (fs::exists(at("model.safetensors")) || fs::exists(at("checkpoint.cbor")))
+      refuse(
+          fmt::format("{} has a model or a checkpoint but no trace: what was released is not "
+                      "known; put it back, or begin another run",
+                      directory_.string()));
+    return;
+  }
   try {
     const nlohmann::json line = nlohmann::json::parse(lines[0].text);
     header_ = RunHeader{line.at("specification"),   line.at("config_hash"),

@@ -25,6 +25,10 @@ random::Key run_key(const random::Key& secret, const mechanism::Config& resolved
   return secret.derive("run " + to_hex(hash.finish()));
 }
 
+random::Key in_environment(const random::Key& run_key, const cbor::Value& environment) {
+  return run_key.derive("environment " + to_hex(sha256(cbor::encode(environment))));
+}
+
 std::string_view spelling(random::Algorithm algorithm) noexcept {
   switch (algorithm) {
     case random::Algorithm::kPhilox4x32: return "philox4x32";

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "discreet/base/cbor.h"
 #include "discreet/base/hash.h"
 #include "discreet/mechanism/apply.h"
 #include "discreet/random/generator.h"
@@ -20,6 +21,10 @@ Digest data_commitment(const Digest& data, const random::Key& secret);
 // beside other settings gives other streams.
 random::Key run_key(const random::Key& secret, const mechanism::Config& resolved,
                     const Digest& data);
+
+// The same for a run that was begun in this environment (environment.h): where bits may differ and
+// nothing is left to tell what was released, the streams differ too.
+random::Key in_environment(const random::Key& run_key, const cbor::Value& environment);
 
 // The randomness of a run. Every stream is of the algorithm that the run began with: the generator
 // of another processor would draw other coins.

@@ -20,6 +20,19 @@ static_assert(std::endian::native == std::endian::little, "binary32 is written a
   throw Error(ErrorCode::kMalformed, "model.safetensors", what);
 }
 
+struct Parts {
+  nlohmann::json header;
+  ByteView data;
+};
+Parts parts_of(ByteView bytes) {
+  if (bytes.size() < 8) malformed("the file is shorter than its length");
+  std::uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | bytes[static_cast<std::size_t>(i)];
+  if (length > bytes.size() - 8) malformed("the header is longer than the file");
+  const ByteView text = bytes.subspan(8, length);
+  return {nlohmann::json::parse(text.begin(), text.end()), bytes.subspan(8 + length)};
+}
+
 }  // namespace
 
 Bytes encode_safetensors(const mechanism::ModelLayout& layout,
@@ -58,13 +71,16 @@ Bytes encode_safetensors(const mechanism::ModelLayout& layout,
   return out;
 }
 
+std::map<std::string, std::string> safetensors_metadata(ByteView bytes) try {
+  return parts_of(bytes)
+      .header.value("__metadata__", nlohmann::json::object())
+      .get<std::map<std::string, std::string>>();
+} catch (const nlohmann::json::exception& error) {
+  malformed(fmt::format("the header is none: {}", error.what()));
+}
+
 std::vector<NamedTensor> decode_safetensors(ByteView bytes) try {
-  if (bytes.size() < 8) malformed("the file is shorter than its length");
-  std::uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | bytes[static_cast<std::size_t>(i)];
-  if (length > bytes.size() - 8) malformed("the header is longer than the file");
-  const ByteView text = bytes.subspan(8, length), data = bytes.subspan(8 + length);
-  const nlohmann::json header = nlohmann::json::parse(text.begin(), text.end());
+  const auto [header, data] = parts_of(bytes);
   struct Place {
     NamedTensor tensor;
     std::uint64_t begin, end;

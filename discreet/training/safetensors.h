@@ -30,5 +30,7 @@ struct NamedTensor {
 // All tensors, in the order of their offsets. Throws kMalformed, naming the tensor, for other types
 // than F32, offsets that do not cover the data exactly, or bytes that are no such file.
 std::vector<NamedTensor> decode_safetensors(ByteView bytes);
+// The metadata of such a file; kMalformed.
+std::map<std::string, std::string> safetensors_metadata(ByteView bytes);
 
 }  // namespace discreet::training

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json.h"
 #include "discreet/base/version.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/run/files.h"
@@ -85,23 +86,24 @@ class Run {
     const std::optional<random::Generator> bounds_noise = bounds_stream();
     data_ = open_data(config_, {}, options_.on_bad_row, bounds_noise ? &*bounds_noise : nullptr);
     notes_ = data_.notes;
-    const std::uint64_t declared = privacy().declared_size.value_or(data_.train.rows);
-    if (data_.train.rows > 2 * declared + 100)
-      throw Error(
-          ErrorCode::kInvalidDpConfig, kOperator,
-          fmt::format("declared_size is {}, but there are {} records; declare about as many "
-                      "as there are",
-                      declared, data_.train.rows));
     const Digest digest = digest_of(data_);
     commitment_ = data_commitment(digest, files_.secret());
     key_ = run_key(files_.secret(), config_, digest);
     require_same_data();
+    // Beyond N0 batches larger than most_records() are no rare event (apply.md).
+    if (privacy().declared_size && data_.train.rows > *privacy().declared_size)
+      throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                  fmt::format("declared_size is {}, but there are {} records; declare at least as "
+                              "many as there may be",
+                              *privacy().declared_size, data_.train.rows));
+    if (config_.data.format == mechanism::DataFormat::kCsv) features_ = data_.train.feature_names;
     map_features(config_, data_.train, options_.threads);
     if (data_.test) map_features(config_, *data_.test, options_.threads);
 
     const auto& header = files_.header();
-    streams_ = run_streams(privacy(), run_key(files_.secret(), config_, digest),
-                           header ? std::optional(header->generator) : std::nullopt);
+    streams_ =
+        run_streams(privacy(), in_environment(*key_, header ? header->environment : environment_),
+                    header ? std::optional(header->generator) : std::nullopt);
     Network network(shape_of(config_.model, data_.train.features, data_.train.classes),
                     public_key(privacy()));
     mechanism::Mechanism mechanism(config_, network.layout(), streams_->mechanism(),
@@ -328,10 +330,13 @@ class Run {
       if (std::isfinite(held_out.loss)) out.loss = held_out.loss;
     }
     write_checkpoint();
-    files_.write_model(
-        encode_safetensors(training_->network.layout(), training_->model(),
-                           {{"producer", fmt::format("discreet {}", version())},
-                            {"config_hash", to_hex(mechanism::config_hash(config_))}}));
+    // Names of columns are declared; nothing here is of the records.
+    std::map<std::string, std::string> about{
+        {"producer", fmt::format("discreet {}", version())},
+        {"config_hash", to_hex(mechanism::config_hash(config_))}};
+    if (!features_.empty())
+      about["features"] = to_json(cbor::array({features_.begin(), features_.end()}));
+    files_.write_model(encode_safetensors(training_->network.layout(), training_->model(), about));
     files_.append("run_end", end_line(out));
     files_.flush();
     return out;
@@ -360,7 +365,8 @@ class Run {
   std::optional<random::Key> key_;  // of run_key()
   std::optional<RunStreams> streams_;
   std::optional<Training> training_;
-  std::optional<double> projected_;  // epsilon at the planned end, where nothing can change it
+  std::optional<double> projected_;    // epsilon at the planned end, where nothing can change it
+  std::vector<std::string> features_;  // csv: the names of the columns, in their order
   std::vector<std::string> notes_;
 };
 

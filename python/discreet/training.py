@@ -47,7 +47,7 @@ class Run:
         header.pop("__metadata__", None)
         return {name: np.frombuffer(data, np.float32, offset=8 + length + about["data_offsets"][0],
                                     count=int(np.prod(about["shape"]))).reshape(about["shape"])
-                for name, about in header.items()}
+                for name, about in sorted(header.items(), key=lambda t: t[1]["data_offsets"])}
 
     @property
     def trace(self) -> list[dict]:

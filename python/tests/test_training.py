@@ -20,7 +20,7 @@ def test_returns_the_run_with_claim_model_and_trace(tmp_path):
     seen = []
     run = discreet.train(CONFIG, tmp_path / "r", threads=1, progress=seen.append)
     assert (run.ended, run.steps, run.not_private) == ("completed", 12, [])
-    assert 0 < run.epsilon.lower <= run.epsilon.upper <= 30
+    assert 0 <= run.epsilon.lower <= run.epsilon.upper <= 30
     assert [p["step"] for p in seen] == list(range(1, 13))
     assert [line["kind"] for line in run.trace].count("iter") == 12
     expected = safetensors.numpy.load_file(run.directory / "model.safetensors")

@@ -70,7 +70,7 @@ def lines(folder):
 def test_train_ends_with_one_object_and_a_line_per_epoch(run):
     folder, result, progress = run
     assert result["run"] == str(folder)
-    assert 0 < result["epsilon"]["lower"] <= result["epsilon"]["upper"] <= 30
+    assert 0 <= result["epsilon"]["lower"] <= result["epsilon"]["upper"] <= 30
     assert (result["delta"], result["adjacency"]) == (1e-5, "add_remove")
     assert (result["steps"], result["ended"], result["not_private"]) == (24, "completed", [])
     assert result["accuracy"] > 0.6
@@ -197,14 +197,14 @@ def test_numbers_from_a_csv_file_and_skipped_rows(tmp_path):
     assert result.returncode == 0, result.stderr
     out = json.loads(result.stdout)
     assert out["accuracy"] is None and out["loss"] < 0.2
-    (tmp_path / "new.csv").write_text("city,age\nRome,100\nOslo,10\n")
-    answer = discreet("predict", str(tmp_path / "r"), str(tmp_path / "new.csv"), "--json")
-    assert answer.returncode == 2  # another order of columns is another feature vector
-    (tmp_path / "new.csv").write_text("age,city\n100,Rome\n10,Oslo\n")
-    answer = discreet("predict", str(tmp_path / "r"), str(tmp_path / "new.csv"), "--json")
-    assert answer.returncode == 0, answer.stderr
-    rich, poor = json.loads(answer.stdout)["predictions"]
-    assert rich > poor
+    answers = []
+    for text in ["age,city\n100,Rome\n10,Oslo\n", "city,age\nRome,100\nOslo,10\n"]:
+        (tmp_path / "new.csv").write_text(text)
+        answer = discreet("predict", str(tmp_path / "r"), str(tmp_path / "new.csv"), "--json")
+        assert answer.returncode == 0, answer.stderr
+        answers.append(json.loads(answer.stdout)["predictions"])
+    assert answers[0] == answers[1]  # whatever the order of the columns
+    assert answers[0][0] > answers[0][1]
 
 
 def test_demo_needs_nothing_and_keeps_its_promise(tmp_path):
@@ -213,7 +213,7 @@ def test_demo_needs_nothing_and_keeps_its_promise(tmp_path):
     out = json.loads(result.stdout)
     assert out["run"] == "discreet-demo"
     assert out["epsilon"]["upper"] <= 8
-    assert out["accuracy"] >= 0.9  # one seed; the mean of five is measured by the benchmark
+    assert out["accuracy"] >= 0.92
     assert discreet("replay", "discreet-demo", cwd=tmp_path).returncode == 0
 
 
