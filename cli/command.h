@@ -31,6 +31,7 @@ void add_operators(CLI::App& command, int& status);
 void add_plan(CLI::App& command, int& status);
 void add_predict(CLI::App& command, int& status);
 void add_replay(CLI::App& command, int& status);
+void add_report(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);
 void add_trace(CLI::App& command, int& status);
 void add_train(CLI::App& command, int& status);

@@ -43,6 +43,11 @@ constexpr Command kCommands[] = {
      add_predict},
     {"replay", "Execute a run again from configuration, data and key, and compare every bit.",
      "discreet replay discreet-run\n  discreet replay discreet-run --threads 2 --json", add_replay},
+    {"report", "One HTML page about a run: its promise, its course, and what is not promised.",
+     "discreet report RUN\n"
+     "  discreet report RUN --public --out report.html\n"
+     "  discreet report RUN --json",
+     add_report},
     {"selfcheck", "Verify this build against published values and say what it can do.",
      "discreet selfcheck\n  discreet selfcheck --json", add_selfcheck},
     {"trace", "What happened in a run, step by step. Confidential.",
