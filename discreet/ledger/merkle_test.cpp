@@ -18,9 +18,11 @@ Digest digest(std::string_view hex) {
 }
 
 Bytes joined(std::uint8_t prefix, ByteView a, ByteView b = {}) {
-  Bytes out(a.begin(), a.end());
-  out.insert(out.begin(), prefix);
-  out.insert(out.end(), b.begin(), b.end());
+  Bytes out;
+  out.reserve(1 + a.size() + b.size());
+  out.push_back(prefix);
+  for (const std::uint8_t byte : a) out.push_back(byte);
+  for (const std::uint8_t byte : b) out.push_back(byte);
   return out;
 }
 
@@ -58,7 +60,9 @@ TEST(Merkle, TakesThePublishedConsistencyProofFromSixToEight) {
   Frontier built;
   for (const char* content : {"", "00", "10", "2021", "3031", "40414243", "5051525354555657",
                               "606162636465666768696a6b6c6d6e6f"}) {
-    if (built.size() == 6) EXPECT_EQ(built.root(), six);
+    if (built.size() == 6) {
+      EXPECT_EQ(built.root(), six);
+    }
     built.append(leaf_hash(from_hex(content)));
   }
   EXPECT_EQ(built.root(), eight);
@@ -69,7 +73,9 @@ TEST(Merkle, RootsAreThoseOfTheDefinitionAtEverySize) {
   Tree tree;
   for (std::uint64_t n = 0; n <= kMost; ++n) {
     EXPECT_EQ(frontier.root(), naive(0, n)) << n;
-    if (n > 0) EXPECT_EQ(tree.range(0, n), naive(0, n)) << n;
+    if (n > 0) {
+      EXPECT_EQ(tree.range(0, n), naive(0, n)) << n;
+    }
     EXPECT_EQ(Frontier(n, frontier.roots()).root(), naive(0, n));
     frontier.append(leaf(n));
     tree.append(leaf(n));
@@ -84,7 +90,9 @@ TEST(Merkle, EveryInclusionProofUpTo130LeavesHoldsAndNoOtherPlaceDoes) {
     const Digest root = tree.range(0, n);
     for (std::uint64_t i = 0; i < n; ++i) {
       const Path path = inclusion_proof(i, n, fast);
-      if (n <= 40) ASSERT_EQ(path, inclusion_proof(i, n, naive));
+      if (n <= 40) {
+        ASSERT_EQ(path, inclusion_proof(i, n, naive));
+      }
       ASSERT_TRUE(verify_inclusion(leaf(i), i, n, path, root)) << i << " of " << n;
       ASSERT_FALSE(verify_inclusion(leaf(i), i + 1, n, path, root));
       ASSERT_FALSE(verify_inclusion(leaf(i + 1), i, n, path, root));
@@ -111,7 +119,9 @@ TEST(Merkle, EveryConsistencyProofUpTo130LeavesHoldsAndNoOtherPairDoes) {
     for (std::uint64_t m = 1; m <= n; ++m) {
       const Digest old = tree.range(0, m), now = tree.range(0, n);
       const Path path = consistency_proof(m, n, fast);
-      if (n <= 40) ASSERT_EQ(path, consistency_proof(m, n, naive));
+      if (n <= 40) {
+        ASSERT_EQ(path, consistency_proof(m, n, naive));
+      }
       ASSERT_TRUE(verify_consistency(m, old, n, now, path)) << m << " to " << n;
       Digest other = old;
       other[m % 32] ^= 0x10;
