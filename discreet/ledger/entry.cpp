@@ -35,8 +35,8 @@ void fields(auto&& v, Is<Header> auto& e) {
   v("accountant", e.accountant);
   v("delta_atto", e.delta);
   v("adjacency", e.adjacency);
-  v("clip_floor_micro", e.clip_floor);
-  v("noise_multiplier_floor_micro", e.multiplier_floor);
+  v("clip_norm_floor_nano", e.clip_floor);
+  v("noise_multiplier_floor_nano", e.multiplier_floor);
   v("depth_profile_schema", e.depth_profile_schema);
   v("descriptor_schema", e.descriptor_schema);
   v("retention_seconds", e.retention);
@@ -51,12 +51,13 @@ void fields(auto&& v, Is<Admission> auto& e) {
   v("signature_hash", e.signature);
   v("class", e.admissibility_class);
   v("contributor", e.contributor);
-  v("clip_norm_micro", e.clip);
+  v("clip_norm_nano", e.clip);
   v("promise", e.promise);
-  v("noise_multiplier_micro", e.multiplier);
+  v("noise_multiplier_nano", e.multiplier);
   v("uses", e.uses);
   v("epsilon_micro", e.epsilon);
   v("not_after", e.not_after);
+  v("adapter", e.adapter);
 }
 void fields(auto&& v, Is<Terms> auto& e) {
   v("run", e.run);
@@ -65,8 +66,8 @@ void fields(auto&& v, Is<Terms> auto& e) {
   v("class", e.admissibility_class);
   v("depth_profile", e.profile);
   v("family", e.family);
-  v("noise_variance_pico", e.variance);
-  v("grid_pico", e.grid);
+  v("noise_deviation_nano", e.deviation);
+  v("grid_nano", e.grid);
   v("adjacency", e.adjacency);
   v("sampler", e.sampler);
   v("sampling_rate_pico", e.rate);
@@ -350,6 +351,10 @@ cbor::Value describe(const Entry& entry) {
   Describer describer;
   describer.entries.push_back({"type", name(entry)});
   std::visit([&](const auto& e) { fields(describer, e); }, entry);
+  if (const auto* terms = std::get_if<Terms>(&entry)) {
+    const double deviation = static_cast<double>(terms->deviation) / kNano;
+    describer.entries.push_back({"noise_variance", deviation * deviation});
+  }
   return cbor::map(std::move(describer.entries));
 }
 

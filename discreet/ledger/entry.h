@@ -22,8 +22,9 @@
 // units below, so that they have one encoding; each says in which direction it was rounded.
 namespace discreet::ledger {
 
-inline constexpr double kMicro = 1e6;  // clips, multipliers, epsilons: millionths
-inline constexpr double kPico = 1e12;  // variances, rates: 10^-12
+inline constexpr double kMicro = 1e6;  // epsilons: millionths
+inline constexpr double kNano = 1e9;  // clips, deviations, multipliers: 10^-9, as admission::Scaled
+inline constexpr double kPico = 1e12;  // rates: 10^-12
 inline constexpr double kAtto = 1e18;  // delta: 10^-18
 
 inline constexpr std::uint64_t kSchemaVersion = 1;
@@ -39,8 +40,8 @@ struct Header {
   std::string accountant;                 // "pld", "rdp", "moments": what spends are derived by
   std::uint64_t delta = 0;                // 10^-18, in (0, 10^18): of every recorded epsilon
   accounting::Adjacency adjacency = accounting::Adjacency::kZeroOut;
-  std::uint64_t clip_floor = 0;        // millionths: corpus-level floors
-  std::uint64_t multiplier_floor = 0;  // millionths
+  std::uint64_t clip_floor = 0;        // 10^-9: corpus-level floors
+  std::uint64_t multiplier_floor = 0;  // 10^-9
   std::uint64_t depth_profile_schema = 1;
   std::uint64_t descriptor_schema = 1;
   std::uint64_t retention = 0;   // seconds after a descriptor's end before it is summarised
@@ -67,12 +68,13 @@ struct Admission {
   std::optional<Digest> signature;  // SHA-256 of the attestation, if the ledger keeps both
   std::string admissibility_class;  // 1 to 128 bytes
   admission::KeyId contributor{};   // the id of the contributor's key
-  std::uint64_t clip = 0;           // C, millionths, rounded up, > 0
+  std::uint64_t clip = 0;           // C, 10^-9, rounded up, > 0
   Promise promise = Promise::kWorstCase;
-  std::uint64_t multiplier = 0;  // z, millionths, rounded down (worst case)
+  std::uint64_t multiplier = 0;  // z, 10^-9, rounded down (worst case)
   std::uint64_t uses = 0;        // k (worst case)
   std::uint64_t epsilon = 0;     // millionths, rounded down (amplified)
-  std::uint64_t not_after = 0;   // seconds since 1970: the scheduled end
+  std::uint64_t not_after = 0;   // seconds since 1970: the scheduled end, no longer inside
+  std::string adapter;           // that it may touch in place of a depth band; empty: none
 };
 
 enum class Family : std::uint8_t {
@@ -90,8 +92,8 @@ struct Terms {
   std::string admissibility_class;
   Bytes profile;  // canonical CBOR: depth bands, layers and heads, or an adapter
   Family family = Family::kGaussian;
-  std::uint64_t variance = 0;  // of the noise on a coordinate, 10^-12, rounded down, > 0
-  std::uint64_t grid = 0;      // discrete Gaussian: step of the grid, 10^-12; else 0
+  std::uint64_t deviation = 0;  // of the noise on a coordinate, 10^-9, rounded down, > 0
+  std::uint64_t grid = 0;       // discrete Gaussian: step of the grid, 10^-9; else 0
   accounting::Adjacency adjacency = accounting::Adjacency::kZeroOut;
   // 0 none, 1 Poisson, 2 truncated Poisson, 3 fixed size, 4 balls and bins, 5 shuffled epoch: the
   // order of accounting::Sampling.

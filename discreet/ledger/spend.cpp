@@ -21,15 +21,15 @@ using numerics::round_up;
 }
 
 accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
-  if (terms.variance == 0) refuse("the noise variance is 0");
+  if (terms.deviation == 0) refuse("the standard deviation of the noise is 0");
   if (bound.clip == 0) refuse("the clip norm is 0");
-  const double variance = static_cast<double>(terms.variance);
+  const double deviation = static_cast<double>(terms.deviation);
   const double clip = static_cast<double>(bound.clip);
-  const double declared = round_down(std::sqrt(variance) / clip, 3);
+  const double declared = round_down(deviation / clip, 2);
   const bool worst_case = bound.promise == Promise::kWorstCase;
   const double promised = worst_case
                               ? round_down(static_cast<double>(bound.multiplier) *
-                                               std::sqrt(static_cast<double>(bound.uses)) / kMicro,
+                                               std::sqrt(static_cast<double>(bound.uses)) / kNano,
                                            4)
                               : 0;
   const double multiplier = std::max(declared, promised);
@@ -41,10 +41,10 @@ accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
     case Family::kGaussian: return accounting::Gaussian{multiplier};
     case Family::kRoundedGaussian: return accounting::RoundedGaussian{multiplier};
     case Family::kLaplace:
-      return accounting::Laplace{round_down(std::sqrt(variance / 2) / clip, 4)};
+      return accounting::Laplace{round_down(deviation / std::sqrt(2.0) / clip, 4)};
     case Family::kDiscreteGaussian:
-      return accounting::DiscreteGaussian{
-          multiplier, round_up(clip * kMicro / static_cast<double>(terms.grid), 3)};
+      return accounting::DiscreteGaussian{multiplier,
+                                          round_up(clip / static_cast<double>(terms.grid), 3)};
   }
   refuse("the noise family is unknown");
 }

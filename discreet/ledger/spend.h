@@ -24,7 +24,7 @@ struct Bound {
 // The privacy event that an epoch under these terms is for one such contribution, and how often it
 // happens: per step, or once where the sampler makes the epoch the event.
 //
-// With noise of standard deviation s = sqrt(variance) and a worst-case promise (C, z, k) the record
+// With noise of standard deviation s and a worst-case promise (C, z, k) the record
 // is clipped to min(C, s / (z·sqrt(k))), so its noise multiplier is max(s / C, z·sqrt(k)); with an
 // amplified promise it is clipped to C. Rounded towards less noise and a higher rate.
 // Throws kInvalidDpConfig for terms out of range, and for Laplace or discrete Gaussian noise under

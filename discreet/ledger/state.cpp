@@ -95,6 +95,7 @@ void State::take(const Admission& e) {
   if (e.number != next_number())
     broken(3, fmt::format("contribution {} should have the number {}", e.number, next_number()));
   require_name("class", e.admissibility_class);
+  if (e.adapter.size() > 256) broken(4, "the name of an adapter is too long");
   if (e.clip < header().clip_floor || e.clip == 0)
     broken(4, fmt::format("contribution {} declares a clip norm below the floor", e.number));
   const bool worst_case = e.promise == Promise::kWorstCase;
@@ -143,7 +144,7 @@ void State::take(const Terms& e) {
 }
 
 const State::OpenTerms* State::terms_for(const Contribution& c) const {
-  if (c.withdrawn || c.not_after < as_of_) return nullptr;
+  if (c.withdrawn || c.not_after <= as_of_) return nullptr;
   for (const OpenTerms& terms : open_terms_)
     if (terms.class_index == c.class_index) return &terms;
   return nullptr;

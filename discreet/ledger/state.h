@@ -72,7 +72,7 @@ class State {
   // belongs to it.
   Summary summary(std::uint64_t horizon) const;
   bool is_due_for_summary(const Contribution& c, std::uint64_t horizon) const {
-    return c.not_after < horizon;
+    return c.not_after <= horizon;
   }
   const Summary& last_summary() const noexcept { return summary_; }
 
