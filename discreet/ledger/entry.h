@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "discreet/accounting/event.h"
-#include "discreet/admission/ed25519.h"
 #include "discreet/base/bytes.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/hash.h"
@@ -67,7 +66,7 @@ struct Admission {
   Digest descriptor{};              // SHA-256 of the canonical descriptor, nonce included
   std::optional<Digest> signature;  // SHA-256 of the attestation, if the ledger keeps both
   std::string admissibility_class;  // 1 to 128 bytes
-  admission::KeyId contributor{};   // the id of the contributor's key
+  RawKey contributor{};             // the key that attested it
   std::uint64_t clip = 0;           // C, 10^-9, rounded up, > 0
   Promise promise = Promise::kWorstCase;
   std::uint64_t multiplier = 0;  // z, 10^-9, rounded down (worst case)

@@ -251,7 +251,7 @@ void State::take(const Withdrawal& e) {
   if (!std::binary_search(stewards.begin(), stewards.end(), e.key)) {
     if (found == by_descriptor_.end()) {
       ++unlinked_withdrawals_;  // whose admission may have been summarised since
-    } else if (contributions_[found->second].contributor != key.id()) {
+    } else if (contributions_[found->second].contributor != e.key) {
       broken(5,
              fmt::format("the withdrawal of contribution {} is signed by neither its contributor "
                          "nor a steward",

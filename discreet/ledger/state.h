@@ -43,7 +43,7 @@ class State {
   struct Contribution {
     std::uint64_t number;
     Digest descriptor;
-    admission::KeyId contributor;
+    RawKey contributor;
     std::uint64_t not_after;
     std::uint32_t bound;  // index into bounds
     std::uint32_t class_index;
