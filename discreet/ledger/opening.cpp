@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "discreet/accounting/accountant.h"
@@ -45,8 +46,10 @@ Admission admission_of(const Header& header, std::uint64_t number, const Store::
   return leaf;
 }
 
-void require_opens(const Admission& leaf, const Store::Opening& opening, const Header& header) {
-  if (encode(admission_of(header, leaf.number, opening, leaf.contributor)) != encode(leaf))
+void require_opens(const Admission& leaf, ByteView content, const Store::Opening& opening,
+                   const Header& header) {
+  if (!std::ranges::equal(encode(admission_of(header, leaf.number, opening, leaf.contributor)),
+                          content))
     throw Error(ErrorCode::kMalformed, "ledger",
                 "the admission says something else than its signed descriptor (rule 4)");
 }

@@ -10,8 +10,10 @@ namespace discreet::ledger {
 Admission admission_of(const Header& header, std::uint64_t number, const Store::Opening& opening,
                        const RawKey& contributor);
 
-// Throws kMalformed unless the leaf is the one of this descriptor and attestation.
-void require_opens(const Admission& leaf, const Store::Opening& opening, const Header& header);
+// Throws kMalformed unless the leaf, whose bytes are `content`, is the one of this descriptor and
+// attestation.
+void require_opens(const Admission& leaf, ByteView content, const Store::Opening& opening,
+                   const Header& header);
 
 // Whether `key` signed the attestation.
 bool attested(const Store::Opening& opening, const admission::PublicKey& key);

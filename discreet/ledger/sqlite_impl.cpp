@@ -8,7 +8,8 @@ namespace discreet::ledger {
 
 Database::Database(const std::filesystem::path& path, int flags) : path_(path.string()) {
   sqlite3* db = nullptr;
-  const int code = sqlite3_open_v2(path_.c_str(), &db, flags | SQLITE_OPEN_EXRESCODE, nullptr);
+  const int code = sqlite3_open_v2(path_.c_str(), &db,
+                                   flags | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOMUTEX, nullptr);
   db_.reset(db);
   if (code != SQLITE_OK) fail(code);
   // A file from a stranger gets no say in what is executed.

@@ -62,7 +62,8 @@ class Reading {
     } else {
       const Entry entry = decode_entry(leaf.content);
       loaded_.state.take(entry);
-      if (const auto* admitted = std::get_if<Admission>(&entry)) check_opening(*admitted);
+      if (const auto* admitted = std::get_if<Admission>(&entry))
+        check_opening(*admitted, leaf.content);
       if (position() == 0) check_key();
       loaded_.frontier.append(leaf_hash(leaf.content));
     }
@@ -121,7 +122,7 @@ class Reading {
 
   void advance_opening() { has_opening_ = openings_.next(opening_); }
 
-  void check_opening(const Admission& admitted) {
+  void check_opening(const Admission& admitted, ByteView content) {
     if (has_opening_ && opening_.position < position())
       fail("entry", "a descriptor is stored for a leaf that is no admission", opening_.position);
     const bool here = has_opening_ && opening_.position == position();
@@ -131,7 +132,7 @@ class Reading {
                 : "the descriptor that the leaf names is not stored",
            position());
     if (!here) return;
-    require_opens(admitted, opening_, loaded_.state.header());
+    require_opens(admitted, content, opening_, loaded_.state.header());
     if (options_.attestations) {
       if (!attested(opening_, PublicKey::from_bytes(admitted.contributor)))
         fail("signature",
