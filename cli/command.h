@@ -30,8 +30,10 @@ void add_check(CLI::App& command, int& status);
 void add_explain(CLI::App& command, int& status);
 void add_init(CLI::App& command, int& status);
 void add_keygen(CLI::App& command, int& status);
+void add_ledger(CLI::App& command, int& status);
 void add_operators(CLI::App& command, int& status);
 void add_plan(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);
+void add_withdraw(CLI::App& command, int& status);
 
 }  // namespace discreet::cli

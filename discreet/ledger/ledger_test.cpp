@@ -289,6 +289,66 @@ TEST(Ledger, AnOldCheckpointShowsRollbackAndForks) {
   EXPECT_THROW(Ledger::open(path, key(8)), Error);
 }
 
+TEST(Ledger, AdmissionsSayWhatTheirDescriptorsSay) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  const auto who = contributions(0, 1, "clinical");
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(who);
+    Ledger::Contribution forged = contribution(5);
+    forged.attestation = who[0].attestation;
+    EXPECT_THROW(ledger.admit(std::vector{forged}), Error);
+    EXPECT_THROW(ledger.admit(who), Error);  // once
+  }
+  const auto found = entries(path);
+  const auto& leaf = std::get<Admission>(found.at(3));
+  EXPECT_EQ(leaf.descriptor, hash_of(who[0]));
+  EXPECT_EQ(leaf.admissibility_class, "clinical");
+  EXPECT_EQ(leaf.contributor, raw(contributor_key()));
+  EXPECT_EQ(leaf.clip, 1'000'000'000u);
+  EXPECT_EQ(leaf.multiplier, 1'000'000'000u);
+  EXPECT_EQ(leaf.uses, 4u);
+}
+
+TEST(Ledger, AnAdapterStandsInPlaceOfADepthBand) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  auto d = admission::decode_descriptor(contribution(0).descriptor);
+  d.adapter = "lora-7";
+  const Bytes bytes = admission::encode(d);
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(std::vector<Ledger::Contribution>{
+        {bytes, admission::attest(contributor_key(), bytes), contributor_key().public_key()}});
+    Terms t = terms();
+    t.profile = cbor::encode(cbor::map({{"adapter", "lora-7"}}));
+    ledger.reserve_epoch("run", 0, kToday, {t});
+  }
+  const auto found = entries(path);
+  EXPECT_EQ(std::get<Admission>(found.at(3)).adapter, "lora-7");
+  EXPECT_EQ(describe(found.at(5)).at("depth_profile").at("adapter").as_text(), "lora-7");
+  EXPECT_TRUE(verify(path).ok);
+}
+
+TEST(Ledger, AnEpochCoversAllThatAreNeitherWithdrawnNorEnded) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, 2, "public", kToday + 10));
+    ledger.admit(contributions(2, 4));
+    ledger.admit(contributions(4, 6, "other"));
+    ledger.reserve_epoch("run", 0, kToday + 9, {terms()});
+    ledger.reserve_epoch("run", 1, kToday + 10, {terms()});  // the end is exclusive
+  }
+  std::vector<std::uint64_t> used;
+  for (const Entry& entry : entries(path))
+    if (const auto* use = std::get_if<Use>(&entry)) used.push_back(use->contribution);
+  EXPECT_EQ(used, (std::vector<std::uint64_t>{0, 1, 2, 3, 2, 3}));
+  EXPECT_TRUE(verify(path).ok);
+}
+
 TEST(Ledger, HasOneWriterAtATime) {
   Folder folder;
   Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
