@@ -51,8 +51,12 @@ File honest() {
     t.as_of = kToday;
     add(t);
     std::uint64_t uses = 0;
-    for (std::size_t from = 0; const auto due = state.next_due(from); from = due->index + 1, ++uses)
+    std::size_t from = 0;
+    while (const auto due = state.next_due(from)) {
       add(due->use);
+      from = due->index + 1;
+      ++uses;
+    }
     add(EpochEnd{"run", n, uses});
   };
   epoch(0);
