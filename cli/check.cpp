@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <memory>
@@ -15,6 +15,8 @@
 #include "discreet/mechanism/config_read.h"
 #include "discreet/mechanism/config_table.h"
 #include "discreet/mechanism/prevalidation.h"
+#include "discreet/training/open.h"
+#include "discreet/training/private_bounds.h"
 
 namespace discreet::cli {
 namespace {
@@ -44,6 +46,8 @@ Checked check(const Options& options) {
   Checked out{
       load_config(read_config_file(options.file), options.file, options.settings), {}, {}, {}, {}};
   const DpConfig& c = out.privacy();
+  const DataConfig& data = out.loaded.config.data;
+  training::check_data(data);
   out.hash = to_hex(config_hash(out.loaded.config));
   out.not_private = not_private_reasons(c);
   const PlannedRun run = planned_run(c);
@@ -52,6 +56,9 @@ Checked check(const Options& options) {
     const auto accountant =
         accounting::make_accountant(spelling(c.accountant), {c.log_space_accounting});
     try {
+      if (!data.private_bounds.empty()) {
+        accountant->compose(training::private_bounds_event(data.private_bounds_noise, c.adjacency));
+      }
       for (const auto& [event, count] : run.events) accountant->compose(event, count);
       out.epsilon = accountant->epsilon(c.target_delta).epsilon;
     } catch (const Error& error) {
@@ -67,9 +74,50 @@ Checked check(const Options& options) {
   return out;
 }
 
+std::string describe(const DataConfig& d) {
+  switch (d.format) {
+    case DataFormat::kDigits: return "digits, embedded";
+    case DataFormat::kIdx:
+    case DataFormat::kNpy: return fmt::format("{} of {}", spelling(d.format), *d.train);
+    case DataFormat::kCsv: break;
+  }
+  std::string out =
+      fmt::format("csv of {}: {} numeric, {} categorical, label {}", *d.train,
+                  d.numeric.size() + d.private_bounds.size(), d.categorical.size(), *d.label);
+  if (!d.private_bounds.empty()) {
+    out += fmt::format("; bounds of {} released at noise {}", fmt::join(d.private_bounds, ", "),
+                       d.private_bounds_noise);
+  }
+  return out;
+}
+
+std::string describe(const ModelConfig& m) {
+  std::string out(spelling(m.kind));
+  if (m.kind == ModelKind::kMlp) {
+    out += fmt::format(" of {}, {}", fmt::join(m.hidden, "-"), spelling(m.activation));
+  }
+  if (m.features != FeatureMapKind::kNone) {
+    out += fmt::format(" on {} features", spelling(m.features));
+  }
+  return out;
+}
+
+std::string describe(const OptimizerConfig& o) {
+  std::string out =
+      fmt::format("{} at rate {}, {}", spelling(o.kind), o.rate, spelling(o.schedule));
+  if (o.kind == OptimizerKind::kSgd && o.momentum > 0)
+    out += fmt::format(", momentum {}", o.momentum);
+  if (o.weight_decay > 0) out += fmt::format(", weight decay {}", o.weight_decay);
+  if (o.average) out += fmt::format(", average {}", *o.average);
+  return out;
+}
+
 void print_text(const Checked& checked) {
   const DpConfig& c = checked.privacy();
   fmt::print("OK\n  hash           {}\n", checked.hash);
+  fmt::print("  data           {}\n  model          {}\n  optimizer      {}\n",
+             describe(checked.loaded.config.data), describe(checked.loaded.config.model),
+             describe(checked.loaded.config.optimizer));
   if (c.enabled) {
     fmt::print("  sampler        {}: {}\n", spelling(c.sampling_mode),
                describe_sampling(sampling_of(c)));
@@ -107,6 +155,9 @@ void print_json(const Checked& checked) {
                         {"accountant", spelling(c.accountant)},
                         {"sampling_mode", spelling(c.sampling_mode)},
                         {"noise_multiplier", c.noise_multiplier},
+                        {"data", describe(checked.loaded.config.data)},
+                        {"model", describe(checked.loaded.config.model)},
+                        {"optimizer", describe(checked.loaded.config.optimizer)},
                         {"epsilon", nullptr}};
   if (checked.epsilon) {
     out["epsilon"] = {{"lower", finite(checked.epsilon->lower)},

@@ -45,7 +45,8 @@ bool adapts_bounds(const DpConfig& dp) noexcept {
   return dp.clip_strategy == ClipStrategy::kAdaptive || dp.clip_norm_adaptive;
 }
 
-double charged_delta(const DpConfig& dp, const ModelLayout& layout) {
+double charged_delta(const DpConfig& dp, const ModelLayout& layout,
+                     const std::vector<PriorRelease>& before) {
   const std::uint64_t steps = 2 * charged_steps(dp);
   // Counts are Gaussian whatever the family: at most three for each part, and one.
   const bool counts = adapts_bounds(dp) || dp.metrics_release == MetricsRelease::kDp;
@@ -55,7 +56,10 @@ double charged_delta(const DpConfig& dp, const ModelLayout& layout) {
                     dp.target_epsilon));
   const double both = 1 + numerics::exp(std::min(dp.target_epsilon, 700.0));
   const double batches = numerics::round_up(static_cast<double>(steps) * 0x1p-144 * both, 4);
-  const double delta = next_down(next_down(dp.target_delta - tail) - batches);
+  double delta = next_down(next_down(dp.target_delta - tail) - batches);
+  for (const PriorRelease& release : before)
+    delta = next_down(
+        delta - sampler_delta(NoiseFamily::kGaussian, release.coordinates, 1, dp.target_epsilon));
   if (!(delta > 0))
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 fmt::format("target_delta {} is below what {} steps of noise on {} coordinates "
@@ -235,6 +239,16 @@ Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
 Mechanism::State::State(const Fixed& fixed) : now{std::nullopt, fixed.layout, {}} {
   const DpConfig& dp = fixed.dp();
   accountant = accounting::make_accountant(spelling(dp.accountant), {dp.log_space_accounting});
+  if (!fixed.before.empty()) {
+    for (const PriorRelease& release : fixed.before) accountant->compose(release.event);
+    spent = accountant->epsilon(fixed.delta);
+    cumulative_epsilon = spent.epsilon.upper;
+    if (dp.enabled && !(cumulative_epsilon <= dp.target_epsilon))
+      throw Error(ErrorCode::kPrivacyBudgetExceeded, kOperator,
+                  fmt::format("what is released before the first step spends epsilon {}, above the "
+                              "target {} at delta {}; give it more noise",
+                              cumulative_epsilon, dp.target_epsilon, dp.target_delta));
+  }
   if (dp.enabled && fixed.adapts()) {
     const Allocation first =
         allocate_budget(dp, fixed.layout, analyze_sensitivity(dp, fixed.layout));
@@ -269,7 +283,8 @@ Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment
 }
 
 Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
-                     const Digest& token, int threads, std::size_t most_positions) {
+                     const Digest& token, int threads, std::size_t most_positions,
+                     std::vector<PriorRelease> before) {
   prevalidate(resolved.privacy, 0);
   if (resolved.privacy.secure && !streams.noise.is_secure())
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
@@ -279,12 +294,13 @@ Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, Mechanis
       layout.with_public(resolved.privacy.public_modules, resolved.privacy.public_groups);
   const SamplingPlan plan = plan_sampling(resolved.privacy);
   const std::uint64_t most = most_records_of(plan);
-  const double delta = resolved.privacy.enabled ? charged_delta(resolved.privacy, marked)
+  const double delta = resolved.privacy.enabled ? charged_delta(resolved.privacy, marked, before)
                                                 : resolved.privacy.target_delta;
   const double batch = static_cast<double>(plan.batch.value_or(1));
-  fixed_ = std::make_unique<Fixed>(Fixed{
-      resolved, std::move(marked), std::move(streams), token, threads, most_positions, plan,
-      sampling_of(resolved.privacy), batch, most, delta, not_private_reasons(resolved.privacy)});
+  fixed_ = std::make_unique<Fixed>(Fixed{resolved, std::move(marked), std::move(streams), token,
+                                         threads, most_positions, plan,
+                                         sampling_of(resolved.privacy), batch, most, delta,
+                                         not_private_reasons(resolved.privacy), std::move(before)});
   state_ = std::make_unique<State>(*fixed_);
 }
 
@@ -364,26 +380,37 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
   }
   into.statistics.add(norms);
   if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
-  ++into.microbatches;
 }
 
-void Mechanism::accumulate(const Microbatch& microbatch) {
+void Mechanism::accumulate(const Microbatch& microbatch, bool more) {
   if (state_->accumulation) {
     clip_into(microbatch, *state_->accumulation);
   } else {
-    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts());
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
+                       std::exchange(state_->spare, std::nullopt));
     clip_into(microbatch, first);
     state_->accumulation.emplace(std::move(first));
   }
+  if (more) return;
+  ++state_->accumulation->microbatches;
   ++state_->t_micro;
 }
 
+void Mechanism::drop_microbatches() noexcept {
+  if (!state_->accumulation) return;
+  state_->t_micro -= state_->accumulation->microbatches;
+  state_->accumulation.reset();
+}
+
 StepResult Mechanism::apply(std::span<const Microbatch> microbatches) {
-  if (state_->accumulation && state_->accumulation->microbatches != 0)
+  if (state_->accumulation)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "microbatches are accumulated already; call release, or apply alone");
   Accumulation accumulation(state_->now.layout, state_->now.allocation.plan.partition.parts());
-  for (const Microbatch& microbatch : microbatches) clip_into(microbatch, accumulation);
+  for (const Microbatch& microbatch : microbatches) {
+    clip_into(microbatch, accumulation);
+    ++accumulation.microbatches;
+  }
   GradientSum sum = std::move(accumulation.sum);
   StepResult result = release(accumulation, std::move(sum));
   state_->t_micro += accumulation.microbatches;

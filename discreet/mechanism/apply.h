@@ -44,6 +44,14 @@ MechanismStreams mechanism_streams(const DpConfig& config, const random::Key& ma
 //   whoever could recompute one for a guessed data set would learn whether the guess is right.
 Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment);
 
+// What was released from the same records before the first step, such as private bounds of their
+// columns. It is a part of the run: composed first, inside the budget.
+struct PriorRelease {
+  accounting::Event event;
+  std::uint64_t coordinates = 0;  // of continuous Gaussian noise drawn for it: charged to delta
+  friend bool operator==(const PriorRelease&, const PriorRelease&) = default;
+};
+
 // What one optimizer step gives: gradients, budget, released and warnings are what the event is of,
 // or follow from configuration and accountant; metrics are confidential.
 struct StepResult {
@@ -84,10 +92,13 @@ class Mechanism {
   // resolved: by resolve() and accepted by prevalidate(). layout: before public modules are marked.
   // token: kernel_replay_token(). threads: results do not depend on it. most_positions: of a layer
   // in backward passes (ghost, fused): of a sequence, or of the pixels of a padded image; public.
-  // The rounding of sums over so many is charged, and passes with more are refused. Throws
-  // kInvalidDpConfig for what does not fit together.
+  // The rounding of sums over so many is charged, and passes with more are refused. before: what
+  // was released from these records already; spent(), schedules, projections and the saved state
+  // include it. Throws kInvalidDpConfig for what does not fit together, such as an event of another
+  // adjacency; kPrivacyBudgetExceeded if `before` alone is above the target.
   Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
-            const Digest& token, int threads = 1, std::size_t most_positions = 1);
+            const Digest& token, int threads = 1, std::size_t most_positions = 1,
+            std::vector<PriorRelease> before = {});
   ~Mechanism();
   Mechanism(Mechanism&&) noexcept;
 
@@ -96,7 +107,12 @@ class Mechanism {
   // nonfinite: zero), of the wrong shape, or for more records than most_records(); kInvalidDpConfig
   // for backward passes unless clipping.ghost or fused_kernel is set: their rounding is accounted
   // then.
-  void accumulate(const Microbatch& microbatch);
+  //   more: this is a piece of a microbatch, and the next one goes on with it. Memory is bounded by
+  //   pieces, however many records a step draws; their number is no part of the release.
+  void accumulate(const Microbatch& microbatch, bool more = false);
+  // Forgets the microbatches of a step that is not released: release() refused it, and the run ends
+  // or draws the step anew.
+  void drop_microbatches() noexcept;
   // Steps 8 to 19, once gradient_accumulation_steps microbatches are in; kInvalidDpConfig before.
   // Throws kPrivacyBudgetExceeded, kNanInSigma, kInvalidGradient (a released value is not finite)
   // and as the accountant.

@@ -87,6 +87,20 @@ void require_equal(const cbor::Value& saved, const cbor::Value& own, const char*
               fmt::format("the saved state is of another {}", what));
 }
 
+// The releases before the first step, as [event, coordinates] each.
+cbor::Value encoded(const std::vector<PriorRelease>& before) {
+  std::vector<cbor::Value> out;
+  for (const PriorRelease& release : before)
+    out.push_back(cbor::array({accounting::encode(release.event), release.coordinates}));
+  return cbor::array(std::move(out));
+}
+
+// A run without such releases has no field for them.
+cbor::Value with_before(std::vector<cbor::Entry> entries, const std::vector<PriorRelease>& before) {
+  if (!before.empty()) entries.push_back({"before", encoded(before)});
+  return cbor::map(std::move(entries));
+}
+
 }  // namespace
 
 Bytes Mechanism::save() const {
@@ -99,7 +113,7 @@ Bytes Mechanism::save() const {
                          {"below", packed(accumulation->counts.below)},
                          {"within", packed(accumulation->counts.within)},
                          {"statistics", accumulation->statistics.encode()}});
-  return cbor::encode(cbor::map(
+  return cbor::encode(with_before(
       {{"format", kFormat},
        {"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
        {"config_hash", ByteView(config_hash(fixed_->config))},
@@ -121,7 +135,8 @@ Bytes Mechanism::save() const {
        {"reserved_until", s.reserved_until},
        {"reserved_event", s.reserved ? cbor::Value(accounting::encode(*s.reserved)) : nullptr},
        {"sampling_rate_history_hash_chain", ByteView(s.sampling_rate_chain)},
-       {"sigma_map_history_hash_chain", ByteView(s.sigma_map_chain)}}));
+       {"sigma_map_history_hash_chain", ByteView(s.sigma_map_chain)}},
+      fixed_->before));
 }
 
 // The state that the bytes are of, as far as it can be read.
@@ -135,6 +150,9 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
     require_equal(saved.at("config"), config_of(fixed_->dp()), "configuration");
     require_equal(saved.at("config_hash"), ByteView(config_hash(fixed_->config)), "configuration");
     require_equal(saved.at("layout_hash"), ByteView(fixed_->layout.hash()), "model layout");
+    const cbor::Value* before = saved.find("before");
+    require_equal(before != nullptr ? *before : encoded({}), encoded(fixed_->before),
+                  "release before the first step");
     s.t = saved.at("t").as_unsigned();
     s.t_micro = saved.at("t_micro_counter").as_unsigned();
     s.cumulative_epsilon = saved.at("cumulative_epsilon").as_float();
@@ -268,7 +286,7 @@ cbor::Value FailureRecord::to_cbor() const {
 cbor::Value Mechanism::trace_header() const {
   const DpConfig& dp = fixed_->dp();
   std::vector<cbor::Value> reasons(fixed_->not_private.begin(), fixed_->not_private.end());
-  return cbor::map(
+  return with_before(
       {{"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
        {"config_hash", ByteView(config_hash(fixed_->config))},
        {"layout_hash", ByteView(fixed_->layout.hash())},
@@ -290,7 +308,8 @@ cbor::Value Mechanism::trace_header() const {
        {"target_epsilon", dp.target_epsilon},
        {"target_delta", dp.target_delta},
        {"accounted_delta", fixed_->delta},
-       {"not_private", cbor::array(std::move(reasons))}});
+       {"not_private", cbor::array(std::move(reasons))}},
+      fixed_->before);
 }
 
 cbor::Value Mechanism::trace_end() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <set>
 
 #include "discreet/base/nearest.h"
 #include "discreet/mechanism/config_table.h"
@@ -11,6 +12,7 @@ namespace discreet::mechanism {
 namespace {
 
 std::string limit(double x) {
+  if (x == 0x1p20) return "2^20";
   if (x == 0x1p32) return "2^32";
   if (x == 0x1p51) return "2^51";
   if (x == 0x1p53) return "2^53";
@@ -44,8 +46,43 @@ bool is_hex(const std::string& text) {
 }
 
 std::string bad_name(const std::string& name) {
-  if (name.empty()) return "has an empty name; give the name of a module, layer, group or tensor";
+  if (name.empty()) return "has an empty name; fill it in or remove it";
   if (name.size() > 1024) return "has a name of more than 1024 bytes";
+  return {};
+}
+
+std::string bad_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (std::string bad = bad_name(name); !bad.empty()) return bad;
+  }
+  return {};
+}
+
+std::string bad_words(const std::vector<std::string>& words) {
+  if (words.empty()) return "is empty; list the words that occur, or \"*\" for all";
+  if (std::string bad = bad_names(words); !bad.empty()) return bad;
+  const std::set<std::string> distinct(words.begin(), words.end());
+  return distinct.size() == words.size() ? "" : "has a word twice";
+}
+
+std::string bad_bounds(const std::vector<double>& bounds) {
+  if (bounds.size() == 2 && std::isfinite(bounds[0]) && std::isfinite(bounds[1]) &&
+      bounds[0] < bounds[1] && std::isfinite(bounds[1] - bounds[0])) {
+    return {};
+  }
+  return fmt::format("is [{}]; give [lower, upper], two numbers, the second larger",
+                     fmt::join(bounds, ", "));
+}
+
+// "of NAME ..." with the complaint about the first entry of a map that has one.
+template <class Map, class F>
+std::string bad_entry(const Map& map, F&& complain) {
+  for (const auto& [name, value] : map) {
+    if (std::string bad = bad_name(name); !bad.empty()) return bad;
+    if (const std::string bad = complain(value); !bad.empty()) {
+      return fmt::format("of {} {}", name, bad);
+    }
+  }
   return {};
 }
 
@@ -80,18 +117,23 @@ std::string complaint(const Key<Target>& key, const KeyValue& value) {
     }
   }
   if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
-    for (const std::string& name : *list) {
-      if (std::string bad = bad_name(name); !bad.empty()) return bad;
+    return bad_names(*list);
+  }
+  const auto out_of_range = [&](auto number) {
+    return outside(key.range, static_cast<double>(number), fmt::format("{}", number));
+  };
+  if (const auto* list = std::get_if<std::vector<std::uint64_t>>(&value)) {
+    for (const std::uint64_t integer : *list) {
+      if (const std::string bad = out_of_range(integer); !bad.empty())
+        return "has an entry that " + bad;
     }
   }
-  if (const auto* map = std::get_if<NumberMap>(&value)) {
-    for (const auto& [name, number] : *map) {
-      if (std::string bad = bad_name(name); !bad.empty()) return bad;
-      if (std::string bad = outside(key.range, number, fmt::format("{}", number)); !bad.empty()) {
-        return fmt::format("of {} {}", name, bad);
-      }
-    }
+  if (const auto* bounds = std::get_if<std::vector<double>>(&value)) {
+    return bounds->empty() ? "" : bad_bounds(*bounds);
   }
+  if (const auto* map = std::get_if<NumberMap>(&value)) return bad_entry(*map, out_of_range);
+  if (const auto* map = std::get_if<BoundsMap>(&value)) return bad_entry(*map, bad_bounds);
+  if (const auto* map = std::get_if<WordsMap>(&value)) return bad_entry(*map, bad_words);
   if (const auto* map = std::get_if<OverrideMap>(&value)) {
     for (const auto& [name, override] : *map) {
       if (std::string bad = bad_name(name); !bad.empty()) return bad;
@@ -117,6 +159,11 @@ std::string expectation(const Key<Target>& key) {
     case KeyType::kText:
       return key.digits == 0 ? "text" : fmt::format("{} lower-case hexadecimal digits", key.digits);
     case KeyType::kTextList: return "a list of names";
+    case KeyType::kIntegerList:
+      return fmt::format("a list of whole numbers in {}", interval(key.range));
+    case KeyType::kBounds: return "[lower, upper]";
+    case KeyType::kBoundsMap: return "a mapping of names to [lower, upper]";
+    case KeyType::kWordsMap: return "a mapping of names to lists of words";
     case KeyType::kNumberMap:
       return fmt::format("a mapping of names to numbers in {}", interval(key.range));
     case KeyType::kOverrideMap:

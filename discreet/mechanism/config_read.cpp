@@ -194,9 +194,10 @@ LoadedConfig load_config(std::string_view yaml, std::string_view name,
                          std::span<const std::string> settings) {
   const ReadConfig read = read_config(yaml, name, settings);
   try {
-    prevalidate(read.config.privacy, 0);
-    Resolved resolved = resolve(read.config.privacy);
-    LoadedConfig loaded{read.config, resolved.accumulation, std::move(resolved.notes)};
+    const Config config = without_epochs(read.config);
+    prevalidate(config.privacy, 0);
+    Resolved resolved = resolve(config.privacy);
+    LoadedConfig loaded{config, resolved.accumulation, std::move(resolved.notes)};
     loaded.config.privacy = std::move(resolved.config);
     return loaded;
   } catch (const Error& error) {

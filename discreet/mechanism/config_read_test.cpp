@@ -88,6 +88,41 @@ const Setting kEveryKey[] = {
     {"parallelism.hierarchical", "true"},
     {"metrics.release", "dp"},
     {"run.compute_dtype", "bfloat16"},
+    {"run.epochs", "3"},
+    {"run.checkpoint_every", "0"},
+    {"data.format", "csv"},
+    {"data.train", "a.csv.gz"},
+    {"data.train_labels", "b"},
+    {"data.test", "c"},
+    {"data.test_labels", "d"},
+    {"data.holdout", "0.25"},
+    {"data.separator", "\"\\t\""},
+    {"data.label", "income"},
+    {"data.classes", "[0, yes, \"a b\"]"},
+    {"data.label_bounds", "[-1.5, 1e6]"},
+    {"data.numeric", "{AGE: [0, 120], \"x, y\": [-1.0e-3, 1]}"},
+    {"data.categorical", "{sex: [f, m, \"*\"]}"},
+    {"data.private_bounds", "[b, a]"},
+    {"data.private_bounds_noise", "20"},
+    {"data.class_count", "3"},
+    {"data.bounds", "[0, 255]"},
+    {"data.image", "[8, 8]"},
+    {"model.kind", "mlp"},
+    {"model.hidden", "[512, 256]"},
+    {"model.activation", "tanh"},
+    {"model.features", "scattering"},
+    {"model.scattering_groups", "0"},
+    {"model.fourier_count", "10"},
+    {"model.fourier_scale", "0.5"},
+    {"optimizer.kind", "adam"},
+    {"optimizer.rate", "2"},
+    {"optimizer.momentum", "0.9"},
+    {"optimizer.beta1", "0.5"},
+    {"optimizer.beta2", "0.5"},
+    {"optimizer.floor", "1e-3"},
+    {"optimizer.weight_decay", "0.1"},
+    {"optimizer.schedule", "cosine"},
+    {"optimizer.average", "0.99"},
 };
 
 const Key<Config>& key_at(const std::string& path) {
@@ -108,6 +143,9 @@ TEST(ConfigRead, SetsEveryKeyToWhatTheFileSays) {
             .config;
     const Key<Config>& key = key_at(path);
     EXPECT_NE(key.get(read), key.get(Config{})) << path;
+    // What is written reads back; positions are not written.
+    const Config again = read_config(write_yaml(read), "again").config;
+    if (!key.is_position) EXPECT_EQ(key.get(again), key.get(read)) << path;
     // All else is as by default, but for the defaults that follow.
     for (const Key<Config>& other : config_keys()) {
       const bool follows = !other.default_if.empty() || !other.alias_of.empty() ||
@@ -160,8 +198,8 @@ TEST(ConfigRead, NamesKeyLineValueAndNearestSpelling) {
             "f:6: security.differential_privacy.cliping is no key; did you mean clipping?");
   EXPECT_EQ(refusal_of("target_delta: 1"),
             "f:6: security.differential_privacy.target_delta is 1; it must lie in (0, 1)");
-  EXPECT_EQ(refusal_of_file("data:\n  file: a.csv\n"),
-            "f:1: data is no key; the keys here are security, run");
+  EXPECT_EQ(refusal_of_file("training:\n  file: a.csv\n"),
+            "f:1: training is no key; the keys here are security, data, model, optimizer, run");
   EXPECT_EQ(refusal_of_file("target_epsilon: 3\n"),
             "f:1: target_epsilon is no key; write it below security.differential_privacy:");
   EXPECT_EQ(refusal_of_file("differential_privacy: {}\n"),
@@ -178,6 +216,61 @@ TEST(ConfigRead, NamesKeyLineValueAndNearestSpelling) {
   EXPECT_EQ(refusal_of("sigma_map:\n  a: 1\n  b: -1"),
             "f:8: security.differential_privacy.sigma_map of b is -1; it must lie in [1e-08, "
             "1e+08]");
+}
+
+TEST(ConfigRead, NamesTheLineOfABadBoundListOrWord) {
+  const auto refused = [](const std::string& sections) {
+    return refusal_of_file(file_with("") + sections);
+  };
+  EXPECT_EQ(refused("data:\n  numeric:\n    age: [0, 120]\n    pay: [5, 5]\n"),
+            "f:9: data.numeric of pay is [5, 5]; give [lower, upper], two numbers, the second "
+            "larger");
+  EXPECT_SAYS(refused("data:\n  numeric: {age: [0, 1, 2]}\n"), "f:7: data.numeric of age is [0, 1");
+  EXPECT_SAYS(refused("data:\n  numeric: {age: [0, .inf]}\n"), "f:7: data.numeric.age is '.inf'");
+  EXPECT_SAYS(refused("data:\n  numeric: {age: [-1e308, 1e308]}\n"), "[lower, upper]");
+  EXPECT_SAYS(refused("data:\n  numeric: {age: auto}\n"), "f:7: data.numeric.age is 'auto'; give");
+  EXPECT_SAYS(refused("data:\n  numeric: {age: }\n"),
+              "data.numeric.age is null; give [lower, upper]");
+  EXPECT_SAYS(refused("data:\n  numeric: {age: auto}\n"), "data.private_bounds");
+  EXPECT_SAYS(
+      refused("data:\n  normalize: mean\n"),
+      "f:7: data.normalize is no key; the data's own mean or range would be a release nobody "
+      "accounts for; declare data.numeric");
+  EXPECT_SAYS(refused("data:\n  bounds: [1, 0]\n"), "f:7: data.bounds is [1, 0]; give [lower");
+  EXPECT_SAYS(refused("data:\n  categorical:\n    sex: [f, m, f]\n"),
+              "f:8: data.categorical of sex has a word twice");
+  EXPECT_SAYS(refused("data:\n  categorical:\n    sex: []\n"), "sex is empty; list the words");
+  EXPECT_SAYS(refused("data:\n  classes: [[a]]\n"), "data.classes is a list");
+  EXPECT_SAYS(refused("data: {holdout: 1}\n"), "data.holdout is 1; it must lie in [0, 1)");
+  EXPECT_SAYS(refused("model:\n  hidden: [512, 0]\n"), "f:7: model.hidden has an entry that is 0");
+  EXPECT_SAYS(refused("model:\n  hidden: [512, 1.5]\n"), "model.hidden is '1.5'");
+  EXPECT_SAYS(refused("model: {kind: softmx}\n"), "did you mean softmax?");
+  EXPECT_SAYS(refused("optimizer: {learning_rate: 1}\n"), "optimizer.learning_rate is no key");
+  EXPECT_SAYS(refused("optimizer: {rate: 0}\n"), "optimizer.rate is 0; it must lie in (0, inf)");
+  EXPECT_SAYS(refused("run: {epoch: 1}\n"), "did you mean epochs?");
+}
+
+TEST(ConfigRead, EpochsAreTheStepsTheyHave) {
+  const auto with = [](const std::string& keys, const std::string& run) {
+    return load_config(file_with(keys) + "run: {" + run + "}\n", "f").config;
+  };
+  const Config by_epochs = with("phases: {cooldown: {steps: 10}}", "epochs: 3");
+  const Config by_steps = with("phases: {cooldown: {steps: 10}}\ntarget_steps: 300", "");
+  EXPECT_EQ(by_epochs.privacy.target_steps, 300u);
+  EXPECT_EQ(config_hash(by_epochs), config_hash(by_steps));
+  EXPECT_EQ(with("target_steps: 300", "epochs: 3").privacy.target_steps, 300u);
+  EXPECT_EQ(with("effective_batch_size: 7", "epochs: 2").privacy.target_steps, 2 * 8572u);
+  EXPECT_EQ(refusal([&] { with("target_steps: 301", "epochs: 3"); }),
+            "f:7: run.epochs is 3, which are 300 steps, but "
+            "security.differential_privacy.target_steps is 301; keep one of them");
+  EXPECT_SAYS(refusal([] {
+                load_config(
+                    "security: {differential_privacy: {target_epsilon: 1}}\n"
+                    "run: {epochs: 3}\n",
+                    "f");
+              }),
+              "f:2: run.epochs is 3, but nothing says how many steps an epoch has");
+  EXPECT_EQ(with("mode: meet_exactly_at_target_steps", "epochs: 1").privacy.target_steps, 100u);
 }
 
 TEST(ConfigRead, RefusesWhatIsNoNumberOrNotHeldByBinary64) {
@@ -326,8 +419,10 @@ TEST(ConfigDocument, StartersAreAcceptedAsTheyAreAndWhenEveryLineIsUncommented) 
   }
   const Config every = read_config(all, "every line").config;
   const Config essential = read_config(config_starter(), "starter").config;
-  EXPECT_EQ(config_hash({resolve(every.privacy).config, every.run}),
-            config_hash({resolve(essential.privacy).config, essential.run}));
+  Config every_resolved = every, essential_resolved = essential;
+  every_resolved.privacy = resolve(every.privacy).config;
+  essential_resolved.privacy = resolve(essential.privacy).config;
+  EXPECT_EQ(config_hash(every_resolved), config_hash(essential_resolved));
 }
 
 }  // namespace

@@ -219,6 +219,34 @@ Resolved resolve(const DpConfig& config, std::optional<AccumulationContext> accu
   return out;
 }
 
+Config without_epochs(Config config) {
+  auto& epochs = config.run.epochs;
+  if (!epochs) return config;
+  const auto refuse_epochs = [&](const std::string& why) {
+    throw Error(ErrorCode::kInvalidDpConfig, "ConfigResolver_v1",
+                fmt::format("run.epochs is {}, {}", *epochs, why));
+  };
+  DpConfig sizes = config.privacy;
+  sizes.warmup = sizes.main = sizes.cooldown = {};  // they may need target_steps
+  sizes = resolve(sizes).config;
+  if (!sizes.sampling_rate) {
+    refuse_epochs(
+        "but nothing says how many steps an epoch has; give two of declared_size, "
+        "effective_batch_size and sampling_rate");
+  }
+  const double most = static_cast<double>(*epochs) * static_cast<double>(batches_per_epoch(sizes));
+  if (most > 0x1p53) refuse_epochs("which are more than 2^53 steps");
+  const std::uint64_t steps = *epochs * batches_per_epoch(sizes);
+  auto& target = config.privacy.target_steps;
+  if (target && *target != steps) {
+    refuse_epochs(fmt::format("which are {} steps, but {}target_steps is {}; keep one of them",
+                              steps, kPrivacySection, *target));
+  }
+  target = steps;
+  epochs.reset();
+  return config;
+}
+
 TrainingPhase phase_at(const DpConfig& resolved, std::uint64_t t) {
   if (!resolved.warmup.until_step && !resolved.main.until_step) return resolved.training_phase;
   if (t < resolved.warmup.until_step.value_or(0)) return TrainingPhase::kWarmup;

@@ -42,6 +42,11 @@ Resolved resolve(const DpConfig& config,
                  std::optional<AccumulationContext> accumulation = std::nullopt,
                  ParallelismType runs_on = ParallelismType::kDpOnly);
 
+// run.epochs E as target_steps = E batches_per_epoch(), and no epochs; any other configuration as
+// it is. Throws kInvalidDpConfig if target_steps is given too and differs, or if the steps of an
+// epoch are not determined.
+Config without_epochs(Config config);
+
 // ---------------------------------------------------------------- of a resolved configuration
 
 // The phase of step t: by the boundaries if there are any, else training_phase.

@@ -90,7 +90,7 @@ TEST(ConfigResolve, EverySettingChangesTheHash) {
 // golden, and a line in the change log.
 TEST(ConfigResolve, DefaultConfigurationHasItsGoldenHash) {
   EXPECT_EQ(to_hex(config_hash(Config{})),
-            "1a3858541b9398565809c29af81270567b9be26a4be4e794a7dba31cdc6b8ec1");
+            "7fe99928a5628aa51838f52e51bb610f2782d916c8917d5c1df101716e3c0eff");
   EXPECT_EQ(cbor::decode(canonical_bytes(Config{})).as_array().at(0).as_text(),
             "discreet.config.v1");
 }

@@ -38,6 +38,17 @@ Json schema_of(const KeyTree<Target>& tree) {
 
 Json names() { return {{"minLength", 1}, {"maxLength", 1024}}; }
 
+// YAML reads 0 or true in a list of words as no text; here it is the word.
+Json words() {
+  Json item = names();
+  item["type"] = {"string", "number", "boolean"};
+  return {{"type", "array"}, {"items", std::move(item)}};
+}
+
+Json bounds() {
+  return {{"type", "array"}, {"items", {{"type", "number"}}}, {"minItems", 2}, {"maxItems", 2}};
+}
+
 template <class Target>
 Json content_of(const Key<Target>& key) {
   Json schema;
@@ -59,12 +70,22 @@ Json content_of(const Key<Target>& key) {
                   {"pattern", "^[0-9a-f]{" + std::to_string(key.digits) + "}$"}};
       }
       break;
-    case KeyType::kTextList: {
-      Json item = names();
-      item["type"] = "string";
+    case KeyType::kTextList: schema = words(); break;
+    case KeyType::kIntegerList: {
+      Json item = {{"type", "integer"}};
+      add_range(item, key.range, true);
       schema = {{"type", "array"}, {"items", std::move(item)}};
       break;
     }
+    case KeyType::kBounds:
+      schema = {{"anyOf", {bounds(), {{"type", "array"}, {"maxItems", 0}}}}};
+      break;
+    case KeyType::kBoundsMap:
+    case KeyType::kWordsMap:
+      schema = {{"type", "object"},
+                {"propertyNames", names()},
+                {"additionalProperties", key.type == KeyType::kBoundsMap ? bounds() : words()}};
+      break;
     case KeyType::kNumberMap: {
       Json number = {{"type", "number"}};
       add_range(number, key.range, false);

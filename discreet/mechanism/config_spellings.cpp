@@ -35,6 +35,12 @@ constexpr Words<2> kMetricsReleases = {"none", "dp"};
 constexpr Words<3> kProjectionPolicies = {"advise", "upscale", "abort"};
 constexpr Words<3> kComputeDtypes = {"float32", "float64", "bfloat16"};
 constexpr Words<3> kAdjacencies = {"add_remove", "zero_out", "replace_one"};
+constexpr Words<4> kDataFormats = {"digits", "csv", "idx", "npy"};
+constexpr Words<3> kModelKinds = {"linear", "softmax", "mlp"};
+constexpr Words<2> kActivations = {"relu", "tanh"};
+constexpr Words<3> kFeatureMapKinds = {"none", "scattering", "fourier"};
+constexpr Words<2> kOptimizerKinds = {"sgd", "adam"};
+constexpr Words<3> kRateSchedules = {"constant", "cosine", "linear"};
 
 }  // namespace
 
@@ -55,5 +61,11 @@ std::span<const std::string_view> spellings(MetricsRelease) { return kMetricsRel
 std::span<const std::string_view> spellings(ProjectionPolicy) { return kProjectionPolicies; }
 std::span<const std::string_view> spellings(ComputeDtype) { return kComputeDtypes; }
 std::span<const std::string_view> spellings(accounting::Adjacency) { return kAdjacencies; }
+std::span<const std::string_view> spellings(DataFormat) { return kDataFormats; }
+std::span<const std::string_view> spellings(ModelKind) { return kModelKinds; }
+std::span<const std::string_view> spellings(Activation) { return kActivations; }
+std::span<const std::string_view> spellings(FeatureMapKind) { return kFeatureMapKinds; }
+std::span<const std::string_view> spellings(OptimizerKind) { return kOptimizerKinds; }
+std::span<const std::string_view> spellings(RateSchedule) { return kRateSchedules; }
 
 }  // namespace discreet::mechanism

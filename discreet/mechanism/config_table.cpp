@@ -59,8 +59,16 @@ void describe_type(KeyType& type, std::vector<std::string>& choices) {
     type = KeyType::kNumber;
   } else if constexpr (std::is_same_v<T, std::string>) {
     type = KeyType::kText;
+  } else if constexpr (std::is_same_v<T, std::vector<std::uint64_t>>) {
+    type = KeyType::kIntegerList;
+  } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+    type = KeyType::kBounds;
   } else if constexpr (std::is_same_v<T, NumberMap>) {
     type = KeyType::kNumberMap;
+  } else if constexpr (std::is_same_v<T, BoundsMap>) {
+    type = KeyType::kBoundsMap;
+  } else if constexpr (std::is_same_v<T, WordsMap>) {
+    type = KeyType::kWordsMap;
   } else if constexpr (std::is_same_v<T, OverrideMap>) {
     type = KeyType::kOverrideMap;
   } else {
@@ -83,7 +91,7 @@ Key<Target> row(const std::string& path, Access at, const std::string& descripti
     describe_type<typename Member::value_type>(key.type, key.choices);
   } else {
     describe_type<Member>(key.type, key.choices);
-    key.nullable = key.type == KeyType::kTextList || key.type == KeyType::kOverrideMap;
+    key.nullable = key.type >= KeyType::kTextList;  // a list or map: null is empty
   }
   key.get = [at](const Target& target) { return to_value(at(target)); };
   key.set = [at](Target& target, const KeyValue& value) { from_value(at(target), value); };
@@ -104,6 +112,14 @@ constexpr Range kCount{0, 0x1p53, false, false};
 
 struct Rows {
   std::vector<Key<Config>> keys;
+
+  // A key outside kPrivacySection.
+  template <class Access>
+  Key<Config>& whole(const std::string& path, Access at, const std::string& description,
+                     Range range = {}) {
+    keys.push_back(row<Config>(path, at, description, range));
+    return keys.back();
+  }
 
   template <class Access>
   Key<Config>& add(std::string_view path, Access at, const std::string& description,
@@ -331,8 +347,87 @@ struct Rows {
         "Reduce inside a node first, then between nodes, in a fixed order");
     add("metrics.release", AT(privacy.metrics_release),
         "dp: noise clip fractions and quantiles inside the budget; none: keep them confidential");
-    keys.push_back(row<Config>("run.compute_dtype", AT(run.compute_dtype),
-                               "Type of the released gradients; everything before is binary64"));
+  }
+
+  void data() {
+    whole("data.format", AT(data.format),
+          "Where records come from: the embedded handwritten digits, or files");
+    whole("data.train", AT(data.train),
+          "File of the training records, of idx and npy that of their features; relative names "
+          "begin at the configuration file");
+    whole("data.train_labels", AT(data.train_labels), "idx, npy: file of their labels");
+    whole("data.test", AT(data.test), "File of held-out records, in the same format");
+    whole("data.test_labels", AT(data.test_labels), "idx, npy: file of their labels");
+    whole("data.holdout", AT(data.holdout),
+          "Without a test file: fraction of the records held out, by a public coin of each record",
+          {0, 1, false, true});
+    whole("data.separator", AT(data.separator), "csv: the character between fields");
+    whole("data.label", AT(data.label), "csv: the column to be learned");
+    whole("data.classes", AT(data.classes),
+          "csv: the words of the label, in order; without them it is a number");
+    whole("data.label_bounds", AT(data.label_bounds),
+          "csv: bounds of a label that is a number, declared, not taken from the data");
+    whole("data.numeric", AT(data.numeric),
+          "csv: columns that are numbers and their bounds, declared, not taken from the data");
+    whole("data.categorical", AT(data.categorical),
+          "csv: columns that are words and their vocabularies; \"*\" takes every other word");
+    whole("data.private_bounds", AT(data.private_bounds),
+          "csv: columns that are numbers whose bounds are released privately, inside the budget");
+    whole("data.private_bounds_noise", AT(data.private_bounds_noise),
+          "Noise multiplier of that release, an event of its own", kSigma);
+    whole("data.class_count", AT(data.class_count), "idx, npy: number of classes",
+          {2, 0x1p32, false, false})
+        .default_if = "10 for idx";
+    whole("data.bounds", AT(data.bounds),
+          "npy: bounds of every feature, declared, not taken from the data");
+    whole("data.image", AT(data.image), "csv, npy: [height, width] if records are images",
+          {1, 0x1p20, false, false});
+  }
+
+  void model() {
+    whole("model.kind", AT(model.kind),
+          "linear: regression; softmax: one linear layer to classes; mlp: hidden layers");
+    whole("model.hidden", AT(model.hidden), "mlp: sizes of the hidden layers",
+          {1, 0x1p20, false, false});
+    whole("model.activation", AT(model.activation), "mlp: after each hidden layer");
+    whole("model.features", AT(model.features),
+          "A fixed map of each record by itself, at no privacy cost");
+    whole("model.scattering_groups", AT(model.scattering_groups),
+          "scattering: groups in which each record is normalised by itself; 0: none",
+          {0, 0x1p20, false, false});
+    whole("model.fourier_count", AT(model.fourier_count), "fourier: number of random features",
+          {1, 0x1p20, false, false});
+    whole("model.fourier_scale", AT(model.fourier_scale),
+          "fourier: standard deviation of the frequencies", kPositive);
+  }
+
+  void optimizer() {
+    constexpr Range kDecay{0, 1, false, true};
+    whole("optimizer.kind", AT(optimizer.kind),
+          "How parameters follow released gradients, at no privacy cost");
+    whole("optimizer.rate", AT(optimizer.rate), "Learning rate", kPositive);
+    whole("optimizer.momentum", AT(optimizer.momentum), "sgd: factor on the step before", kDecay);
+    whole("optimizer.beta1", AT(optimizer.beta1), "adam: decay of the first moment", kDecay);
+    whole("optimizer.beta2", AT(optimizer.beta2), "adam: decay of the second moment", kDecay);
+    whole("optimizer.floor", AT(optimizer.floor),
+          "adam: least root of the second moment, after the variance of the noise is taken off",
+          kPositive);
+    whole("optimizer.weight_decay", AT(optimizer.weight_decay),
+          "Fraction of a parameter taken off per unit of learning rate", {0, 1e300, false, false});
+    whole("optimizer.schedule", AT(optimizer.schedule),
+          "How the rate goes down to 0 at target_steps, if not constant");
+    whole("optimizer.average", AT(optimizer.average),
+          "Decay of the running average of parameters that becomes the model", kDecay);
+  }
+
+  void run() {
+    whole("run.compute_dtype", AT(run.compute_dtype),
+          "Type of the released gradients; everything before is binary64");
+    whole("run.epochs", AT(run.epochs),
+          "Instead of target_steps: passes of ceil(declared_size / effective_batch_size) steps",
+          {1, 0x1p32, false, false});
+    whole("run.checkpoint_every", AT(run.checkpoint_every),
+          "Steps between checkpoints; 0: only at the end", kCount);
   }
 };
 
@@ -348,6 +443,10 @@ const std::vector<Key<Config>>& config_keys() {
     rows.noise();
     rows.schedule();
     rows.rest();
+    rows.data();
+    rows.model();
+    rows.optimizer();
+    rows.run();
     return std::move(rows.keys);
   }();
   return all;

@@ -40,6 +40,12 @@ std::span<const std::string_view> spellings(MetricsRelease);
 std::span<const std::string_view> spellings(ProjectionPolicy);
 std::span<const std::string_view> spellings(ComputeDtype);
 std::span<const std::string_view> spellings(accounting::Adjacency);
+std::span<const std::string_view> spellings(DataFormat);
+std::span<const std::string_view> spellings(ModelKind);
+std::span<const std::string_view> spellings(Activation);
+std::span<const std::string_view> spellings(FeatureMapKind);
+std::span<const std::string_view> spellings(OptimizerKind);
+std::span<const std::string_view> spellings(RateSchedule);
 
 // "per_sample" of ClipStrategy::kPerSample and so on; "?" for a number that is no enumerator.
 template <class Enum>
@@ -58,15 +64,20 @@ enum class KeyType : std::uint8_t {
   kChoice,       // one of the choices
   kText,         // any text; with `digits` hexadecimal digits
   kTextList,     // a list of names
+  kIntegerList,  // a list of whole numbers, each in the range
+  kBounds,       // [lower, upper], finite, lower < upper; empty: not given
   kNumberMap,    // names to numbers
+  kBoundsMap,    // names to [lower, upper]
+  kWordsMap,     // names to lists of different words
   kOverrideMap,  // names to {clip_norm, sigma_multiplier, public}
 };
 
 // What a key holds; monostate is null, "not given".
 using KeyValue = std::variant<std::monostate, bool, std::uint64_t, double, std::string,
-                              std::vector<std::string>, NumberMap, OverrideMap>;
+                              std::vector<std::string>, std::vector<std::uint64_t>,
+                              std::vector<double>, NumberMap, BoundsMap, WordsMap, OverrideMap>;
 
-// Admissible numbers, of a map: of each entry.
+// Admissible numbers, of a list or map: of each entry.
 struct Range {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();

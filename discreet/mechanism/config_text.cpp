@@ -47,10 +47,19 @@ struct ToText {
     for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quoted(name);
     return '[' + out + ']';
   }
-  std::string operator()(const NumberMap& numbers) const {
+  std::string operator()(const std::vector<std::uint64_t>& integers) const {
+    return fmt::format("[{}]", fmt::join(integers, ", "));
+  }
+  std::string operator()(const std::vector<double>& numbers) const {
     std::string out;
-    for (const auto& [name, number] : numbers) {
-      out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", quoted(name), write_number(number));
+    for (const double number : numbers) out += (out.empty() ? "" : ", ") + write_number(number);
+    return '[' + out + ']';
+  }
+  template <class T>
+  std::string operator()(const std::map<std::string, T>& entries) const {
+    std::string out;
+    for (const auto& [name, value] : entries) {
+      out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", quoted(name), (*this)(value));
     }
     return '{' + out + '}';
   }

@@ -17,6 +17,22 @@ namespace {
               fmt::format("{}: {} {}", where, path, sentence));
 }
 
+constexpr const char* kNotFromTheData =
+    "the data's own mean or range would be a release nobody accounts for";
+
+// A key that people look for and that cannot be: why, and what to write instead.
+std::string not_offered(std::string_view path) {
+  for (const char* key : {"normalize", "normalise", "standardize", "standardise", "normalization",
+                          "scale", "scaler", "mean", "std"}) {
+    if (path != fmt::format("data.{}", key)) continue;
+    return fmt::format(
+        "{}; declare data.numeric: {{NAME: [lower, upper]}}, or list the column "
+        "under data.private_bounds",
+        kNotFromTheData);
+  }
+  return {};
+}
+
 std::string shown(const Yaml& node) {
   switch (node.kind) {
     case Yaml::Kind::kNull: return "null";
@@ -129,16 +145,48 @@ const Yaml& require_kind(const Key<Target>& key, const Yaml& node, Yaml::Kind ki
   refuse(where, path, fmt::format("is {}; give {}", shown(node), expectation(key)));
 }
 
-NumberMap read_number_map(const auto& key, const Yaml& node, const Source& source,
-                          std::string_view path) {
-  NumberMap map;
+std::vector<std::string> read_words(const auto& key, const Yaml& node, const Source& source,
+                                    int line, std::string_view path) {
+  std::vector<std::string> words;
+  for (const Yaml& item : require_kind(key, node, Yaml::Kind::kList, source.at(line), path).items) {
+    words.push_back(require_kind(key, item, Yaml::Kind::kScalar, source.at(item.line), path).text);
+  }
+  return words;
+}
+
+// [lower, upper]; what is no list of numbers is refused, the rest by complaint().
+std::vector<double> read_bounds(const auto& key, const Yaml& node, const Source& source, int line,
+                                std::string_view path) {
+  std::vector<double> bounds;
+  for (const Yaml& item : require_kind(key, node, Yaml::Kind::kList, source.at(line), path).items) {
+    bounds.push_back(read_number(key, item, source.at(item.line), path));
+  }
+  return bounds;
+}
+
+// Bounds of one column.
+std::vector<double> read_column_bounds(const auto& key, const Yaml& node, const Source& source,
+                                       int line, std::string_view path) {
+  if (node.kind != Yaml::Kind::kList) {
+    refuse(source.at(line), path,
+           fmt::format("is {}; give [lower, upper], from what is known about the quantity, or list "
+                       "it under data.private_bounds: {}",
+                       shown(node), kNotFromTheData));
+  }
+  return read_bounds(key, node, source, line, path);
+}
+
+// A map whose entries are read one by one, each complaint with the line of its entry.
+template <class T>
+std::map<std::string, T> read_map(const auto& key, const Yaml& node, const Source& source,
+                                  std::string_view path, auto&& read_entry) {
+  std::map<std::string, T> map;
   for (const auto& [name, value, line] : node.entries) {
-    const std::string where = source.at(line);
-    const double number = read_number(key, value, where, fmt::format("{}.{}", path, name));
-    if (const std::string bad = complaint(key, NumberMap{{name, number}}); !bad.empty()) {
-      refuse(where, path, bad);
+    std::map<std::string, T> one{{name, read_entry(value, line, fmt::format("{}.{}", path, name))}};
+    if (const std::string bad = complaint(key, one); !bad.empty()) {
+      refuse(source.at(line), path, bad);
     }
-    map.emplace(name, number);
+    map.merge(one);
   }
   return map;
 }
@@ -188,18 +236,35 @@ KeyValue read_value(const Key<Target>& key, const Yaml& node, const Source& sour
     case KeyType::kText:
       value = require_kind(key, node, Yaml::Kind::kScalar, where, path).text;
       break;
-    case KeyType::kTextList: {
-      std::vector<std::string> names;
+    case KeyType::kTextList: value = read_words(key, node, source, line, path); break;
+    case KeyType::kIntegerList: {
+      std::vector<std::uint64_t> integers;
       for (const Yaml& item : require_kind(key, node, Yaml::Kind::kList, where, path).items) {
-        names.push_back(
-            require_kind(key, item, Yaml::Kind::kScalar, source.at(item.line), path).text);
+        integers.push_back(read_integer(key, item, source.at(item.line), path));
       }
-      value = std::move(names);
+      value = std::move(integers);
       break;
     }
+    case KeyType::kBounds: value = read_bounds(key, node, source, line, path); break;
     case KeyType::kNumberMap:
-      value = read_number_map(key, require_kind(key, node, Yaml::Kind::kMap, where, path), source,
-                              path);
+      value = read_map<double>(key, require_kind(key, node, Yaml::Kind::kMap, where, path), source,
+                               path, [&](const Yaml& entry, int at, const std::string& name) {
+                                 return read_number(key, entry, source.at(at), name);
+                               });
+      break;
+    case KeyType::kBoundsMap:
+      value = read_map<std::vector<double>>(
+          key, require_kind(key, node, Yaml::Kind::kMap, where, path), source, path,
+          [&](const Yaml& entry, int at, const std::string& name) {
+            return read_column_bounds(key, entry, source, at, name);
+          });
+      break;
+    case KeyType::kWordsMap:
+      value = read_map<std::vector<std::string>>(
+          key, require_kind(key, node, Yaml::Kind::kMap, where, path), source, path,
+          [&](const Yaml& entry, int at, const std::string& name) {
+            return read_words(key, entry, source, at, name);
+          });
       break;
     case KeyType::kOverrideMap:
       value =
@@ -246,6 +311,7 @@ void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string&
         hint = fmt::format("write it nested, {} below {}:", component.substr(dot + 1),
                            component.substr(0, dot));
       }
+      if (const std::string reason = not_offered(below); !reason.empty()) hint = reason;
       refuse(source.at(line), below, fmt::format("is no key; {}", hint));
     }
     if (child->key != nullptr) {

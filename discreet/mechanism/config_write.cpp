@@ -17,9 +17,16 @@ struct ToCbor {
   cbor::Value operator()(const std::vector<std::string>& names) const {
     return cbor::array(std::vector<cbor::Value>(names.begin(), names.end()));
   }
-  cbor::Value operator()(const NumberMap& numbers) const {
+  template <class T>
+  cbor::Value operator()(const std::vector<T>& numbers) const {
+    std::vector<cbor::Value> items;
+    for (const T& number : numbers) items.push_back((*this)(number));
+    return cbor::array(std::move(items));
+  }
+  template <class T>
+  cbor::Value operator()(const std::map<std::string, T>& by_name) const {
     std::vector<cbor::Entry> entries;
-    for (const auto& [name, number] : numbers) entries.push_back({name, number + 0.0});
+    for (const auto& [name, value] : by_name) entries.push_back({name, (*this)(value)});
     return cbor::map(std::move(entries));
   }
   cbor::Value operator()(const OverrideMap& overrides) const {

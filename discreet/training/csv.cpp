@@ -8,73 +8,15 @@
 #include <unordered_map>
 
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
-#include "discreet/base/utf8.h"
+#include "discreet/training/csv_rows_impl.h"
 #include "discreet/training/dataset.h"
 #include "discreet/training/dataset_impl.h"
-#include "discreet/training/input.h"
 
 namespace discreet::training {
 namespace {
 
 [[noreturn]] void refuse_schema(std::string sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "data", std::move(sentence));
-}
-
-// A row that cannot be read, and why; caught where the policy is known.
-struct BadField {
-  std::string column;
-  std::string what;
-};
-
-// Splits a line into fields; quoted ones are unescaped into `storage`.
-void split(std::string_view line, char separator, std::vector<std::string_view>& fields,
-           std::vector<std::string>& storage) {
-  fields.clear();
-  storage.clear();
-  storage.reserve(line.size() / 2 + 1);  // so that views into it stay valid
-  std::size_t at = 0;
-  while (true) {
-    if (at < line.size() && line[at] == '"') {
-      std::string text;
-      ++at;
-      while (true) {
-        const std::size_t quote = line.find('"', at);
-        if (quote == std::string_view::npos)
-          throw BadField{"", "a quote is not closed on its line"};
-        text += line.substr(at, quote - at);
-        at = quote + 1;
-        if (at >= line.size() || line[at] != '"') break;
-        text += '"';
-        ++at;
-      }
-      if (at < line.size() && line[at] != separator)
-        throw BadField{"", "text follows a closing quote"};
-      fields.push_back(storage.emplace_back(std::move(text)));
-    } else {
-      const std::size_t end = std::min(line.find(separator, at), line.size());
-      fields.push_back(line.substr(at, end - at));
-      at = end;
-    }
-    if (at >= line.size()) return;
-    ++at;
-    if (at == line.size()) {
-      fields.emplace_back();
-      return;
-    }
-  }
-}
-
-double parse_number(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    throw BadField{"", text.empty() ? "is empty"
-                                    : fmt::format("'{}' is no finite number", text.substr(0, 40))};
-  return value;
 }
 
 // Turns the fields of a row into numbers.
@@ -86,15 +28,9 @@ class Columns {
     for (const std::string& name : header)
       if (!seen.insert(name).second)
         refuse_schema(fmt::format("{}: two columns are called {}", file, name));
-    const auto require = [&](const std::string& name) {
-      if (seen.contains(name)) return;
-      const auto meant = nearest(name, header);
-      refuse_schema(fmt::format("{} has no column {}{}", file, name,
-                                meant ? fmt::format("; did you mean {}?", *meant) : ""));
-    };
-    for (const auto& [name, column] : schema.numeric) require(name);
-    for (const auto& [name, column] : schema.categorical) require(name);
-    require(schema.label.name);
+    for (const auto& [name, column] : schema.numeric) column_of(name, header, file);
+    for (const auto& [name, column] : schema.categorical) column_of(name, header, file);
+    if (schema.needs_label) column_of(schema.label.name, header, file);
     for (std::size_t c = 0; c < header.size(); ++c) add(c, header[c]);
     for (std::size_t k = 0; k < schema.label.classes.size(); ++k)
       classes_.emplace(schema.label.classes[k], static_cast<std::uint32_t>(k));
@@ -104,9 +40,6 @@ class Columns {
 
   // Appends one record; what was appended is taken back if it is bad.
   void append(const std::vector<std::string_view>& fields, Dataset& out) const {
-    if (fields.size() != header_.size())
-      throw BadField{
-          "", fmt::format("{} fields where the header has {}", fields.size(), header_.size())};
     const std::size_t before = out.x.size();
     std::size_t column = 0;
     try {
@@ -215,45 +148,16 @@ void check(const CsvSchema& schema) {
 
 Dataset read_csv(const std::filesystem::path& path, const CsvSchema& schema, BadRow on_bad_row) {
   check(schema);
-  Input input(path);
-  const std::string file = path.string();
-  std::string_view line;
-  std::vector<std::string_view> fields;
-  std::vector<std::string> storage;
-  const auto bad_line = [&](const BadField& bad) -> Error {
-    return {
-        ErrorCode::kMalformed, "data",
-        fmt::format("{}:{}: {}{}", file, input.line_number(),
-                    bad.column.empty() ? "" : fmt::format("column {}: ", bad.column), bad.what)};
-  };
-  if (!input.line(line))
-    throw Error(ErrorCode::kMalformed, "data",
-                fmt::format("{} is empty; it needs a header line", file));
-  if (line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
-  try {
-    split(line, schema.separator, fields, storage);
-  } catch (const BadField& bad) {
-    throw bad_line(bad);
-  }
-  const std::vector<std::string> header(fields.begin(), fields.end());
-  const Columns columns(schema, header, file);
-
+  CsvRows rows(path, schema.separator);
+  const Columns columns(schema, rows.header(), path.string());
   Dataset out;
   out.feature_names = columns.feature_names();
   out.features = out.feature_names.size();
   out.class_names = schema.label.classes;
   out.classes = out.class_names.size();
-  while (input.line(line)) {
-    if (line.empty()) continue;
-    try {
-      if (find_bad_utf8(bytes_of(line))) throw BadField{"", "is not UTF-8"};
-      split(line, schema.separator, fields, storage);
-      columns.append(fields, out);
-    } catch (const BadField& bad) {
-      if (on_bad_row == BadRow::kRefuse) throw bad_line(bad);
-      ++out.skipped;
-    }
-  }
+  out.skipped = rows.for_each(on_bad_row, [&](const std::vector<std::string_view>& fields) {
+    columns.append(fields, out);
+  });
   out.digest = digest_of(out);
   return out;
 }

@@ -26,6 +26,12 @@ float scaled(double value, const NumericColumn& bounds) {
   return static_cast<float>(2 * ((inside - bounds.lower) / (bounds.upper - bounds.lower)) - 1);
 }
 
+void name_features(Dataset& data) {
+  for (std::size_t k = 0; k < data.features; ++k)
+    data.feature_names.push_back(fmt::format("x{}", k));
+  for (std::size_t k = 0; k < data.classes; ++k) data.class_names.push_back(fmt::format("{}", k));
+}
+
 Digest digest_of(const Dataset& data) {
   Sha256 hash;
   std::vector<cbor::Value> features(data.feature_names.begin(), data.feature_names.end());

@@ -106,11 +106,12 @@ def test_schema_is_valid_and_refuses_what_check_refuses(config):
     good = [{}, {"noise_multiplier": 2}, {"clipping": {"norm": "adaptive"}}, {"sigma_map": None},
             {"modules": {"a": {"public": True}}}, {"public_modules": ["a"]}, {"target_steps": 1e3},
             {"phases": {"warmup": {"steps": 3, "noise_multiplier": 2}}}, {"seed": 2**64 - 1},
-            {"ghost_bound_hash": "a" * 64}, {"clipping": None}, {"parallelism": {"type": "3d"}}]
+            {"ghost_bound_hash": "a" * 64}, {"clipping": None}, {"parallelism": {"type": "3d"}},
+            {"public_modules": [1.5]}]  # a bare word of YAML is a name here
     bad = [{"noise_multiplier": -1}, {"noise_multiplier": "1"}, {"target_delta": 1},
            {"target_delta": 0}, {"clipping": {"norm": "adaptve"}}, {"clipping": {"strategy": "x"}},
            {"nois_multiplier": 1}, {"target_steps": 0}, {"target_steps": 1.5}, {"secure": "yes"},
-           {"secure": 1}, {"public_modules": [1.5]}, {"clip_norm_map": {"a": 0}}, {"sigma_map": [1]},
+           {"secure": 1}, {"public_modules": [[1]]}, {"clip_norm_map": {"a": 0}}, {"sigma_map": [1]},
            {"modules": {"a": {"publc": True}}}, {"ghost_bound_hash": "A" * 64}, {"debug": None},
            {"safety_budget_reserve": 1}, {"accounting_adjustment_factor": 0.5}, {"seed": -1},
            {"phases": {"cooldown": {"until_step": 3}}}, {"extends": "nothing"}]
@@ -120,10 +121,9 @@ def test_schema_is_valid_and_refuses_what_check_refuses(config):
         assert discreet("check", file).returncode == 0, keys
     for keys in bad:
         file = config(**keys)
-        if keys != {"public_modules": [1.5]}:  # a bare word of YAML is a name here
-            result = discreet("check", file)
-            assert result.returncode == 2, keys
-            assert result.stderr.startswith("error: INVALID_DP_CONFIG: ") and file in result.stderr
+        result = discreet("check", file)
+        assert result.returncode == 2, keys
+        assert result.stderr.startswith("error: INVALID_DP_CONFIG: ") and file in result.stderr
         assert not validator.is_valid(json.loads(pathlib.Path(file).read_text())), keys
 
 
@@ -201,7 +201,7 @@ def test_resolved_without_declared_size_says_zero_out(tmp_path):
 @pytest.mark.parametrize("text, named", [
     ("", "empty"), ("a: [", "c.yaml:1"), ("\xff", "empty"), ("security: {\n", "no YAML"),
     ("security: &a {}\nrun: *a", "anchor"), ("run: {compute_dtype: float16}", "float32"),
-    ("data: {}", "data is no key"), ("a: 1\na: 2", "c.yaml:2: the key a is already on line 1"),
+    ("dataset: {}", "did you mean data?"), ("a: 1\na: 2", "c.yaml:2: the key a is already on line 1"),
 ])
 def test_bad_files_are_one_sentence(tmp_path, text, named):
     file = tmp_path / "c.yaml"
@@ -226,3 +226,72 @@ def test_reference_page_is_that_of_the_table():
     page = (ROOT / "docs" / "configuration.md").read_text()
     begin, end = "<!-- discreet check --reference -->\n", "<!-- end -->"
     assert page.split(begin)[1].split(end)[0] == discreet("check", "--reference").stdout
+
+
+CSV = {"format": "csv", "train": "adult.csv", "label": "pay", "classes": ["low", "high"],
+       "numeric": {"AGE": [0, 120]}, "categorical": {"sex": ["f", "m", "*"]}}
+
+
+def write_sections(path, privacy=None, **sections):
+    privacy = MINIMAL | {"target_steps": 100} | (privacy or {})
+    path.write_text(json.dumps({"security": {"differential_privacy": privacy}} | sections))
+    return str(path)
+
+
+def test_check_says_what_data_model_and_optimizer_resolve_to(tmp_path):
+    file = write_sections(tmp_path / "c.yaml", data=CSV, model={"kind": "mlp", "hidden": [512, 256]},
+                          optimizer={"rate": 2, "momentum": 0.9})
+    text = discreet("check", file).stdout
+    assert "data           csv of adult.csv: 1 numeric, 1 categorical, label pay\n" in text
+    assert "model          mlp of 512-256, relu\n" in text
+    assert "optimizer      sgd at rate 2, constant, momentum 0.9\n" in text
+    resolved = discreet("check", file, "--resolved").stdout
+    assert yaml.safe_load(resolved)["data"]["numeric"] == {"AGE": [0, 120]}
+    jsonschema.validate(yaml.safe_load(resolved), schema(), jsonschema.Draft202012Validator)
+    assert check_json("-", input=resolved)["hash"] == check_json(file)["hash"]
+    assert check_json(file, "--set", "model.hidden=[512, 257]")["hash"] != check_json(file)["hash"]
+
+
+def test_private_bounds_are_in_the_planned_epsilon(tmp_path):
+    declared = check_json(write_sections(tmp_path / "a.yaml", data=CSV))
+    released = write_sections(tmp_path / "b.yaml", data=CSV | {"private_bounds": ["hours"]})
+    first, better = check_json(released), check_json(released, "--set", "data.private_bounds_noise=40")
+    assert first["epsilon"]["upper"] > better["epsilon"]["upper"] > declared["epsilon"]["upper"]
+    assert "bounds of hours released at noise 10" in first["data"]
+
+
+def test_epochs_are_steps(tmp_path):
+    by_epochs = write_sections(tmp_path / "a.yaml", {"target_steps": None}, run={"epochs": 3})
+    by_steps = write_sections(tmp_path / "b.yaml", {"target_steps": 300})
+    assert check_json(by_epochs)["hash"] == check_json(by_steps)["hash"]
+    assert check_json(by_epochs)["steps"] == 300
+    result = discreet("check", by_steps, "--set", "run.epochs=2")
+    assert result.returncode == 2
+    assert "run.epochs is 2, which are 200 steps" in result.stderr and "target_steps is 300" in result.stderr
+
+
+@pytest.mark.parametrize("setting, named", [
+    ("data.label=null", "data.label is missing"),
+    ("data.train=null", "data.train is missing"),
+    ("data.classes=[]", "label_bounds: [lower, upper]"),
+    ("data.format=digits", "data.train has no meaning with data.format: digits"),
+    ("data.format=cvs", "did you mean csv?"),
+    ("data.numeric={AGE: auto}", "private_bounds"),
+    ("data.numeric={AGE: [1, 1]}", "the second larger"),
+    ("data.private_bounds=[AGE]", "keep one of them"),
+    ("data.separator=tab", "give one character"),
+    ("model.hiden=[1]", "did you mean model.hidden?"),
+    ("optimizer.momentum=1", "[0, 1)"),
+])
+def test_sections_that_do_not_fit_are_refused(tmp_path, setting, named):
+    file = write_sections(tmp_path / "c.yaml", data=CSV)
+    assert discreet("check", file).returncode == 0
+    result = discreet("check", file, "--set", setting)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert named in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_normalising_by_the_data_is_refused_with_the_reason(tmp_path):
+    file = write_sections(tmp_path / "c.yaml", data=CSV | {"normalize": "mean"})
+    result = discreet("check", file)
+    assert result.returncode == 2 and "a release nobody accounts for" in result.stderr
