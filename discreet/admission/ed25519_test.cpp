@@ -60,6 +60,15 @@ TEST(Ed25519, SignsTheVectorsOfRfc8032) {
   EXPECT_EQ(seen, 5);
 }
 
+// OpenSSL refuses S >= L as well; the profile does not rest on that.
+TEST(Ed25519, ScalarsAreBelowTheOrderOfTheBasePoint) {
+  Bytes order = from_hex("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010");
+  EXPECT_FALSE(is_strict_scalar(order));
+  order[0]--;
+  EXPECT_TRUE(is_strict_scalar(order));
+  EXPECT_FALSE(is_strict_scalar(ByteView(order).first(31)));
+}
+
 TEST(Ed25519, KeysOfLowOrderAreRefusedWhenTheyAreRead) {
   for (const Case& c : cases()) {
     if (c.name.starts_with("low_a")) {
