@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "discreet/random/gaussian.h"
 #include "discreet/random/generator.h"
@@ -22,6 +24,9 @@ class NoiseSource {
         random::Generator(random::Algorithm::kPhilox4x32, random::Key::from_seed(seed)));
   }
   explicit NoiseSource(random::Generator generator) : generator_(std::move(generator)) {}
+
+  // A source that shares no value with this one. name: not empty, used once.
+  NoiseSource fork(std::string_view name) const { return NoiseSource(generator_.fork(name)); }
 
   bool is_secure() const noexcept { return generator_.is_secure(); }
 

@@ -114,13 +114,17 @@ Guarantee PrivacyOdometer::guarantee() const noexcept {
   return certified() ? options_.guarantee : Guarantee::kNotCertified;
 }
 
-void PrivacyOdometer::finalize_with(const CalibrationStats& stats, std::uint64_t T_estimate,
-                                    std::uint64_t deletes_from) {
+void PrivacyOdometer::require_warm() const {
   if (warming_) {
     throw Error(ErrorCode::kInvalidInput, kOp,
                 "the model has seen fewer inserts than N*; call insert until ready_to_predict, "
-                "then finalize_with");
+                "then finalize the odometer");
   }
+}
+
+void PrivacyOdometer::finalize_with(const CalibrationStats& stats, std::uint64_t T_estimate,
+                                    std::uint64_t deletes_from) {
+  require_warm();
   if (finalized_) {
     throw Error(ErrorCode::kInvalidInput, kOp,
                 "already finalized; call recalibrate, which starts from what is left");
@@ -132,6 +136,7 @@ void PrivacyOdometer::finalize_with(const CalibrationStats& stats, std::uint64_t
 
 void PrivacyOdometer::recalibrate(const CalibrationStats& stats, std::uint64_t T_estimate,
                                   std::uint64_t deletes_from) {
+  require_warm();
   if (!finalized_) {
     throw Error(ErrorCode::kInvalidInput, kOp, "not finalized yet; call finalize_with first");
   }

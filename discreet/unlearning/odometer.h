@@ -121,11 +121,12 @@ class PrivacyOdometer {
   const OdometerOptions& options() const noexcept { return options_; }
   bool certified() const noexcept { return options_.accounting != Accounting::kSpecification; }
 
-  // By MemoryPair: finalize_with is refused between the two.
+  // By MemoryPair: finalize_with and recalibrate are refused between the two.
   void begin_warmup() noexcept { warming_ = true; }
   void end_warmup() noexcept { warming_ = false; }
 
  private:
+  void require_warm() const;
   void solve(const CalibrationStats& stats, std::uint64_t T, std::uint64_t deletes_from);
 
   OdometerOptions options_;
