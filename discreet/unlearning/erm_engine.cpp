@@ -154,18 +154,22 @@ void ErmEngine::anchor() {
                 1 / static_cast<double>(o_.N), x, as_int(d), 1, hessian.data(), as_int(d));
   }
   for (std::size_t i = 0; i < d; ++i) hessian[i * d + i] += o_.lambda;
-  if (!cholesky(hessian, d)) {
+  std::vector<double> factor = hessian;
+  if (!cholesky(factor, d)) {
     throw Error(ErrorCode::kAccountantDivergence, kOp,
                 "the Hessian is not positive definite in binary64; raise lambda");
   }
-  factor_ = std::move(hessian);
+  hessian_ = std::move(hessian);
+  factor_ = std::move(factor);
+  stale_ = false;
 }
 
 void ErmEngine::refine() {
   std::vector<double> g(o_.dimension), step(o_.dimension), next(o_.dimension);
   double bound = gradient(w_, g);
   bool fresh = false;  // the factor is that of w_
-  for (int round = 0; bound > o_.tau && round < 200; ++round) {
+  int round = 0;
+  for (; bound > o_.tau && round < 200; ++round) {
     if (factor_.empty()) {
       anchor();
       fresh = true;
@@ -194,6 +198,7 @@ void ErmEngine::refine() {
       bound = gradient(w_, g);
     }
   }
+  stale_ = stale_ || round > 1;
   if (!(bound <= o_.tau)) {
     throw Error(
         ErrorCode::kAccountantDivergence, kOp,
@@ -219,17 +224,28 @@ void ErmEngine::remove_row(RecordId id) {
 void ErmEngine::erase(std::span<const RecordId> ids) {
   require_live_batch(*this, ids);
   const std::size_t d = o_.dimension;
-  std::vector<double> gradient_of_batch(d);
+  if (stale_ && !factor_.empty()) anchor();
+  const auto N = static_cast<double>(o_.N);
+  std::vector<double> step(d);
   for (const RecordId id : ids) {
     const std::size_t at = ids_.at(id);
     const std::span<const double> x(&rows_[at * d], d);
     const double slope = loss_slope(o_.loss, labels_[at], numerics::dot(x, w_));
-    numerics::scaled_add(slope / static_cast<double>(o_.N), x, gradient_of_batch);
+    numerics::scaled_add(slope / N, x, step);
+    if (factor_.empty()) continue;
+    const double p = std::abs(slope);
+    const double curvature = (o_.loss == Loss::kSquared ? 1 : p * (1 - p)) / N;
+    cblas_dsyr(CblasRowMajor, CblasLower, as_int(d), -curvature, x.data(), 1, hessian_.data(),
+               as_int(d));
   }
   for (const RecordId id : ids) remove_row(id);
-  if (!factor_.empty()) {
-    cholesky_solve(factor_, d, gradient_of_batch);
-    numerics::scaled_add(1, gradient_of_batch, w_);
+  if (factor_.empty()) return;
+  factor_ = hessian_;
+  if (cholesky(factor_, d)) {
+    cholesky_solve(factor_, d, step);
+    numerics::scaled_add(1, step, w_);
+  } else {
+    factor_.clear();
   }
 }
 
@@ -263,6 +279,7 @@ Release ErmEngine::publish() {
 void ErmEngine::forget_parameters() noexcept {
   std::fill(w_.begin(), w_.end(), 0.0);
   factor_.clear();
+  stale_ = false;
 }
 
 }  // namespace discreet::unlearning

@@ -81,7 +81,9 @@ class ErmEngine final : public Engine {
   std::vector<RecordId> row_ids_;
   std::unordered_map<RecordId, std::size_t> ids_;
   std::vector<double> w_;
-  std::vector<double> factor_;  // Cholesky factor of an earlier Hessian; empty when there is none
+  std::vector<double> hessian_;  // of an earlier w, without what was deleted since
+  std::vector<double> factor_;   // its Cholesky factor; empty when there is none
+  bool stale_ = false;           // the last solution took more than one step with it
 };
 
 }  // namespace discreet::unlearning
