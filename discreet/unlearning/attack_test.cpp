@@ -6,6 +6,7 @@
 #include <random>
 
 #include "discreet/base/error.h"
+#include "discreet/unlearning/memory_pair.h"
 #include "discreet/unlearning/stream_engine.h"
 
 namespace discreet::unlearning {
@@ -84,6 +85,28 @@ TEST(Attack, StaysBelowTheCertificateOfTheStreamEngine) {
 TEST(Attack, CatchesNoiseThatIsSkippedOrTooSmall) {
   EXPECT_GT(epsilon_lower_bound(attack(0, 2000), 1e-5, 0.001), 4);
   EXPECT_GT(epsilon_lower_bound(attack(0.05, 2000), 1e-5, 0.001), 3);
+}
+
+TEST(Attack, CatchesCurvatureMemoryThatIsKept) {
+  // The specification's learner hides its parameters under noise and keeps its L-BFGS pairs: their
+  // eigenvalues still show a record that was deleted.
+  AttackCounts counts{0, 0, 400};
+  for (const bool present : {true, false}) {
+    for (std::uint64_t run = 0; run < counts.runs; ++run) {
+      auto odometer = std::make_shared<PrivacyOdometer>(OdometerOptions{});
+      MemoryPair pair(2, odometer, Calibrator(), Loss::kSquared, NoiseSource::insecure(run));
+      const std::vector<double> usual{0.1, 0.1}, canary{3.0, 0.0};
+      for (int i = 0; i < 5; ++i) pair.calibrate_step(usual, 1);
+      pair.finalize_calibration(CalibrationStats{});
+      const auto& last = present ? canary : usual;
+      pair.insert(last, 1);
+      odometer->finalize_with({}, 100000);
+      pair.erase(last, 1);
+      const bool hit = pair.lbfgs_bounds()->C > 1;
+      (present ? counts.hits_deleted : counts.hits_never) += hit;
+    }
+  }
+  EXPECT_GT(epsilon_lower_bound(counts, 1e-5, 0.001), 3);
 }
 
 }  // namespace

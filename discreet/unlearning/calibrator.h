@@ -13,14 +13,14 @@ namespace discreet::unlearning {
 
 // What calibration hands to MemoryPair and PrivacyOdometer.
 struct CalibrationStats {
-  Constants constants;                // G, D, c, C: estimates, no certificate follows from them
+  Constants constants;                // G, D, c, C: estimates: nothing certified follows
   std::uint64_t N_star = 1;           // sample_complexity of the constants at gamma_learn
   std::vector<std::string> warnings;  // fallbacks that were used, a sentence each
 };
 
 struct CalibratorOptions {
   double quantile = 0.95;       // of the gradient norms, in (0, 1]
-  std::optional<double> D_cap;  // upper limit of D, > 0; none if left out
+  std::optional<double> D_cap;  // largest D reported, > 0; none if left out
 };
 
 // Estimates G, D, c and C from a short run of observations.

@@ -31,9 +31,7 @@ const ErmOptions& checked(const ErmOptions& o) {
   for (const auto& [name, value] :
        {std::pair{"lambda", o.lambda}, std::pair{"R", o.R}, std::pair{"Y", o.Y},
         std::pair{"tau", o.tau}, std::pair{"sigma", o.sigma}}) {
-    if (!(value >= 0x1p-100 && value <= 0x1p100)) {
-      refuse(kOp, name, value, "a number from 2^-100 to 2^100");
-    }
+    require_moderate(kOp, name, value);
   }
   if (o.N < 1 || o.n_max < 1 || o.N > (std::uint64_t{1} << 40) ||
       o.n_max > (std::uint64_t{1} << 40)) {

@@ -36,7 +36,7 @@ class Lbfgs {
 
   // The extreme eigenvalues of B from its low-rank form: sigma (if the pairs do not span the
   // space), and the eigenvalues of B restricted to the span of the y_i and b_i. Relative accuracy
-  // about 1e-10 of C; an estimate that enters no certificate. Nothing when there is no pair or
+  // about 1e-10 of C; an estimate: nothing certified uses it. Nothing when there is no pair or
   // when rounding leaves no positive bound.
   std::optional<CurvatureBounds> bounds() const;
 

@@ -40,6 +40,12 @@ OdometerOptions checked(OdometerOptions o) {
                 "releases and drift tests are accounted for one record; a set-level odometer takes "
                 "no reserve");
   }
+  if (o.accounting == Accounting::kGdp &&
+      (o.guarantee == Guarantee::kTranscript || o.reserve > 0)) {
+    throw Error(ErrorCode::kInvalidInput, kOp,
+                "gdp needs every share fixed in advance, which releases chosen on the way are not; "
+                "use zcdp or rdp for a transcript or a reserve");
+  }
   require_valid(o.enforced);
   if (o.enforced.lambda != o.lambda) {
     refuse(kOp, "the enforced lambda", o.enforced.lambda, "the same lambda in both places");
@@ -148,18 +154,6 @@ void PrivacyOdometer::recalibrate(const CalibrationStats& stats, std::uint64_t T
   PrivacyOdometer next = *this;
   next.solve(stats, T_estimate, deletes_from);
   *this = std::move(next);
-}
-
-void PrivacyOdometer::enforce(const StreamConstants& constants) {
-  OdometerOptions changed = options_;
-  changed.enforced = constants;
-  changed.lambda = constants.lambda;
-  if (constants.dimension != options_.enforced.dimension) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("dimension {} cannot become {}", options_.enforced.dimension,
-                            constants.dimension));
-  }
-  options_ = checked(changed);
 }
 
 void PrivacyOdometer::solve(const CalibrationStats& stats, std::uint64_t T,

@@ -16,7 +16,8 @@ enum class Accounting {
   kSpecification,  // the formulas of literal.h: not certified
   kZcdp,           // epsilon = rho + 2 sqrt(rho ln(1/delta))
   kRdp,            // the same rho, converted by the best Rényi order: tighter
-  kGdp,            // mu = sqrt(2 rho), converted exactly: tightest; shares fixed in advance
+  kGdp,            // mu = sqrt(2 rho), converted exactly: tightest; for shares fixed in advance,
+                   // so without transcript, reserve and recalibration after a delete
 };
 
 // Whom a certified delete protects, and against whom. Never mixed: a number computed for one
@@ -83,8 +84,6 @@ class PrivacyOdometer {
   // refuses once something is spent: its shares must be fixed in advance.
   void recalibrate(const CalibrationStats& stats, std::uint64_t T_estimate,
                    std::uint64_t deletes_from = 1);
-  // The same with other enforced constants: public, and of the same dimension.
-  void enforce(const StreamConstants& constants);
 
   bool ready_to_delete() const noexcept { return finalized_ && remaining() > 0; }
   // Counts `deletes` >= 1 deletions, all or none. Throws kPrivacyBudgetExceeded "Odometer not

@@ -188,12 +188,16 @@ TEST(PrivacyOdometer, GuaranteesAreNamedAndNeverMixed) {
             rho_of(Accounting::kZcdp, 1, 1e-5));
 }
 
-TEST(PrivacyOdometer, GdpDoesNotRecalibrateOnceADeleteIsMade) {
+TEST(PrivacyOdometer, GdpTakesNothingThatIsChosenOnTheWay) {
   PrivacyOdometer odometer(certified(Accounting::kGdp, Guarantee::kSetLevel));
   odometer.finalize_with({}, 100000, 10000);
   odometer.recalibrate({}, 200000, 10000);
   odometer.spend();
   EXPECT_THROW(odometer.recalibrate({}, 100000, 10000), Error);
+  EXPECT_THROW(PrivacyOdometer(certified(Accounting::kGdp, Guarantee::kTranscript)), Error);
+  OdometerOptions o = certified(Accounting::kGdp, Guarantee::kPerRecord);
+  o.reserve = 0.1;
+  EXPECT_THROW(PrivacyOdometer{o}, Error);
 }
 
 TEST(PrivacyOdometer, RefusesBadInputAndStaysAsItWas) {
@@ -230,8 +234,9 @@ TEST(PrivacyOdometer, RecalibrationNeverMintsBudget) {
     for (const auto guarantee :
          {Guarantee::kPerRecord, Guarantee::kSetLevel, Guarantee::kTranscript}) {
       OdometerOptions o = certified(accounting, guarantee);
-      if (guarantee != Guarantee::kSetLevel) o.reserve = 0.2;
-      if (accounting == Accounting::kSpecification) o.reserve = 0;
+      if (accounting == Accounting::kGdp && guarantee == Guarantee::kTranscript) continue;
+      const bool adaptive = accounting == Accounting::kZcdp || accounting == Accounting::kRdp;
+      if (adaptive && guarantee != Guarantee::kSetLevel) o.reserve = 0.2;
       starts.emplace_back(o);
     }
   }

@@ -26,6 +26,13 @@ inline void require_not_negative(const char* op, std::string_view name, double v
   }
 }
 
+// Far from overflow and underflow, so that bounds need not speak of them.
+inline void require_moderate(const char* op, std::string_view name, double value) {
+  if (!(value >= 0x1p-100 && value <= 0x1p100)) {
+    refuse(op, name, value, "a number from 2^-100 to 2^100");
+  }
+}
+
 inline void require_probability(const char* op, std::string_view name, double value) {
   if (!(value > 0 && value < 1)) refuse(op, name, value, "a number between 0 and 1");
 }

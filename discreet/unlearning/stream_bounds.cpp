@@ -30,11 +30,11 @@ void require_valid(const StreamConstants& k) {
     throw Error(ErrorCode::kInvalidInput, kOp,
                 fmt::format("dimension is {}; give 1 to 2^24", k.dimension));
   }
-  require_positive(kOp, "lambda", k.lambda);
-  require_positive(kOp, "G_f", k.G_f);
-  require_positive(kOp, "D", k.D);
-  require_positive(kOp, "R", k.R);
-  require_positive(kOp, "Y", k.Y);
+  for (const auto& [name, value] :
+       {std::pair{"lambda", k.lambda}, std::pair{"G_f", k.G_f}, std::pair{"D", k.D},
+        std::pair{"R", k.R}, std::pair{"Y", k.Y}}) {
+    require_moderate(kOp, name, value);
+  }
 }
 
 std::uint64_t step_offset(const StreamConstants& k) {

@@ -19,7 +19,8 @@ enum class Loss {
 };
 std::string_view to_string(Loss loss) noexcept;  // "squared", "logistic"
 
-// Public, chosen without looking at the data, and enforced on every record.
+// Public, chosen without looking at the data, and enforced on every record. Each from 2^-100 to
+// 2^100.
 struct StreamConstants {
   Loss loss = Loss::kLogistic;
   std::size_t dimension = 1;  // >= 1
