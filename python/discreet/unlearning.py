@@ -12,6 +12,7 @@ docs/concepts/unlearning.md for what each guarantee means.
 """
 
 import warnings
+import weakref
 from enum import Enum
 
 from discreet import _core
@@ -142,7 +143,10 @@ class MemoryPair(_core.MemoryPair):
 
     def on_phase(self, hook):
         """hook(from_phase, to_phase) is called after each change of phase."""
-        self.on_phase_number(lambda old, new: hook(Phase(old), Phase(new)))
+        # The core holds no reference to the hook: it could not be collected together with the model.
+        self._hook = hook
+        model = weakref.ref(self)
+        self.on_phase_number(lambda old, new: model()._hook(Phase(old), Phase(new)))
 
 
 class _capacity_error:
