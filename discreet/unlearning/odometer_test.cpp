@@ -188,6 +188,18 @@ TEST(PrivacyOdometer, GuaranteesAreNamedAndNeverMixed) {
             rho_of(Accounting::kZcdp, 1, 1e-5));
 }
 
+TEST(PrivacyOdometer, DeletesMadeBeforeCountAgainstTheSameRegret) {
+  PrivacyOdometer odometer(certified(Accounting::kZcdp, Guarantee::kPerRecord));
+  odometer.finalize_with({}, 100000, 10000);
+  const auto m = odometer.m();
+  odometer.spend(600);
+  odometer.recalibrate({}, 100000, 10000);
+  EXPECT_EQ(odometer.m(), m);
+  EXPECT_EQ(odometer.remaining(), m - 600);
+  odometer.recalibrate({}, 10000, 1000);  // a stream for which 600 were too many
+  EXPECT_FALSE(odometer.ready_to_delete());
+}
+
 TEST(PrivacyOdometer, GdpTakesNothingThatIsChosenOnTheWay) {
   PrivacyOdometer odometer(certified(Accounting::kGdp, Guarantee::kSetLevel));
   odometer.finalize_with({}, 100000, 10000);
