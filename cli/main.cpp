@@ -18,14 +18,44 @@ constexpr Command kCommands[] = {
      "--noise-multiplier 1.1 --delta 1e-5\n"
      "  discreet account --schedule schedule.jsonl --delta 1e-6",
      add_account},
+    {"admit", "Which attested contributions a corpus policy admits, and why not the others.",
+     "discreet admit policy.yaml anchors.jsonl\n"
+     "  discreet admit policy.yaml anchors.jsonl --at 2026-11-16 --statements statements.jsonl "
+     "--json",
+     add_admit},
+    {"attest", "Sign what a contribution is and the noise it is promised.",
+     "discreet attest --key hospital.key --contributor patient-1 --class clinical --payload "
+     "record.txt \\\n"
+     "    --clip-norm 0.5 --noise-multiplier 1 --occurrences 20 --not-before 2026-01-01 "
+     "--not-after 2027-01-01\n"
+     "  discreet attest --key hospital.key --policy policy.yaml --batch rows.csv --out "
+     "anchors.jsonl",
+     add_attest},
     {"check", "Whether a configuration is valid, what it resolves to, and what it will spend.",
      "discreet check discreet.yaml\n"
      "  discreet check discreet.yaml --set noise_multiplier=1.2 --set clipping.norm=0.5 --json\n"
      "  discreet check discreet.yaml --resolved\n"
      "  discreet check --schema > discreet.schema.json",
      add_check},
+    {"demo", "Train a private model of the embedded handwritten digits.",
+     "discreet demo\n  discreet demo --out digits --threads 2 --json", add_demo},
+    {"explain", "How the noise and the layers of a contribution follow from its descriptor.",
+     "discreet explain record.txt.anchor.jsonl --policy policy.yaml\n"
+     "  discreet explain anchors.jsonl --policy policy.yaml --layout model.json --hash 3fa9 --json",
+     add_explain},
     {"init", "Write a commented configuration to start from.",
      "discreet init\n  discreet init train.yaml --preset regulated_fair", add_init},
+    {"keygen", "Make a signing key, replace one, or revoke one.",
+     "discreet keygen hospital\n"
+     "  discreet keygen hospital-2 --rotate hospital.key --statements statements.jsonl\n"
+     "  discreet keygen --revoke 00112233445566778899aabbccddeeff --key hospital.key "
+     "--statements statements.jsonl",
+     add_keygen},
+    {"ledger", "Verify, read and prove a ledger: verify, show, prove, trace, export.",
+     "discreet ledger verify ledger.db --public-key ledger.pub\n"
+     "  discreet ledger show ledger.db --limit 5\n"
+     "  discreet ledger export ledger.db --receipts receipts.jsonl --key ledger.key",
+     add_ledger},
     {"operators", "Every operator of the specification and the function that is it.",
      "discreet operators\n  discreet operators --json", add_operators},
     {"plan", "The noise a privacy target needs, for each way to sample, and what else it costs.",
@@ -36,8 +66,31 @@ constexpr Command kCommands[] = {
      "--epochs 60 \\\n"
      "    --group-size 4 --plot epsilon.svg",
      add_plan},
+    {"predict", "The predictions of a trained model, one line per record.",
+     "discreet predict discreet-run new.csv\n  discreet predict discreet-run new.csv --json",
+     add_predict},
+    {"replay", "Execute a run again from configuration, data and key, and compare every bit.",
+     "discreet replay discreet-run\n  discreet replay discreet-run --threads 2 --json", add_replay},
+    {"report", "One HTML page about a run: its promise, its course, and what is not promised.",
+     "discreet report RUN\n"
+     "  discreet report RUN --public --out report.html\n"
+     "  discreet report RUN --json",
+     add_report},
     {"selfcheck", "Verify this build against published values and say what it can do.",
      "discreet selfcheck\n  discreet selfcheck --json", add_selfcheck},
+    {"trace", "What happened in a run, step by step. Confidential.",
+     "discreet trace discreet-run\n  discreet trace discreet-run --csv > steps.csv", add_trace},
+    {"train", "Train a private model from a configuration; go on with --resume.",
+     "discreet train discreet.yaml\n"
+     "  discreet train discreet.yaml --out churn --set noise_multiplier=1.2 --threads 4\n"
+     "  discreet train discreet.yaml --out churn --resume --json",
+     add_train},
+    {"withdraw", "Sign the withdrawal of a contribution, record signed ones, or verify a bundle.",
+     "discreet withdraw HASH --origin example.com/corpus --key me.key --reason moved --events "
+     "events.jsonl\n"
+     "  discreet withdraw --ledger ledger.db --key ledger.key --events events.jsonl --bundles .\n"
+     "  discreet withdraw --verify bundle.json --public-key ledger.pub",
+     add_withdraw},
 };
 
 int exit_status(ErrorCode code) {

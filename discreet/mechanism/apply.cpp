@@ -380,26 +380,37 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
   }
   into.statistics.add(norms);
   if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
-  ++into.microbatches;
 }
 
-void Mechanism::accumulate(const Microbatch& microbatch) {
+void Mechanism::accumulate(const Microbatch& microbatch, bool more) {
   if (state_->accumulation) {
     clip_into(microbatch, *state_->accumulation);
   } else {
-    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts());
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
+                       std::exchange(spare_, std::nullopt));
     clip_into(microbatch, first);
     state_->accumulation.emplace(std::move(first));
   }
+  if (more) return;
+  ++state_->accumulation->microbatches;
   ++state_->t_micro;
 }
 
+void Mechanism::drop_microbatches() noexcept {
+  if (!state_->accumulation) return;
+  state_->t_micro -= state_->accumulation->microbatches;
+  state_->accumulation.reset();
+}
+
 StepResult Mechanism::apply(std::span<const Microbatch> microbatches) {
-  if (state_->accumulation && state_->accumulation->microbatches != 0)
+  if (state_->accumulation)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "microbatches are accumulated already; call release, or apply alone");
   Accumulation accumulation(state_->now.layout, state_->now.allocation.plan.partition.parts());
-  for (const Microbatch& microbatch : microbatches) clip_into(microbatch, accumulation);
+  for (const Microbatch& microbatch : microbatches) {
+    clip_into(microbatch, accumulation);
+    ++accumulation.microbatches;
+  }
   GradientSum sum = std::move(accumulation.sum);
   StepResult result = release(accumulation, std::move(sum));
   state_->t_micro += accumulation.microbatches;

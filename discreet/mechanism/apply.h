@@ -107,7 +107,12 @@ class Mechanism {
   // nonfinite: zero), of the wrong shape, or for more records than most_records(); kInvalidDpConfig
   // for backward passes unless clipping.ghost or fused_kernel is set: their rounding is accounted
   // then.
-  void accumulate(const Microbatch& microbatch);
+  //   more: this is a piece of a microbatch, and the next one goes on with it. Memory is bounded by
+  //   pieces, however many records a step draws; their number is no part of the release.
+  void accumulate(const Microbatch& microbatch, bool more = false);
+  // Forgets the microbatches of a step that is not released: release() refused it, and the run ends
+  // or draws the step anew.
+  void drop_microbatches() noexcept;
   // Steps 8 to 19, once gradient_accumulation_steps microbatches are in; kInvalidDpConfig before.
   // Throws kPrivacyBudgetExceeded, kNanInSigma, kInvalidGradient (a released value is not finite)
   // and as the accountant.
@@ -174,6 +179,7 @@ class Mechanism {
 
   std::unique_ptr<Fixed> fixed_;
   std::unique_ptr<State> state_;
+  std::optional<GradientSum> spare_;  // the sum of the step before, for its memory only
 };
 
 // The `iter` line of the trace.

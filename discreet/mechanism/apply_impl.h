@@ -36,8 +36,9 @@ struct Mechanism::Fixed {
 };
 
 struct Mechanism::Accumulation {
-  Accumulation(const ModelLayout& layout, std::size_t parts)
-      : sum(layout),
+  // spare: a sum that is not needed any more; its memory is used again if it is of the layout.
+  Accumulation(const ModelLayout& layout, std::size_t parts, std::optional<GradientSum> spare = {})
+      : sum(spare && spare->is_of(layout) ? std::move(*spare).cleared() : GradientSum(layout)),
         statistics(parts),
         counts{std::vector<double>(parts), std::vector<double>(parts)} {}
   GradientSum sum;  // of the layout of the step's coordinates
