@@ -10,5 +10,6 @@ void add_accounting(nanobind::module_& m);
 void add_mechanism(nanobind::module_& m);
 void add_mechanism_apply(nanobind::module_& m);
 void add_training(nanobind::module_& m);
+void add_unlearning(nanobind::module_& m);
 
 }  // namespace discreet::python

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <unordered_map>
+
+#include "discreet/unlearning/engine.h"
+#include "discreet/unlearning/noise_source.h"
+#include "discreet/unlearning/odometer.h"
+
+namespace discreet::unlearning {
+
+struct ErmOptions {
+  Loss loss = Loss::kLogistic;
+  std::size_t dimension = 1;  // 1 to 4096
+  double lambda = 1e-3;       // > 0
+  std::uint64_t N = 1;        // the public divisor of the loss, >= 1; never the row count
+  std::uint64_t n_max = 1;    // largest number of live records; inserts beyond it are refused
+  double R = 1;               // bound of a record's norm, by scaling
+  double Y = 1;               // bound of |y|, by clamping (squared loss)
+  double tau = 1e-9;          // > 0: gradient norm to which every release is solved
+  double sigma = 1e-3;        // > 0: noise of a release
+  double eps_total = 1;       // > 0
+  double delta_total = 1e-5;  // in (0, 1)
+  Accounting accounting = Accounting::kZcdp;  // not kSpecification
+  // kPerRecord: releases after the record's delete. kSetLevel: releases after the last delete, all
+  // deleted records together. kTranscript: every release, before and after, one record; requests
+  // may depend on releases.
+  Guarantee guarantee = Guarantee::kPerRecord;
+};
+
+// Empirical risk minimisation that keeps the live records:
+//   F(w) = (1/N) sum f_z(w) + (lambda/2) |w|^2
+// is minimised until |grad F| <= tau, proven with all rounding errors, and released under noise.
+// A release differs from one of a model retrained without the deleted records to the same tau by at
+// most 2 tau/lambda before noise: that is what the noise covers. Deletes are unlimited; releases
+// are counted. The engine's own state (w in full precision, the records) is not protected.
+// Proof: erm_engine.md
+class ErmEngine final : public Engine {
+ public:
+  // Throws kInvalidInput for an option out of its range.
+  ErmEngine(ErmOptions options, NoiseSource noise);
+
+  std::string_view name() const noexcept override { return "erm"; }
+  std::size_t dimension() const noexcept override { return o_.dimension; }
+  std::uint64_t live() const noexcept override { return row_ids_.size(); }
+  bool holds(RecordId id) const noexcept override { return ids_.count(id) > 0; }
+  void insert(RecordId id, std::span<const double> x, double y) override;
+  // Removes the rows and takes one Newton step for all of them; `refine` certifies.
+  void erase(std::span<const RecordId> ids) override;
+  // refine, charge, noise.
+  Release publish() override;
+
+  // Solves until the gradient norm is certified to be at most tau. Newton steps with a factor that
+  // is kept while each step at least halves the norm. Throws kAccountantDivergence when rounding
+  // does not permit tau; the last parameters stay.
+  void refine();
+
+  // An upper bound of |grad F(w)| at the present parameters, rounding included. Data-dependent:
+  // confidential.
+  double gradient_bound() const;
+
+  // What a release's noise covers, and its cost; both from the configuration alone, rounded up.
+  double sensitivity() const noexcept { return sensitivity_; }
+  double rho_release() const noexcept { return rho_release_; }
+  std::uint64_t releases_left() const;
+  const RhoBudget& budget() const noexcept { return budget_; }
+
+  std::span<const double> w() const noexcept { return w_; }  // confidential
+  // Forgets the parameters, keeps the records: the next refine retrains from zero.
+  void forget_parameters() noexcept;
+
+ private:
+  double gradient(std::span<const double> w, std::span<double> out) const;  // returns the bound
+  void anchor();
+  void remove_row(RecordId id);
+
+  ErmOptions o_;
+  NoiseSource noise_;
+  RhoBudget budget_;
+  double sensitivity_, rho_release_;
+  std::vector<double> rows_, labels_;
+  std::vector<RecordId> row_ids_;
+  std::unordered_map<RecordId, std::size_t> ids_;
+  std::vector<double> w_;
+  std::vector<double> hessian_;  // of an earlier w, without what was deleted since
+  std::vector<double> factor_;   // its Cholesky factor; empty when there is none
+  bool stale_ = false;           // the last solution took more than one step with it
+};
+
+}  // namespace discreet::unlearning
