@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "discreet/base/error.h"
@@ -30,11 +31,18 @@ std::optional<std::uint64_t> digits(std::string_view text) {
 double Scaled::nearest() const noexcept {
   return static_cast<double>(units) / static_cast<double>(kUnit);
 }
+// fma gives the sign of quotient * 10^9 - units without rounding.
 double Scaled::from_below() const noexcept {
-  return units % kUnit == 0 ? nearest() : numerics::next_down(nearest());
+  const double q = nearest();
+  return std::fma(q, static_cast<double>(kUnit), -static_cast<double>(units)) > 0
+             ? numerics::next_down(q)
+             : q;
 }
 double Scaled::from_above() const noexcept {
-  return units % kUnit == 0 ? nearest() : numerics::next_up(nearest());
+  const double q = nearest();
+  return std::fma(q, static_cast<double>(kUnit), -static_cast<double>(units)) < 0
+             ? numerics::next_up(q)
+             : q;
 }
 
 std::string Scaled::to_text() const {

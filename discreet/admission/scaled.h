@@ -16,8 +16,8 @@ struct Scaled {
   std::uint64_t units = 0;
 
   double nearest() const noexcept;
-  double from_below() const noexcept;  // at most the exact value, within 2 ulp
-  double from_above() const noexcept;  // at least the exact value, within 2 ulp
+  double from_below() const noexcept;  // the largest binary64 that is at most the exact value
+  double from_above() const noexcept;  // the least that is at least the exact value
   // Digits that read back to the same units: "0.5", "3".
   std::string to_text() const;
   friend auto operator<=>(const Scaled&, const Scaled&) = default;
