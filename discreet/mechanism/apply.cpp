@@ -387,7 +387,8 @@ void Mechanism::accumulate(const Microbatch& microbatch) {
   if (state_->accumulation) {
     clip_into(microbatch, *state_->accumulation);
   } else {
-    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts());
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
+                       std::exchange(state_->spare, std::nullopt));
     clip_into(microbatch, first);
     state_->accumulation.emplace(std::move(first));
   }

@@ -36,8 +36,9 @@ struct Mechanism::Fixed {
 };
 
 struct Mechanism::Accumulation {
-  Accumulation(const ModelLayout& layout, std::size_t parts)
-      : sum(layout),
+  // spare: a sum that is not needed any more; its memory is used again if it is of the layout.
+  Accumulation(const ModelLayout& layout, std::size_t parts, std::optional<GradientSum> spare = {})
+      : sum(spare && spare->is_of(layout) ? std::move(*spare).cleared() : GradientSum(layout)),
         statistics(parts),
         counts{std::vector<double>(parts), std::vector<double>(parts)} {}
   GradientSum sum;  // of the layout of the step's coordinates
@@ -75,6 +76,7 @@ struct Mechanism::State {
   Prepared now;                             // for step t
   accounting::EpsilonBound spent{};         // of the accountant
   std::optional<random::Generator> stream;  // of the lineage
+  std::optional<GradientSum> spare;         // the sum of the step before, for its memory
   std::optional<Accumulation> accumulation;
 
   explicit State(const Fixed& fixed);

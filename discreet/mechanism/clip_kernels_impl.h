@@ -11,10 +11,12 @@ void add_rows(const float* const* rows, const double* scales, std::size_t count,
 void add_rows(const double* const* rows, const double* scales, std::size_t count, double* y,
               std::size_t n) noexcept;
 
-// norms_r = an upper bound of the Euclidean norm of the n values of rows_r, n <= 2^16: at least
-// (1 + 2^-53) times it and at most (1 + 2^-48) times (plus 2^-1072); 0 if all are zero, NaN if one
-// is not finite, +inf if the norm of finite values overflows. The bits depend on the row alone, not
-// on the other rows or the vector width. Proof: clip.md
+inline constexpr std::size_t kMostMeasured = std::size_t{1} << 16;
+
+// norms_r = an upper bound of the Euclidean norm of the n values of rows_r, n <= kMostMeasured: at
+// least (1 + 2^-53) times it and at most (1 + 2^-48) times (plus 2^-1072); 0 if all are zero, NaN
+// if one is not finite, +inf if the norm of finite values overflows. The bits depend on the row
+// alone, not on the other rows or the vector width. Proof: clip.md
 void norms_from_above(const float* const* rows, std::size_t count, std::size_t n,
                       double* norms) noexcept;
 void norms_from_above(const double* const* rows, std::size_t count, std::size_t n,

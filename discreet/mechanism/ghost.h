@@ -19,7 +19,7 @@ namespace discreet::mechanism {
 // The norm of a record is never below that of its exact gradient, the real-number gradient that its
 // inputs and output gradients define. With L = sum_t ||a_t|| ||g_t|| over the positions of a
 // record in a layer (L = ||gradient|| when T = 1), u = 2^-53:
-//   T = 1               the product of two norms: at most a factor 1 + 40u above
+//   T = 1               the product of two norms: at most a factor 1 + 60u above
 //   Gram form           sqrt(exact^2 + 2 e L^2), e <= (2 (in + out) + 2T + 40) u
 //   direct form         exact + e L,             e <= (2T + 40) u
 //   embedding, bias, normalisation   as the direct form, L the norm of the sum of |terms|

@@ -4,6 +4,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "discreet/mechanism/clip_kernels_impl.h"
 #include "discreet/mechanism/ghost_impl.h"
 #include "discreet/numerics/rounding.h"
 #include "discreet/numerics/sum.h"
@@ -49,6 +50,17 @@ double scaled_upper(double x, int e) {
   return next_up(x * power_of_two(half) * power_of_two(e - half));
 }
 
+// The norm from above: NaN or +infinity if a value is not finite.
+double row_norm(const double* row, std::size_t n) {
+  return numerics::norm_l2_upper(std::span(row, n));
+}
+double row_norm(const float* row, std::size_t n) {
+  if (n > kernels::kMostMeasured) return numerics::norm_l2_upper(std::span(row, n));
+  double norm = 0;
+  kernels::norms_from_above(&row, 1, n, &norm);
+  return norm;
+}
+
 // The norms of `rows` rows, scaled by 2^-exponent of the largest: of binary64 alone, whose products
 // could leave the range.
 template <class Real>
@@ -56,7 +68,7 @@ int row_norms(const Real* data, std::size_t rows, std::size_t columns, std::vect
   out.resize(rows);
   double largest = 0;
   for (std::size_t t = 0; t < rows; ++t) {
-    out[t] = numerics::norm_l2_upper(std::span(data + t * columns, columns));
+    out[t] = row_norm(data + t * columns, columns);
     largest = std::max(largest, out[t]);
   }
   if (std::is_same_v<Real, float> || largest == 0 || largest == kInfinity) return 0;
@@ -194,7 +206,9 @@ std::array<Bound, 2> bounds(const ModelLayout& layout, const DensePass<Real>& pa
   }
   if (!pass.bias || !layout.tensors()[*pass.bias].is_private()) return out;
   if (positions == 1) {
-    const double norm = numerics::norm_l2_upper(std::span(g, outputs));
+    // That of g, which in binary32 the weight has measured, unscaled.
+    const bool measured = std::is_same_v<Real, float> && layout.tensors()[pass.weight].is_private();
+    const double norm = measured ? scratch.x_norms[0] : row_norm(g, outputs);
     out[1] = {norm, norm};
   } else {
     out[1] = column_bound(positions, outputs, scratch, [&](std::size_t t, std::size_t j) {

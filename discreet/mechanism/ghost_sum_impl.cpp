@@ -8,7 +8,7 @@ namespace {
 
 // Between these bounds nothing that matters underflows or overflows in binary32: ghost.md.
 constexpr double kLeastBinary32Clip = 0x1p-20;
-constexpr double kLargestBinary32Clip = 0x1p60;
+constexpr double kLargestBinary32Norm = 0x1p60;  // of what a record adds
 
 template <class Real>
 class Adder {
@@ -27,8 +27,10 @@ class Adder {
       bool any_wide = false;
       for (std::size_t r = 0; r < rows; ++r) {
         const std::size_t i = r / pass.positions;
-        const bool is_wide = !fits || wide_[i] != 0;
-        (is_wide ? wide : narrow)[r] = scale(i, pass.weight);
+        const double factor = scale(i, pass.weight);
+        const bool is_wide =
+            !fits || wide_[i] != 0 || factor * norm(i, pass.weight) > kLargestBinary32Norm;
+        (is_wide ? wide : narrow)[r] = factor;
         any_wide |= is_wide && wide[r] != 0;
       }
       double* const target = sum_.tensor(pass.weight).data();
@@ -124,6 +126,10 @@ class Adder {
     return norms_.scale(record, plan_.partition.part_of[tensor]);
   }
 
+  double norm(std::size_t record, std::size_t tensor) const {
+    return norms_.norm(record, plan_.partition.part_of[tensor]);
+  }
+
   static double cost(std::size_t rows, std::size_t inputs, std::size_t outputs) {
     return static_cast<double>(rows) * static_cast<double>(inputs) * static_cast<double>(outputs);
   }
@@ -132,7 +138,7 @@ class Adder {
     if (std::is_same_v<Real, double> || options_.binary32_records == 0) return false;
     double clip = plan_.clip[plan_.partition.part_of[tensor]];
     if (plan_.flat_clip) clip = std::min(clip, *plan_.flat_clip);
-    return clip >= kLeastBinary32Clip && clip <= kLargestBinary32Clip;
+    return clip >= kLeastBinary32Clip;
   }
 
   // tensor[j] += sum over records and positions of scale * term(record, position, j).

@@ -1,5 +1,7 @@
 #include "discreet/mechanism/gradients.h"
 
+#include <algorithm>
+
 namespace discreet::mechanism {
 
 GradientSum::GradientSum(const ModelLayout& layout) : offsets_{0} {
@@ -16,6 +18,11 @@ std::span<double> GradientSum::tensor(std::size_t i) noexcept {
 
 std::span<const double> GradientSum::tensor(std::size_t i) const noexcept {
   return std::span(values_).subspan(offsets_[i], offsets_[i + 1] - offsets_[i]);
+}
+
+GradientSum GradientSum::cleared() && noexcept {
+  std::ranges::fill(values_, 0.0);
+  return std::move(*this);
 }
 
 bool GradientSum::is_of(const ModelLayout& layout) const noexcept {

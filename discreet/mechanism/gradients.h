@@ -30,6 +30,8 @@ class GradientSum {
   std::span<const double> tensor(std::size_t i) const noexcept;
   // Whether it is of this layout: as many tensors, room where it has private ones.
   bool is_of(const ModelLayout& layout) const noexcept;
+  // The same memory with zeros in it.
+  GradientSum cleared() && noexcept;
   // All of them.
   std::span<double> values() noexcept { return values_; }
   std::span<const double> values() const noexcept { return values_; }

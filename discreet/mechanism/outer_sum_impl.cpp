@@ -75,7 +75,7 @@ HWY_INLINE void Accumulate(const Real* HWY_RESTRICT x, const Real* HWY_RESTRICT 
   for (auto& row : sum) row[0] = row[1] = hn::Zero(d);
   const std::size_t share = (terms + kTileRows - 1) / kTileRows;
   for (std::size_t k = 0, next = 0; k < terms; target += stride) {
-    for (std::size_t n = 0; n < kTileColumns<Real>; n += 8) __builtin_prefetch(target + n, 0, 2);
+    for (std::size_t n = 0; n < kTileColumns<Real>; n += 8) __builtin_prefetch(target + n, 1, 3);
     next = std::min(terms, next + share);
     for (; k < next; ++k, x += kTileRows, y += kTileColumns<Real>) {
       const Vector<Real> y0 = hn::Load(d, y), y1 = hn::Load(d, y + kLanes<Real>);

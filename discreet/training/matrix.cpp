@@ -11,7 +11,7 @@
 namespace discreet::training {
 namespace {
 
-constexpr std::size_t kTile = 64;
+constexpr std::size_t kTile = 128;
 
 void check(std::size_t have, std::size_t need, const char* what) {
   if (have >= need) return;
@@ -29,12 +29,17 @@ void use_one_blas_thread() {
 }
 
 void product(std::span<const float> a, std::span<const float> b, std::span<float> c, std::size_t m,
-             std::size_t n, std::size_t k, CBLAS_TRANSPOSE of_b, int threads) {
+             std::size_t n, std::size_t k, CBLAS_TRANSPOSE of_b, int threads,
+             const AfterRows& then) {
   check(a.size(), m * k, "the left factor");
   check(b.size(), k * n, "the right factor");
   check(c.size(), m * n, "the product");
-  if (k == 0) std::fill_n(c.begin(), m * n, 0.0f);
-  if (m == 0 || n == 0 || k == 0) return;
+  if (m == 0 || n == 0) return;
+  if (k == 0) {
+    std::fill_n(c.begin(), m * n, 0.0f);
+    if (then) then(0, m);
+    return;
+  }
   use_one_blas_thread();
   const std::size_t tiles = (m + kTile - 1) / kTile;
   numerics::parallel_items(tiles, threads, [&](std::size_t first, std::size_t last) {
@@ -44,6 +49,7 @@ void product(std::span<const float> a, std::span<const float> b, std::span<float
                   static_cast<int>(n), static_cast<int>(k), 1.0f, a.data() + begin * k,
                   static_cast<int>(k), b.data(), static_cast<int>(of_b == CblasTrans ? k : n), 0.0f,
                   c.data() + begin * n, static_cast<int>(n));
+      if (then) then(begin, end);
     }
   });
 }
@@ -51,13 +57,14 @@ void product(std::span<const float> a, std::span<const float> b, std::span<float
 }  // namespace
 
 void multiply(std::span<const float> a, std::span<const float> b, std::span<float> c, std::size_t m,
-              std::size_t n, std::size_t k, int threads) {
-  product(a, b, c, m, n, k, CblasNoTrans, threads);
+              std::size_t n, std::size_t k, int threads, const AfterRows& then) {
+  product(a, b, c, m, n, k, CblasNoTrans, threads, then);
 }
 
 void multiply_transposed(std::span<const float> a, std::span<const float> b, std::span<float> c,
-                         std::size_t m, std::size_t n, std::size_t k, int threads) {
-  product(a, b, c, m, n, k, CblasTrans, threads);
+                         std::size_t m, std::size_t n, std::size_t k, int threads,
+                         const AfterRows& then) {
+  product(a, b, c, m, n, k, CblasTrans, threads, then);
 }
 
 std::string blas_core() { return openblas_get_corename(); }

@@ -36,17 +36,27 @@ NetworkShape checked(NetworkShape shape) {
   return shape;
 }
 
-float activate(float z, Activation activation) {
-  if (activation == Activation::kRelu) return z > 0 ? z : 0;
-  // tanh z = 1 - 2 / (e^2z + 1), with our own exp: the same bits on every machine.
-  const double e = numerics::exp(2 * std::clamp(static_cast<double>(z), -20.0, 20.0));
-  return static_cast<float>((e - 1) / (e + 1));
+// value = activation(value)
+void activate(std::span<float> values, Activation activation) {
+  if (activation == Activation::kRelu) {
+    for (float& z : values) z = z > 0 ? z : 0;
+    return;
+  }
+  for (float& z : values) {
+    // tanh z = 1 - 2 / (e^2z + 1), with our own exp: the same bits on every machine.
+    const double e = numerics::exp(2 * std::clamp(static_cast<double>(z), -20.0, 20.0));
+    z = static_cast<float>((e - 1) / (e + 1));
+  }
 }
 
-// The derivative of the activation, from its value.
-float slope(float value, Activation activation) {
-  if (activation == Activation::kRelu) return value > 0 ? 1.0f : 0.0f;
-  return 1 - value * value;
+// gradient *= the derivative of the activation, from its value.
+void multiply_by_slope(std::span<float> gradient, std::span<const float> values,
+                       Activation activation) {
+  if (activation == Activation::kRelu) {
+    for (std::size_t k = 0; k < gradient.size(); ++k) gradient[k] *= values[k] > 0 ? 1.0f : 0.0f;
+  } else {
+    for (std::size_t k = 0; k < gradient.size(); ++k) gradient[k] *= 1 - values[k] * values[k];
+  }
 }
 
 // Loss of one record; `outputs` become the gradient of the loss.
@@ -94,14 +104,15 @@ std::vector<std::vector<float>> Network::forward(std::vector<float> x, std::size
   for (std::size_t l = 0; l < layers; ++l) {
     const std::size_t n = shape_.sizes[l + 1];
     std::vector<float> z(records * n);
-    multiply_transposed(out[l], parameters_[2 * l], z, records, n, shape_.sizes[l], threads);
     const std::vector<float>& bias = parameters_[2 * l + 1];
-    for (std::size_t i = 0; i < records; ++i)
-      for (std::size_t k = 0; k < n; ++k) {
-        float& value = z[i * n + k];
-        value += bias[k];
-        if (l + 1 < layers) value = activate(value, shape_.activation);
-      }
+    multiply_transposed(out[l], parameters_[2 * l], z, records, n, shape_.sizes[l], threads,
+                        [&](std::size_t begin, std::size_t end) {
+                          for (std::size_t i = begin; i < end; ++i)
+                            for (std::size_t k = 0; k < n; ++k) z[i * n + k] += bias[k];
+                          if (l + 1 < layers)
+                            activate(std::span(z).subspan(begin * n, (end - begin) * n),
+                                     shape_.activation);
+                        });
     out.push_back(std::move(z));
   }
   return out;
@@ -149,11 +160,15 @@ BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint
   for (std::size_t l = shape_.sizes.size() - 1; l-- > 0;) {
     out.output_gradients[l] = std::move(gradient);
     if (l == 0) break;
-    gradient.assign(records * shape_.sizes[l], 0);
-    multiply(out.output_gradients[l], parameters_[2 * l], gradient, records, shape_.sizes[l],
-             shape_.sizes[l + 1], threads);
-    for (std::size_t k = 0; k < gradient.size(); ++k)
-      gradient[k] *= slope(out.activations[l][k], shape_.activation);
+    const std::size_t n = shape_.sizes[l];
+    gradient.assign(records * n, 0);
+    multiply(out.output_gradients[l], parameters_[2 * l], gradient, records, n, shape_.sizes[l + 1],
+             threads, [&](std::size_t begin, std::size_t end) {
+               const std::size_t first = begin * n, count = (end - begin) * n;
+               multiply_by_slope(std::span(gradient).subspan(first, count),
+                                 std::span(out.activations[l]).subspan(first, count),
+                                 shape_.activation);
+             });
   }
   out.pass.records = records;
   for (std::size_t l = 0; l + 1 < shape_.sizes.size(); ++l)

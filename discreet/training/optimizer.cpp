@@ -10,6 +10,7 @@
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
+#include "discreet/numerics/parallel.h"
 
 namespace discreet::training {
 namespace {
@@ -68,7 +69,7 @@ double Optimizer::rate() const {
 }
 
 void Optimizer::step(const mechanism::GradientSum& gradient, std::span<const double> noise_variance,
-                     std::span<const std::span<float>> parameters) {
+                     std::span<const std::span<float>> parameters, int threads) {
   const std::size_t tensors = first_.tensors();
   bool fits = gradient.tensors() == tensors && parameters.size() == tensors &&
               noise_variance.size() == tensors;
@@ -80,36 +81,56 @@ void Optimizer::step(const mechanism::GradientSum& gradient, std::span<const dou
                 "gradients, noise variances or parameters are of another model");
   const double rate_now = rate();
   ++t_;
-  const bool adam = options_.kind == OptimizerKind::kAdam;
-  const double correct1 = 1 - power(options_.beta1, t_), correct2 = 1 - power(options_.beta2, t_);
   if (options_.average && average_.empty()) {
     average_.resize(tensors);
     for (std::size_t i = 0; i < tensors; ++i)
       if (!first_.tensor(i).empty()) average_[i].assign(parameters[i].begin(), parameters[i].end());
   }
   for (std::size_t i = 0; i < tensors; ++i) {
-    const auto g = gradient.tensor(i);
-    const auto m = first_.tensor(i), v = second_.tensor(i);
     variance_[i] = options_.beta2 * variance_[i] + (1 - options_.beta2) * noise_variance[i];
-    for (std::size_t k = 0; k < g.size(); ++k) {
-      const double w = parameters[i][k];
-      double move = 0;
-      if (adam) {
-        m[k] = options_.beta1 * m[k] + (1 - options_.beta1) * g[k];
-        v[k] = options_.beta2 * v[k] + (1 - options_.beta2) * g[k] * g[k];
-        const double square =
-            std::max((v[k] - variance_[i]) / correct2, options_.floor * options_.floor);
-        move = m[k] / correct1 / std::sqrt(square);
-      } else {
-        m[k] = options_.momentum * m[k] + g[k];
-        move = m[k];
-      }
-      const auto next = static_cast<float>(w - rate_now * (move + options_.weight_decay * w));
-      parameters[i][k] = next;
-      if (options_.average)
-        average_[i][k] =
-            static_cast<float>(*options_.average * average_[i][k] + (1 - *options_.average) * next);
-    }
+    const auto g = gradient.tensor(i);
+    numerics::parallel_for(g.size(), threads, [&](std::size_t begin, std::size_t end) {
+      if (options_.kind == OptimizerKind::kAdam)
+        descend_adam(i, begin, end, g, rate_now, parameters[i]);
+      else
+        descend(i, begin, end, g, rate_now, parameters[i]);
+      if (!options_.average) return;
+      const double keep = *options_.average;
+      float* average = average_[i].data();
+      for (std::size_t k = begin; k < end; ++k)
+        average[k] = static_cast<float>(keep * average[k] + (1 - keep) * parameters[i][k]);
+    });
+  }
+}
+
+void Optimizer::descend(std::size_t i, std::size_t begin, std::size_t end,
+                        std::span<const double> g, double rate, std::span<float> w) {
+  const double momentum = options_.momentum, decay = options_.weight_decay;
+  const double* from = g.data();
+  double* m = first_.tensor(i).data();
+  float* to = w.data();
+  for (std::size_t k = begin; k < end; ++k) {
+    m[k] = momentum * m[k] + from[k];
+    const double before = to[k];
+    to[k] = static_cast<float>(before - rate * (m[k] + decay * before));
+  }
+}
+
+void Optimizer::descend_adam(std::size_t i, std::size_t begin, std::size_t end,
+                             std::span<const double> g, double rate, std::span<float> w) {
+  const double beta1 = options_.beta1, beta2 = options_.beta2, decay = options_.weight_decay;
+  const double correct1 = 1 - power(beta1, t_), correct2 = 1 - power(beta2, t_);
+  const double least = options_.floor * options_.floor, variance = variance_[i];
+  const double* from = g.data();
+  double *m = first_.tensor(i).data(), *v = second_.tensor(i).data();
+  float* to = w.data();
+  for (std::size_t k = begin; k < end; ++k) {
+    m[k] = beta1 * m[k] + (1 - beta1) * from[k];
+    v[k] = beta2 * v[k] + (1 - beta2) * from[k] * from[k];
+    const double square = std::max((v[k] - variance) / correct2, least);
+    const double before = to[k];
+    to[k] =
+        static_cast<float>(before - rate * (m[k] / correct1 / std::sqrt(square) + decay * before));
   }
 }
 

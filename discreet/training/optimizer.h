@@ -43,9 +43,10 @@ class Optimizer {
   // One step. gradient: as released. noise_variance: of each part's noise on the released gradient,
   // per private tensor of the layout; Adam subtracts its bias-corrected average from the second
   // moment, which the noise inflates, down to floor^2 (soundness C7). parameters: one span per
-  // tensor; tensors that are not private stay as they are. Throws kInvalidInput for other sizes.
+  // tensor; tensors that are not private stay as they are. threads: results do not depend on it.
+  // Throws kInvalidInput for other sizes.
   void step(const mechanism::GradientSum& gradient, std::span<const double> noise_variance,
-            std::span<const std::span<float>> parameters);
+            std::span<const std::span<float>> parameters, int threads = 1);
 
   std::uint64_t steps() const noexcept { return t_; }
   double rate() const;  // of the next step
@@ -57,6 +58,11 @@ class Optimizer {
   void restore(ByteView bytes);
 
  private:
+  // The moments of coordinates [begin, end) of tensor i, then their move.
+  void descend(std::size_t i, std::size_t begin, std::size_t end, std::span<const double> g,
+               double rate, std::span<float> w);
+  void descend_adam(std::size_t i, std::size_t begin, std::size_t end, std::span<const double> g,
+                    double rate, std::span<float> w);
   OptimizerOptions options_;
   mechanism::GradientSum first_, second_;  // moments
   std::vector<double> variance_;           // average of the noise variance per tensor
