@@ -24,8 +24,12 @@ struct Command {
 
 // One function per command, in the file of the same name.
 void add_account(CLI::App& command, int& status);
+void add_admit(CLI::App& command, int& status);
+void add_attest(CLI::App& command, int& status);
 void add_check(CLI::App& command, int& status);
+void add_explain(CLI::App& command, int& status);
 void add_init(CLI::App& command, int& status);
+void add_keygen(CLI::App& command, int& status);
 void add_operators(CLI::App& command, int& status);
 void add_plan(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);

@@ -18,14 +18,37 @@ constexpr Command kCommands[] = {
      "--noise-multiplier 1.1 --delta 1e-5\n"
      "  discreet account --schedule schedule.jsonl --delta 1e-6",
      add_account},
+    {"admit", "Which attested contributions a corpus policy admits, and why not the others.",
+     "discreet admit policy.yaml anchors.jsonl\n"
+     "  discreet admit policy.yaml anchors.jsonl --at 2026-11-16 --statements statements.jsonl "
+     "--json",
+     add_admit},
+    {"attest", "Sign what a contribution is and the noise it is promised.",
+     "discreet attest --key hospital.key --contributor patient-1 --class clinical --payload "
+     "record.txt \\\n"
+     "    --clip-norm 0.5 --noise-multiplier 1 --occurrences 20 --not-before 2026-01-01 "
+     "--not-after 2027-01-01\n"
+     "  discreet attest --key hospital.key --policy policy.yaml --batch rows.csv --out "
+     "anchors.jsonl",
+     add_attest},
     {"check", "Whether a configuration is valid, what it resolves to, and what it will spend.",
      "discreet check discreet.yaml\n"
      "  discreet check discreet.yaml --set noise_multiplier=1.2 --set clipping.norm=0.5 --json\n"
      "  discreet check discreet.yaml --resolved\n"
      "  discreet check --schema > discreet.schema.json",
      add_check},
+    {"explain", "How the noise and the layers of a contribution follow from its descriptor.",
+     "discreet explain record.txt.anchor.jsonl --policy policy.yaml\n"
+     "  discreet explain anchors.jsonl --policy policy.yaml --layout model.json --hash 3fa9 --json",
+     add_explain},
     {"init", "Write a commented configuration to start from.",
      "discreet init\n  discreet init train.yaml --preset regulated_fair", add_init},
+    {"keygen", "Make a signing key, replace one, or revoke one.",
+     "discreet keygen hospital\n"
+     "  discreet keygen hospital-2 --rotate hospital.key --statements statements.jsonl\n"
+     "  discreet keygen --revoke 00112233445566778899aabbccddeeff --key hospital.key "
+     "--statements statements.jsonl",
+     add_keygen},
     {"operators", "Every operator of the specification and the function that is it.",
      "discreet operators\n  discreet operators --json", add_operators},
     {"plan", "The noise a privacy target needs, for each way to sample, and what else it costs.",

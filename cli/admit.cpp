@@ -1,0 +1,121 @@
+#include <fmt/core.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/contributions.h"
+#include "discreet/admission/uses.h"
+#include "discreet/base/error.h"
+
+namespace discreet::cli {
+namespace {
+
+using namespace admission;
+
+struct Options {
+  std::string policy, anchors, at, statements, withdrawn, uses;
+  int threads = 0;
+  bool json = false;
+};
+
+std::set<Digest> read_hashes(const std::string& path) {
+  std::set<Digest> out;
+  std::istringstream lines(read_input(path));
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (line.empty()) continue;
+    Digest digest{};
+    const Bytes bytes = line.size() == 2 * digest.size() ? from_hex(line) : Bytes{};
+    if (bytes.empty())
+      throw Error(ErrorCode::kInvalidInput, "admit",
+                  fmt::format("{}:{}: the line is no descriptor hash", path, number));
+    std::copy(bytes.begin(), bytes.end(), digest.begin());
+    out.insert(digest);
+  }
+  return out;
+}
+
+int run(const Options& options) {
+  Circumstances at;
+  at.time = options.at.empty() ? std::chrono::duration_cast<std::chrono::seconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count()
+                               : parse_instant(options.at, "--at");
+  at.statements = read_statements(options.statements);
+  if (!options.withdrawn.empty()) at.withdrawn = read_hashes(options.withdrawn);
+  const Policy policy = read_policy(read_input(options.policy), options.policy);
+  if (!options.uses.empty()) {
+    const auto store = std::make_shared<UseStore>(options.uses);
+    at.exhausted = [store, policy](const Digest& hash, const Descriptor& d) {
+      const auto& amplified = policy.classes.at(d.data_class).amplified;
+      return store->used(hash) >= (amplified ? amplified->steps : d.occurrences);
+    };
+  }
+  const std::vector<Anchored> anchors = read_anchors(options.anchors);
+  std::vector<Contribution> contributions;
+  for (const Anchored& a : anchors) contributions.push_back(a.contribution);
+  Gate gate(policy, std::move(at));
+  const int threads = options.threads > 0
+                          ? options.threads
+                          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const std::vector<Verdict> verdicts = gate.admit(contributions, threads);
+  std::size_t admitted = 0;
+  auto rows = nlohmann::json::array();
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const Verdict& v = verdicts[i];
+    admitted += v.admitted() ? 1 : 0;
+    const std::string code(v.admitted() ? "ADMITTED" : to_string(*v.refusal));
+    if (options.json) {
+      nlohmann::json row = {{"line", anchors[i].line},
+                            {"descriptor_hash", to_hex(v.hash)},
+                            {"admitted", v.admitted()}};
+      if (!v.admitted()) row.update({{"refusal", code}, {"reason", v.reason}});
+      if (v.descriptor)
+        row.update(
+            {{"contributor", v.descriptor->contributor}, {"class", v.descriptor->data_class}});
+      rows.push_back(std::move(row));
+    } else {
+      fmt::print(
+          "{:>6}  {:<16}  {}  {}\n", anchors[i].line, code, to_hex(v.hash).substr(0, 16),
+          v.admitted() ? v.descriptor->contributor + ", " + v.descriptor->data_class : v.reason);
+    }
+  }
+  const std::string hash = to_hex(hash_of(policy));
+  if (options.json)
+    fmt::print("{}\n", nlohmann::json{{"policy_hash", hash},
+                                      {"admitted", admitted},
+                                      {"refused", verdicts.size() - admitted},
+                                      {"contributions", std::move(rows)}}
+                           .dump());
+  else
+    fmt::print("{} admitted, {} refused under policy {}\n", admitted, verdicts.size() - admitted,
+               hash);
+  return admitted == verdicts.size() ? kDone : kCheckSaysNo;
+}
+
+}  // namespace
+
+void add_admit(CLI::App& command, int& status) {
+  auto options = std::make_shared<Options>();
+  command.add_option("POLICY", options->policy, "Corpus policy (YAML)")->required();
+  command.add_option("DESCRIPTORS", options->anchors, "Anchor file (JSON lines) of 'attest'")
+      ->required();
+  command.add_option("--at", options->at,
+                     "Beginning of the epoch, as 2026-11-16T12:00:00Z; default: now");
+  command.add_option("--statements", options->statements, "Rotations and revocations of 'keygen'");
+  command.add_option("--withdrawn", options->withdrawn, "Descriptor hashes, one a line");
+  command.add_option("--uses", options->uses,
+                     "Store of uses; what it makes of the result is confidential");
+  command.add_option("--threads", options->threads, "Default: all cores; same result")
+      ->check(CLI::Range(1, 1024));
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options, &status] { status = run(*options); });
+}
+
+}  // namespace discreet::cli

@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/contributions.h"
+#include "discreet/base/error.h"
+
+namespace discreet::cli {
+namespace {
+
+using namespace admission;
+using Row = std::map<std::string, std::string>;
+
+const std::vector<std::string> kFields = {
+    "contributor", "class",      "payload",   "anchor",  "clip_norm", "noise_multiplier",
+    "occurrences", "not_before", "not_after", "adapter", "promise"};
+
+struct Options {
+  std::string key, passphrase_file, policy, batch, out;
+  Row row;
+  bool append = false, json = false;
+};
+
+[[noreturn]] void refuse(const std::string& sentence) {
+  throw Error(ErrorCode::kInvalidInput, "attest", sentence);
+}
+
+// One record of CSV: commas, fields in double quotes, a quote doubled inside them.
+std::vector<std::string> split(const std::string& line, const std::string& where) {
+  std::vector<std::string> out(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      out.back() += '"';
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      out.emplace_back();
+    } else if (c != '\r' || i + 1 < line.size()) {
+      out.back() += c;
+    }
+  }
+  if (quoted) refuse(where + ": a quote is not closed");
+  return out;
+}
+
+void check_field(const std::string& name, const std::string& where) {
+  if (std::find(kFields.begin(), kFields.end(), name) == kFields.end())
+    refuse(fmt::format("{}: there is no field {}; they are {}", where, name,
+                       fmt::join(kFields, ", ")));
+}
+
+std::vector<Row> read_batch(const std::string& path) {
+  std::istringstream lines(read_input(path));
+  std::vector<Row> rows;
+  std::vector<std::string> header;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string where = fmt::format("{}:{}", path, ++number);
+    if (line.find_first_not_of(" \r\t") == std::string::npos) continue;
+    Row row;
+    if (line.front() == '{') {
+      const auto object = nlohmann::json::parse(line, nullptr, false);
+      if (!object.is_object()) refuse(where + ": the line is no JSON object");
+      for (const auto& [name, value] : object.items())
+        if (!value.is_null())
+          row[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    } else if (header.empty()) {
+      header = split(line, where);
+      for (const std::string& name : header) check_field(name, where);
+      continue;
+    } else {
+      const auto fields = split(line, where);
+      if (fields.size() != header.size())
+        refuse(fmt::format("{}: {} fields, and the header has {}", where, fields.size(),
+                           header.size()));
+      for (std::size_t i = 0; i < fields.size(); ++i)
+        if (!fields[i].empty()) row[header[i]] = fields[i];
+    }
+    for (const auto& [name, value] : row) check_field(name, where);
+    row["line"] = where;
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) refuse(fmt::format("{} has no rows", path));
+  return rows;
+}
+
+Descriptor descriptor_of(Row row, const std::optional<Policy>& policy) {
+  const std::string where = row.contains("line") ? row["line"] + ": " : "";
+  if (policy && row.contains("class")) {
+    const auto preset = policy->classes.find(row["class"]);
+    if (preset == policy->classes.end())
+      refuse(fmt::format("{}the policy has no class {}", where, row["class"]));
+    const ClassPolicy& c = preset->second;
+    row.try_emplace("clip_norm", c.clip_norm.to_text());
+    row.try_emplace("noise_multiplier", c.noise_multiplier.to_text());
+    row.try_emplace("occurrences", std::to_string(c.most_occurrences));
+    if (c.amplified) row.try_emplace("promise", "amplified");
+  }
+  const auto need = [&](const char* name) -> const std::string& {
+    const auto at = row.find(name);
+    if (at == row.end()) refuse(fmt::format("{}{} is missing", where, name));
+    return at->second;
+  };
+  Descriptor d;
+  d.contributor = need("contributor");
+  d.data_class = need("class");
+  d.clip_norm = parse_scaled(need("clip_norm"), where + "clip_norm");
+  d.noise_multiplier = parse_scaled(need("noise_multiplier"), where + "noise_multiplier");
+  const std::string& k = need("occurrences");
+  if (const auto [end, error] = std::from_chars(k.data(), k.data() + k.size(), d.occurrences);
+      error != std::errc{} || end != k.data() + k.size())
+    refuse(fmt::format("{}occurrences is '{}'; give a whole number below 2^32", where, k));
+  d.not_before = parse_instant(need("not_before"), where + "not_before");
+  d.not_after = parse_instant(need("not_after"), where + "not_after");
+  if (row.contains("adapter")) d.adapter = row["adapter"];
+  if (row.contains("promise")) {
+    if (row["promise"] != "amplified" && row["promise"] != "every_pattern")
+      refuse(where + "promise must be every_pattern or amplified");
+    if (row["promise"] == "amplified") d.promise = Promise::kAmplified;
+  }
+  if (row.contains("payload") == row.contains("anchor"))
+    refuse(where + "give either payload, a file, or anchor, its SHA-256");
+  if (row.contains("payload")) {
+    d.content_anchor = sha256(bytes_of(read_input(row["payload"])));
+  } else {
+    const Bytes bytes = from_hex(row["anchor"]);
+    if (bytes.size() != d.content_anchor.size())
+      refuse(where + "anchor must be 64 hexadecimal digits");
+    std::copy(bytes.begin(), bytes.end(), d.content_anchor.begin());
+  }
+  d.nonce = fresh_nonce();
+  return d;
+}
+
+void run(const Options& options) {
+  if (options.batch.empty() == options.row.empty())
+    refuse("give either --batch, a file of rows, or --contributor, --class and so on");
+  std::string out = options.out;
+  if (out.empty() && options.row.contains("payload"))
+    out = options.row.at("payload") + ".anchor.jsonl";
+  if (out.empty()) refuse("give --out, the anchor file");
+  if (!options.append && ::access(out.c_str(), F_OK) == 0)
+    refuse(fmt::format("'{}' exists; give --append to add to it", out));
+  std::optional<Policy> policy;
+  if (!options.policy.empty()) policy = read_policy(read_input(options.policy), options.policy);
+  const SigningKey key = read_key(options.key, options.passphrase_file);
+  const std::vector<Row> rows =
+      options.batch.empty() ? std::vector{options.row} : read_batch(options.batch);
+  std::string lines;
+  std::string last;
+  for (const Row& row : rows) {
+    const Descriptor d = descriptor_of(row, policy);
+    const Bytes bytes = encode(d);
+    last = to_hex(hash_of(bytes));
+    nlohmann::json line = {{"descriptor_hash", last},
+                           {"descriptor", to_hex(bytes)},
+                           {"attestation", to_hex(attest(key, bytes))},
+                           {"anchor", to_hex(d.content_anchor)},
+                           {"contributor", d.contributor},
+                           {"class", d.data_class}};
+    if (row.contains("payload")) line["payload"] = row.at("payload");
+    lines += line.dump() + "\n";
+  }
+  append_lines(out, lines);
+  const std::string id = to_hex(key.public_key().id());
+  if (options.json)
+    fmt::print("{}\n", nlohmann::json{{"attested", rows.size()}, {"out", out}, {"key", id}}.dump());
+  else if (rows.size() == 1)
+    fmt::print("attested {}\n  by key {}\n  into   {}\n", last, id, out);
+  else
+    fmt::print("attested {} contributions\n  by key {}\n  into   {}\n", rows.size(), id, out);
+}
+
+}  // namespace
+
+void add_attest(CLI::App& command, int&) {
+  auto options = std::make_shared<Options>();
+  command.add_option("--key", options->key, "Private key file")->required();
+  command.add_option("--passphrase-file", options->passphrase_file, "Its first line opens the key");
+  command.add_option("--batch", options->batch,
+                     "Rows instead of the options below: CSV with a header, or JSON lines");
+  command.add_option("--policy", options->policy,
+                     "Corpus policy: presets of the class for what is not given");
+  for (const std::string& field : kFields) {
+    if (field == "promise") continue;
+    std::string flag = "--" + field;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    command.add_option_function<std::string>(
+        flag, [options, field](const std::string& text) { options->row[field] = text; },
+        field == "payload"      ? "File whose SHA-256 is the content anchor"
+        : field == "not_before" ? "As 2026-11-16 or 2026-11-16T12:00:00Z"
+                                : "Of the descriptor");
+  }
+  command.add_flag_callback(
+      "--amplified", [options] { options->row["promise"] = "amplified"; },
+      "Consent to a promise that counts on secret sampling");
+  command.add_option("--out", options->out, "Anchor file; default: PAYLOAD.anchor.jsonl");
+  command.add_flag("--append", options->append, "Add to the anchor file if it exists");
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options] { run(*options); });
+}
+
+}  // namespace discreet::cli

@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/contributions.h"
+#include "cli/numbers.h"
+#include "discreet/accounting/accountant.h"
+#include "discreet/admission/resolver.h"
+#include "discreet/base/error.h"
+
+namespace discreet::cli {
+namespace {
+
+using namespace admission;
+using mechanism::ModelLayout;
+using mechanism::Tensor;
+
+struct Options {
+  std::string anchors, policy, layout, hash;
+  double delta = 1e-5;
+  bool json = false;
+};
+
+[[noreturn]] void refuse(const std::string& sentence) {
+  throw Error(ErrorCode::kInvalidInput, "explain", sentence);
+}
+
+// A list of tensors: {"name", "shape", and as the layout has them "layer", "group", "trainable",
+// "public", "adapter", "heads": [count, axis], "experts": [count, axis]}.
+ModelLayout read_layout(const std::string& path) {
+  const auto list = nlohmann::json::parse(read_input(path), nullptr, false);
+  if (!list.is_array()) refuse(fmt::format("{} is no JSON list of tensors", path));
+  std::vector<Tensor> tensors;
+  try {
+    for (const auto& item : list) {
+      Tensor t;
+      for (const auto& [key, value] : item.items()) {
+        const auto slices = [&value = value] {
+          return mechanism::Slices{value.at(0).get<std::uint32_t>(),
+                                   value.at(1).get<std::uint32_t>()};
+        };
+        if (key == "name")
+          t.name = value.get<std::string>();
+        else if (key == "shape")
+          t.shape = value.get<std::vector<std::uint64_t>>();
+        else if (key == "layer")
+          t.layer = value.get<std::string>();
+        else if (key == "group")
+          t.group = value.get<std::string>();
+        else if (key == "trainable")
+          t.trainable = value.get<bool>();
+        else if (key == "public")
+          t.is_public = value.get<bool>();
+        else if (key == "adapter")
+          t.adapter = value.get<std::string>();
+        else if (key == "heads")
+          t.heads = slices();
+        else if (key == "experts")
+          t.experts = slices();
+        else
+          refuse(fmt::format("{}: tensors have no member \"{}\"", path, key));
+      }
+      tensors.push_back(std::move(t));
+    }
+  } catch (const nlohmann::json::exception& error) {
+    refuse(fmt::format("{}: tensor {}: {}", path, tensors.size(), error.what()));
+  }
+  return ModelLayout(std::move(tensors));
+}
+
+Bytes chosen(const Options& options) {
+  const std::vector<Anchored> all = read_anchors(options.anchors);
+  std::vector<Bytes> fitting;
+  for (const Anchored& a : all)
+    if (to_hex(admission::hash_of(a.contribution.descriptor)).starts_with(options.hash))
+      fitting.push_back(a.contribution.descriptor);
+  if (fitting.size() != 1)
+    refuse(fmt::format("{} of {} descriptors in {} have a hash that begins with '{}'; give --hash",
+                       fitting.size(), all.size(), options.anchors, options.hash));
+  return fitting.front();
+}
+
+double gaussian_epsilon(double multiplier, double delta) {
+  const auto accountant = accounting::make_accountant("pld");
+  accountant->compose({accounting::Gaussian{multiplier}, accounting::NoSampling{},
+                       accounting::Adjacency::kZeroOut});
+  return accountant->epsilon(delta).epsilon.upper;
+}
+
+void run(const Options& options) {
+  Policy policy = read_policy(read_input(options.policy), options.policy);
+  const std::string policy_hash = to_hex(admission::hash_of(policy));
+  const Bytes bytes = chosen(options);
+  Descriptor d = decode_descriptor(bytes);
+  const auto found = policy.classes.find(d.data_class);
+  if (found == policy.classes.end())
+    refuse(fmt::format("the policy has no class {}; the gate refuses it: UNKNOWN_CLASS",
+                       d.data_class));
+  const ClassPolicy c = found->second;
+  const bool modelled = !options.layout.empty();
+  if (!modelled) {
+    // The bound without the model: one tensor under the default noise.
+    found->second.profile.where = WholeModel{};
+    found->second.profile.heads.clear();
+    found->second.profile.experts.clear();
+    policy.blocks.clear();
+  }
+  const ModelLayout layout =
+      modelled ? read_layout(options.layout) : ModelLayout({{.name = "model", .shape = {1}}});
+  const Resolution r = resolve(policy, d, layout);
+  const std::string hash = to_hex(admission::hash_of(bytes));
+  const double delta = c.amplified ? c.amplified->delta.nearest() : options.delta;
+  const double epsilon = c.amplified ? r.amplified_epsilon->upper
+                                     : gaussian_epsilon(d.noise_multiplier.from_below(), delta);
+  if (options.json) {
+    auto blocks = nlohmann::json::array();
+    for (const auto& b : r.plan.blocks) {
+      auto tensors = nlohmann::json::array();
+      for (const auto& t : b.tensors) tensors.push_back(layout.tensors()[t.tensor].name);
+      blocks.push_back(
+          {{"name", b.name}, {"stddev", b.stddev}, {"clip", b.clip}, {"tensors", tensors}});
+    }
+    nlohmann::json out = {{"descriptor_hash", hash},
+                          {"policy_hash", policy_hash},
+                          {"contributor", d.contributor},
+                          {"class", d.data_class},
+                          {"clip_norm", d.clip_norm.nearest()},
+                          {"noise_multiplier", d.noise_multiplier.nearest()},
+                          {"occurrences", d.occurrences},
+                          {"promise", c.amplified ? "amplified" : "every_pattern"},
+                          {"required_multiplier", r.required_multiplier},
+                          {"use_multiplier", r.use_multiplier},
+                          {"most_uses", r.most_uses},
+                          {"epsilon_upper", epsilon},
+                          {"delta", delta},
+                          {"adjacency", "zero_out"},
+                          {"profile", describe(c.profile)},
+                          {"profile_schema", kProfileSchema},
+                          {"blocks", std::move(blocks)}};
+    if (modelled) {
+      out["layers"] = r.layers;
+      out["plan_hash"] = to_hex(mechanism::hash_of(r.plan));
+    }
+    fmt::print("{}\n", out.dump());
+    return;
+  }
+  fmt::print("{}\n  of {}, class {}, under policy {}\n", hash, d.contributor, d.data_class,
+             policy_hash);
+  fmt::print("  C = {:<14} signed ({} · 10⁻⁹); class {} allows at most {}\n", d.clip_norm.to_text(),
+             d.clip_norm.units, d.data_class, c.clip_norm.to_text());
+  fmt::print("  z = {:<14} signed ({} · 10⁻⁹); class {} asks at least {}\n",
+             d.noise_multiplier.to_text(), d.noise_multiplier.units, d.data_class,
+             c.noise_multiplier.to_text());
+  fmt::print("  k = {:<14} signed; class {} allows at most {}\n", d.occurrences, d.data_class,
+             c.most_occurrences);
+  if (c.amplified)
+    fmt::print(
+        "  m = {:<14.9g} least multiplier, rounded up, at which {} steps of Poisson sampling at {} "
+        "cost no more\n"
+        "      {:<14} epsilon at delta {} than one Gaussian release of multiplier z\n",
+        r.required_multiplier, c.amplified->steps, c.amplified->rate.to_text(), "",
+        c.amplified->delta.to_text());
+  else
+    fmt::print("  m = {:<14.9g} √k · z, rounded up: the multiplier of a use\n",
+               r.required_multiplier);
+  for (const auto& b : r.plan.blocks)
+    fmt::print("  s = {:<14.9g} policy, block {}\n  c = {:<14.9g} {}, rounded down\n", b.stddev,
+               b.name, b.clip,
+               r.plan.flat_clip ? "min(C, s / m) over the whole profile"
+                                : "s · min(1 / (m √B), C / √Σs²)");
+  fmt::print("  σ = {:<14.9g} multiplier of one use, rounded down; at least m\n", r.use_multiplier);
+  fmt::print("  {} {} over all runs, reserved before use\n", r.most_uses,
+             c.amplified ? "steps" : "uses");
+  fmt::print("  together epsilon ≤ {} at delta {}, zero_out of this payload\n", brief_up(epsilon),
+             delta);
+  fmt::print("  profile: {}{}\n", describe(c.profile),
+             c.profile == sensitive_profile() && c.sensitive
+                 ? " (the upper 30%: the default of sensitive classes)"
+                 : "");
+  if (modelled)
+    fmt::print("  layers permitted: {} of {}: {}\n  plan {}\n", r.layers.size(), r.stack,
+               fmt::join(r.layers, " "), to_hex(mechanism::hash_of(r.plan)));
+  else
+    fmt::print("  give --layout to see which layers these are\n");
+}
+
+}  // namespace
+
+void add_explain(CLI::App& command, int&) {
+  auto options = std::make_shared<Options>();
+  command.add_option("DESCRIPTOR", options->anchors, "Anchor file of 'attest'")->required();
+  command.add_option("--policy", options->policy, "Corpus policy (YAML)")->required();
+  command.add_option("--layout", options->layout, "Tensors of the model, a JSON list");
+  command.add_option("--hash", options->hash,
+                     "Beginning of the descriptor hash, if there are several");
+  command.add_option("--delta", options->delta, "Delta of the epsilon shown; default 1e-5")
+      ->check(CLI::Range(1e-300, 0.999999));
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options] { run(*options); });
+}
+
+}  // namespace discreet::cli

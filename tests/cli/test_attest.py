@@ -1,0 +1,218 @@
+"""keygen, attest, admit, explain: from a key to a verdict and its derivation."""
+
+import hashlib
+import json
+import os
+import stat
+import subprocess
+
+import cbor2
+import pytest
+from command import discreet
+
+POLICY = """\
+corpus: clinic
+accountant: rdp
+floors: {{clip_norm: 0.01, noise_multiplier: 0.5}}
+most_validity_days: 730
+epoch_seconds: 86400
+retention_epochs: 12
+noise: {{stddev: 2, clipping: flat}}
+classes:
+  clinical:
+    clip_norm: 0.5
+    noise_multiplier: 1
+    most_occurrences: 20
+    sensitive: true
+  diary:
+    clip_norm: 1
+    noise_multiplier: 1
+    most_occurrences: 1000
+    profile: {{whole: true}}
+    amplified: {{rate: 0.01, steps: 1000, delta: 0.00001}}
+keys:
+  - {{name: hospital, public_key: {key}, classes: [clinical, diary]}}
+"""
+WINDOW = ("--not-before", "2026-01-01", "--not-after", "2027-01-01")
+AT = ("--at", "2026-06-01")
+
+
+def ok(*args, **kwargs):
+    result = discreet(*args, **kwargs)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """A folder with hospital.key, policy.yaml and a payload."""
+    key = json.loads(ok("keygen", "hospital", "--json", cwd=tmp_path))
+    (tmp_path / "policy.yaml").write_text(POLICY.format(key=key["public_key"]))
+    (tmp_path / "record.txt").write_text("payload")
+    return tmp_path, key
+
+
+def attest(folder, *more, key="hospital.key", contributor="patient-1"):
+    return discreet("attest", "--key", key, "--policy", "policy.yaml", "--contributor", contributor,
+                    "--class", "clinical", "--payload", "record.txt", *WINDOW, *more, cwd=folder)
+
+
+def verdicts(folder, *more, anchors="record.txt.anchor.jsonl"):
+    result = discreet("admit", "policy.yaml", anchors, *AT, "--json", *more, cwd=folder)
+    assert result.returncode in (0, 1), result.stderr
+    rows = json.loads(result.stdout)["contributions"]
+    return [row.get("refusal", "ADMITTED") for row in rows]
+
+
+def test_a_key_is_private_never_overwritten_and_read_by_openssl(corpus):
+    folder, key = corpus
+    assert stat.S_IMODE(os.stat(folder / "hospital.key").st_mode) == 0o600
+    again = discreet("keygen", "hospital", cwd=folder)
+    assert again.returncode == 2 and "never overwritten" in again.stderr
+    der = subprocess.run(["openssl", "pkey", "-in", "hospital.key", "-pubout", "-outform", "DER"],
+                         cwd=folder, capture_output=True, check=True).stdout
+    assert der[-32:].hex() == key["public_key"]
+    assert hashlib.sha256(der[-32:]).hexdigest()[:32] == key["id"]
+
+
+def test_a_passphrase_protects_a_key(tmp_path):
+    (tmp_path / "pass").write_text("correct horse\n")
+    (tmp_path / "wrong").write_text("battery staple\n")
+    ok("keygen", "k", "--passphrase-file", "pass", cwd=tmp_path)
+    assert "ENCRYPTED" in (tmp_path / "k.key").read_text()
+    parsed = subprocess.run(["openssl", "asn1parse", "-in", "k.key"], cwd=tmp_path,
+                            capture_output=True, text=True, check=True).stdout
+    assert "scrypt" in parsed or "1.3.6.1.4.1.11591.4.11" in parsed
+    (tmp_path / "p").write_text("x")
+    arguments = ("attest", "--key", "k.key", "--contributor", "c", "--class", "c", "--payload", "p",
+                 "--clip-norm", "1", "--noise-multiplier", "1", "--occurrences", "1", *WINDOW)
+    for more in ((), ("--passphrase-file", "wrong")):
+        result = discreet(*arguments, *more, cwd=tmp_path)
+        assert result.returncode == 2 and "passphrase" in result.stderr
+    ok(*arguments, "--passphrase-file", "pass", cwd=tmp_path)
+
+
+def test_an_attestation_is_a_detached_signature_that_other_tools_verify(corpus):
+    folder, key = corpus
+    assert attest(folder).returncode == 0
+    line = json.loads((folder / "record.txt.anchor.jsonl").read_text())
+    descriptor = bytes.fromhex(line["descriptor"])
+    fields = cbor2.loads(descriptor)
+    assert fields[1] == "patient-1" and fields[3] == 500_000_000 and fields[5] == 20
+    assert fields[9] == hashlib.sha256(b"payload").digest() and len(fields[10]) == 32
+    assert cbor2.dumps(fields, canonical=True) == descriptor
+    assert line["descriptor_hash"] == hashlib.sha256(descriptor).hexdigest()
+    message = cbor2.loads(bytes.fromhex(line["attestation"]))
+    protected, unprotected, payload, signature = message.value
+    assert message.tag == 18 and unprotected == {} and payload is None
+    assert cbor2.loads(protected) == {1: -8, 4: bytes.fromhex(key["id"])}
+    (folder / "tbs").write_bytes(cbor2.dumps(["Signature1", protected, b"", descriptor]))
+    (folder / "sig").write_bytes(signature)
+    subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "hospital.pub", "-rawin",
+                    "-in", "tbs", "-sigfile", "sig"], cwd=folder, check=True, capture_output=True)
+
+
+def test_admit_says_yes_and_says_no_with_codes(corpus):
+    folder, _ = corpus
+    attest(folder)
+    assert verdicts(folder) == ["ADMITTED"]
+    text = discreet("admit", "policy.yaml", "record.txt.anchor.jsonl", *AT, cwd=folder)
+    assert text.returncode == 0 and "1 admitted, 0 refused" in text.stdout
+    late = discreet("admit", "policy.yaml", "record.txt.anchor.jsonl", "--at", "2027-01-01",
+                    cwd=folder)
+    assert late.returncode == 1 and "OUTSIDE_VALIDITY" in late.stdout
+    attest(folder, "--append")
+    assert verdicts(folder) == ["ADMITTED", "DUPLICATE"]
+    attest(folder, "--append", contributor="patient-2")
+    assert verdicts(folder) == ["ADMITTED", "DUPLICATE", "ADMITTED"]
+    line = json.loads((folder / "record.txt.anchor.jsonl").read_text().splitlines()[0])
+    (folder / "withdrawn").write_text(line["descriptor_hash"] + "\n")
+    assert verdicts(folder, "--withdrawn", "withdrawn") == ["WITHDRAWN", "ADMITTED", "ADMITTED"]
+    del line["attestation"]
+    (folder / "bare").write_text(json.dumps(line))
+    assert verdicts(folder, anchors="bare") == ["NO_ATTESTATION"]
+
+
+def test_rotation_and_revocation(corpus):
+    folder, key = corpus
+    ok("keygen", "new", "--rotate", "hospital.key", "--statements", "s.jsonl", cwd=folder)
+    attest(folder, key="new.key")
+    assert verdicts(folder) == ["UNTRUSTED_KEY"]
+    now = ("--at", "2026-12-01")
+    rows = discreet("admit", "policy.yaml", "record.txt.anchor.jsonl", *now, "--statements",
+                    "s.jsonl", cwd=folder)
+    assert "1 admitted" in rows.stdout
+    attest(folder, "--append", contributor="patient-2")
+    ok("keygen", "--revoke", key["id"], "--key", "hospital.key", "--statements", "s.jsonl",
+       cwd=folder)
+    assert verdicts(folder, "--statements", "s.jsonl") == ["UNTRUSTED_KEY", "REVOKED_KEY"]
+
+
+def test_a_batch_is_whole_or_not_at_all(corpus):
+    folder, _ = corpus
+    header = "contributor,class,payload,not_before,not_after\n"
+    row = "p{},clinical,record.txt,2026-01-01,2027-01-01\n"
+    (folder / "rows.csv").write_text(header + "".join(row.format(i) for i in range(50)))
+    arguments = ("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--out", "a.jsonl")
+    assert "attested 50" in ok(*arguments, "--batch", "rows.csv", cwd=folder)
+    assert verdicts(folder, anchors="a.jsonl") == ["ADMITTED"] * 50
+    (folder / "rows.jsonl").write_text(json.dumps(
+        {"contributor": "q", "class": "diary", "anchor": "00" * 32, "not_before": "2026-01-01",
+         "not_after": "2027-01-01"}))
+    ok(*arguments, "--batch", "rows.jsonl", "--append", cwd=folder)
+    assert verdicts(folder, anchors="a.jsonl")[-1] == "ADMITTED"
+    before = (folder / "a.jsonl").read_bytes()
+    (folder / "bad.csv").write_text(header + row.format(1) + "p2,clinical,absent,2026-01-01,2027\n")
+    bad = discreet(*arguments, "--batch", "bad.csv", "--append", cwd=folder)
+    assert bad.returncode == 2 and "bad.csv:3" in bad.stderr
+    assert (folder / "a.jsonl").read_bytes() == before
+
+
+def test_explain_shows_where_each_number_comes_from(corpus):
+    folder, _ = corpus
+    attest(folder)
+    (folder / "model.json").write_text(json.dumps(
+        [{"name": f"h.{i}.weight", "shape": [4, 4]} for i in range(12)]))
+    arguments = ("explain", "record.txt.anchor.jsonl", "--policy", "policy.yaml", "--layout",
+                 "model.json")
+    out = json.loads(ok(*arguments, "--json", cwd=folder))
+    assert out["layers"] == ["h.9", "h.10", "h.11"] and out["most_uses"] == 20
+    assert out["required_multiplier"] == pytest.approx(20**0.5, rel=1e-12)
+    assert out["required_multiplier"] >= 20**0.5
+    assert out["blocks"][0]["clip"] == pytest.approx(2 / 20**0.5, rel=1e-11)
+    assert out["adjacency"] == "zero_out" and 4.37 < out["epsilon_upper"] < 4.38
+    text = ok(*arguments, cwd=folder)
+    for part in ("√k · z", "min(C, s / m)", "policy, block default", "upper 30%", "zero_out"):
+        assert part in text
+    assert "give --layout" in ok(*arguments[:4], cwd=folder)
+
+
+@pytest.mark.parametrize("change, named", [
+    (("corpus: clinic", "corps: clinic"), "corpus is missing"),
+    (("classes: [clinical, diary]", "classes: [clinicl]"), "did you mean clinical?"),
+    (("clip_norm: 0.5", "clip_norm: 1e-1"), "policy.yaml:10"),
+])
+def test_bad_policies_are_one_sentence(corpus, change, named):
+    folder, _ = corpus
+    attest(folder)
+    text = (folder / "policy.yaml").read_text()
+    (folder / "policy.yaml").write_text(text.replace(*change))
+    result = discreet("admit", "policy.yaml", "record.txt.anchor.jsonl", cwd=folder)
+    assert (result.returncode, result.stdout) == (2, "") and named in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_bad_input_is_refused(corpus):
+    folder, _ = corpus
+    for name, text in (("empty", ""), ("text", "hello"), ("hex", '{"descriptor": "0g"}'),
+                       ("number", '{"descriptor": 3}'), ("none", "{}")):
+        (folder / name).write_text(text)
+        result = discreet("admit", "policy.yaml", name, *AT, cwd=folder)
+        assert result.returncode == (0 if name == "empty" else 2), result.stdout
+    assert discreet("admit", "policy.yaml", "absent", cwd=folder).returncode == 2
+    assert discreet("attest", "--key", "policy.yaml", "--contributor", "x", "--payload", "record.txt",
+                    cwd=folder).returncode == 2
+    for field, value in (("--clip-norm", "nan"), ("--clip-norm", "0.0000000001"),
+                         ("--occurrences", "-1"), ("--noise-multiplier", "1e3")):
+        result = attest(folder, field, value)
+        assert result.returncode == 2 and not (folder / "record.txt.anchor.jsonl").exists()
