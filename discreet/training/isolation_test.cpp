@@ -67,9 +67,9 @@ RoutePlan plan_of(const std::string& profile) {
 }
 
 // The model trained for a few steps on records of two classes: `profile`, and the whole model.
-class Run {
+class Trained {
  public:
-  Run(const std::string& profile, OptimizerKind kind, bool ghost)
+  Trained(const std::string& profile, OptimizerKind kind, bool ghost)
       : ghost_(ghost), routes_{{plan_of(profile), plan_of("{whole: true}")}, {}} {
     mechanism::Config config;
     mechanism::DpConfig& dp = config.privacy;
@@ -171,7 +171,7 @@ struct Difference {
   std::size_t inside = 0, outside = 0;  // coordinates whose bits differ
 };
 
-Difference compare(const Run& a, const Run& b, OptimizerKind kind) {
+Difference compare(const Trained& a, const Trained& b, OptimizerKind kind) {
   Difference out;
   std::vector<std::vector<std::uint64_t>> moments;
   for (const char* field : {"first", "second"}) {
@@ -196,7 +196,7 @@ class Isolation : public ::testing::TestWithParam<const char*> {};
 TEST_P(Isolation, OneStepIsTheSameInEveryBitOutsideTheProfile) {
   for (const bool ghost : {false, true})
     for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
-      Run with(GetParam(), kind, ghost), without(GetParam(), kind, ghost);
+      Trained with(GetParam(), kind, ghost), without(GetParam(), kind, ghost);
       // Equal states that are not the beginning: momentum and second moments are there already.
       for (int t = 0; t < 2; ++t) {
         with.step(1);
@@ -213,7 +213,8 @@ TEST_P(Isolation, OneStepIsTheSameInEveryBitOutsideTheProfile) {
 // What isolation is not: through the weights inside the profile, which are noised releases, every
 // later gradient may depend on the payload, also outside. It costs what the event says, no more.
 TEST_P(Isolation, OverSeveralStepsItIsPostProcessingAndNotIsolation) {
-  Run with(GetParam(), OptimizerKind::kSgd, false), without(GetParam(), OptimizerKind::kSgd, false);
+  Trained with(GetParam(), OptimizerKind::kSgd, false),
+      without(GetParam(), OptimizerKind::kSgd, false);
   with.step(1000);
   without.step(0);
   EXPECT_EQ(compare(with, without, OptimizerKind::kSgd).outside, 0u);
