@@ -1,5 +1,5 @@
 # The front door. Everything is built in build/; the only things changed elsewhere are Debian packages.
-.PHONY: run build test test-slow bench lint format asan tsan install clean
+.PHONY: run build test test-slow bench bench-mnist lint format asan tsan install clean
 .DEFAULT_GOAL := build
 
 SETUP   := tools/setup/setup.sh
@@ -9,7 +9,8 @@ PYTHONS := -DPython_EXECUTABLE=$(CURDIR)/build/venv/bin/python
 export PYTHONDONTWRITEBYTECODE = 1
 
 run: build                     ## build and run the main job
-	build/discreet selfcheck
+	rm -rf build/demo
+	build/discreet demo --out build/demo
 
 build:                         ## build/discreet and build/python
 	@$(SETUP) build
@@ -33,6 +34,9 @@ bench:                         ## against the peers, as ratios
 	cmake --preset bench $(PYTHONS)
 	cmake --build --preset bench -j $(JOBS)
 	build/venv/bin/python benchmarks/run.py
+
+bench-mnist: build             ## MNIST at epsilon 2.93; MNIST= names the directory of its files
+	MNIST="$(MNIST)" build/venv/bin/python benchmarks/mnist.py
 
 lint:                          ## format, clang-tidy, include direction, proofs, conformance
 	@$(SETUP) build test lint

@@ -27,11 +27,16 @@ void add_account(CLI::App& command, int& status);
 void add_admit(CLI::App& command, int& status);
 void add_attest(CLI::App& command, int& status);
 void add_check(CLI::App& command, int& status);
+void add_demo(CLI::App& command, int& status);
 void add_explain(CLI::App& command, int& status);
 void add_init(CLI::App& command, int& status);
 void add_keygen(CLI::App& command, int& status);
 void add_operators(CLI::App& command, int& status);
 void add_plan(CLI::App& command, int& status);
+void add_predict(CLI::App& command, int& status);
+void add_replay(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);
+void add_trace(CLI::App& command, int& status);
+void add_train(CLI::App& command, int& status);
 
 }  // namespace discreet::cli

@@ -37,6 +37,8 @@ constexpr Command kCommands[] = {
      "  discreet check discreet.yaml --resolved\n"
      "  discreet check --schema > discreet.schema.json",
      add_check},
+    {"demo", "Train a private model of the embedded handwritten digits.",
+     "discreet demo\n  discreet demo --out digits --threads 2 --json", add_demo},
     {"explain", "How the noise and the layers of a contribution follow from its descriptor.",
      "discreet explain record.txt.anchor.jsonl --policy policy.yaml\n"
      "  discreet explain anchors.jsonl --policy policy.yaml --layout model.json --hash 3fa9 --json",
@@ -59,8 +61,20 @@ constexpr Command kCommands[] = {
      "--epochs 60 \\\n"
      "    --group-size 4 --plot epsilon.svg",
      add_plan},
+    {"predict", "The predictions of a trained model, one line per record.",
+     "discreet predict discreet-run new.csv\n  discreet predict discreet-run new.csv --json",
+     add_predict},
+    {"replay", "Execute a run again from configuration, data and key, and compare every bit.",
+     "discreet replay discreet-run\n  discreet replay discreet-run --threads 2 --json", add_replay},
     {"selfcheck", "Verify this build against published values and say what it can do.",
      "discreet selfcheck\n  discreet selfcheck --json", add_selfcheck},
+    {"trace", "What happened in a run, step by step. Confidential.",
+     "discreet trace discreet-run\n  discreet trace discreet-run --csv > steps.csv", add_trace},
+    {"train", "Train a private model from a configuration; go on with --resume.",
+     "discreet train discreet.yaml\n"
+     "  discreet train discreet.yaml --out churn --set noise_multiplier=1.2 --threads 4\n"
+     "  discreet train discreet.yaml --out churn --resume --json",
+     add_train},
 };
 
 int exit_status(ErrorCode code) {

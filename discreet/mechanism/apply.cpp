@@ -477,10 +477,10 @@ void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uin
   }
   into.statistics.add(norms);
   if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
-  ++into.microbatches;
 }
 
-void Mechanism::accumulate(const Microbatch& microbatch, std::span<const std::uint32_t> classes) {
+void Mechanism::accumulate(const Microbatch& microbatch, bool more,
+                           std::span<const std::uint32_t> classes) {
   if (state_->accumulation) {
     clip_into(microbatch, classes, *state_->accumulation);
   } else {
@@ -489,7 +489,15 @@ void Mechanism::accumulate(const Microbatch& microbatch, std::span<const std::ui
     clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }
+  if (more) return;
+  ++state_->accumulation->microbatches;
   ++state_->t_micro;
+}
+
+void Mechanism::drop_microbatches() noexcept {
+  if (!state_->accumulation) return;
+  state_->t_micro -= state_->accumulation->microbatches;
+  state_->accumulation.reset();
 }
 
 StepResult Mechanism::apply(std::span<const Microbatch> microbatches,
@@ -498,14 +506,16 @@ StepResult Mechanism::apply(std::span<const Microbatch> microbatches,
     throw Error(
         ErrorCode::kInvalidInput, kOperator,
         fmt::format("classes for {} microbatches of {}", classes.size(), microbatches.size()));
-  if (state_->accumulation && state_->accumulation->microbatches != 0)
+  if (state_->accumulation)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "microbatches are accumulated already; call release, or apply alone");
   Accumulation accumulation(state_->now.layout, state_->now.allocation.plan.partition.parts());
-  for (std::size_t i = 0; i < microbatches.size(); ++i)
+  for (std::size_t i = 0; i < microbatches.size(); ++i) {
     clip_into(microbatches[i],
               classes.empty() ? std::span<const std::uint32_t>() : std::span(classes[i]),
               accumulation);
+    ++accumulation.microbatches;
+  }
   GradientSum sum = std::move(accumulation.sum);
   StepResult result = release(accumulation, std::move(sum));
   state_->t_micro += accumulation.microbatches;

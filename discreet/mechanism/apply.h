@@ -110,8 +110,14 @@ class Mechanism {
   // nonfinite: zero), of the wrong shape, or for more records than most_records(); kInvalidDpConfig
   // for backward passes unless clipping.ghost or fused_kernel is set: their rounding is accounted
   // then.
+  //   more: this is a piece of a microbatch, and the next one goes on with it. Memory is bounded by
+  //   pieces, however many records a step draws; their number is no part of the release.
   //   classes: of a routed run, one per record: an index of its plans, or kNoRoute; else empty
-  void accumulate(const Microbatch& microbatch, std::span<const std::uint32_t> classes = {});
+  void accumulate(const Microbatch& microbatch, bool more = false,
+                  std::span<const std::uint32_t> classes = {});
+  // Forgets the microbatches of a step that is not released: release() refused it, and the run ends
+  // or draws the step anew.
+  void drop_microbatches() noexcept;
   // Steps 8 to 19, once gradient_accumulation_steps microbatches are in; kInvalidDpConfig before.
   // Throws kPrivacyBudgetExceeded, kNanInSigma, kInvalidGradient (a released value is not finite)
   // and as the accountant.

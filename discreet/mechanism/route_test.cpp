@@ -550,7 +550,7 @@ TEST(RoutedMechanism, RefusesWhatWouldTakeBoundsOrNoiseFromElsewhere) {
   Mechanism unrouted(plain, model(), mechanism_streams(plain.privacy, random::Key::from_seed(1)),
                      Digest{});
   const std::vector<std::uint32_t> classes{0, 0};
-  EXPECT_THROW(unrouted.accumulate(batch.rows, classes), Error);
+  EXPECT_THROW(unrouted.accumulate(batch.rows, false, classes), Error);
 }
 
 TEST(RoutedMechanism, SumsInSmallerRunsWhereAStrictClassWouldLoseItsBoundToRounding) {

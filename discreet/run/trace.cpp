@@ -21,13 +21,14 @@ namespace {
 
 std::string line_of(std::string_view kind, const cbor::Value& record, const Digest& prev) {
   std::vector<cbor::Entry> entries = record.as_map();
+  if (kind == "run_header") entries.push_back({"confidential", true});
   entries.push_back({"kind", kind});
   entries.push_back({"prev", to_hex(prev)});
   return to_json(cbor::map(std::move(entries)));
 }
 
-// Follows one line of a trace.
-void follow(std::string_view line, TracePosition& position) {
+// Follows one line of a trace; its kind.
+std::string follow(std::string_view line, TracePosition& position) {
   const std::uint64_t number = position.lines + 1;
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
   if (object.is_discarded() || !object.is_object()) refuse_line(number, "is no JSON object");
@@ -40,11 +41,13 @@ void follow(std::string_view line, TracePosition& position) {
     refuse_line(number,
                 "does not follow from the line before: one of the two was changed, or a line "
                 "between them removed");
-  if ((text("kind") == "run_header") != (number == 1))
+  std::string kind = text("kind");
+  if ((kind == "run_header") != (number == 1))
     refuse_line(number, number == 1 ? "is no run_header" : "is a second run_header");
   position.head = sha256(bytes_of(line));
   position.bytes += line.size() + 1;
   ++position.lines;
+  return kind;
 }
 
 struct Reading {
@@ -83,13 +86,10 @@ TraceWriter::~TraceWriter() = default;
 TraceWriter::TraceWriter(TraceWriter&&) noexcept = default;
 
 TraceWriter TraceWriter::create(const std::filesystem::path& path, const cbor::Value& header) {
-  std::vector<cbor::Entry> entries = header.as_map();
-  entries.push_back({"confidential", true});
-  const cbor::Value record = cbor::map(std::move(entries));
   TraceWriter writer(
       std::make_unique<File>(File{Descriptor(path, O_WRONLY | O_CREAT | O_EXCL, 0600)}));
   try {
-    writer.append("run_header", record);
+    writer.append("run_header", header);
     writer.flush();
   } catch (...) {
     ::unlink(path.c_str());
@@ -116,10 +116,85 @@ TraceWriter TraceWriter::resume(const std::filesystem::path& path, const TracePo
   return writer;
 }
 
+namespace {
+
+// The text of a trace of which `at` is a position.
+struct Passing {
+  std::string text;               // whole lines
+  std::vector<TraceLine> beyond;  // those after `at`
+  TracePosition end;
+};
+
+Passing pass_through(const std::filesystem::path& path, const TracePosition& at) {
+  const Bytes bytes = read_file(path, std::size_t{1} << 36);
+  std::string_view text = text_of(bytes);
+  text = text.substr(0, text.rfind('\n') + 1);  // npos + 1 is 0
+  if (text.size() < at.bytes)
+    throw Error(ErrorCode::kMalformed, "trace",
+                fmt::format("{} has {} bytes; the checkpoint has seen {}", path.string(),
+                            bytes.size(), at.bytes));
+  Passing out{std::string(text), {}, follow_all(text, at.bytes).position};
+  if (!(out.end == at)) refuse_line(out.end.lines, "is not where the checkpoint was written");
+  while (out.end.bytes < text.size()) {
+    const std::string_view rest = text.substr(out.end.bytes);
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    out.beyond.push_back({follow(line, out.end), std::string(line)});
+  }
+  return out;
+}
+
+bool only_says_how_it_stopped(const TraceLine& line) {
+  if (line.kind == "resumed") return true;
+  return line.kind == "run_end" &&
+         nlohmann::json::parse(line.text).value("ended", "") == "interrupted";
+}
+
+}  // namespace
+
+TraceWriter TraceWriter::reexecute(const std::filesystem::path& path, const TracePosition& at) {
+  Passing found = pass_through(path, at);
+  while (!found.beyond.empty() && only_says_how_it_stopped(found.beyond.back())) {
+    found.text.resize(found.text.size() - found.beyond.back().text.size() - 1);
+    found.beyond.pop_back();
+  }
+  TraceWriter writer(std::make_unique<File>(File{Descriptor(path, O_WRONLY)}));
+  writer.file_->descriptor.truncate(found.text.size());
+  writer.file_->descriptor.seek_end();
+  writer.position_ = at;
+  writer.again_ = found.text.substr(at.bytes);
+  return writer;
+}
+
+TraceWriter TraceWriter::extend(const std::filesystem::path& path, const TracePosition& at,
+                                const cbor::Value& resumed) {
+  const Passing found = pass_through(path, at);
+  TraceWriter writer(std::make_unique<File>(File{Descriptor(path, O_WRONLY)}));
+  writer.file_->descriptor.truncate(found.text.size());
+  writer.file_->descriptor.seek_end();
+  writer.position_ = found.end;
+  writer.append("resumed", resumed);
+  writer.flush();
+  return writer;
+}
+
+std::vector<TraceLine> trace_lines(const std::filesystem::path& path, const TracePosition& from) {
+  return pass_through(path, from).beyond;
+}
+
 void TraceWriter::append(std::string_view kind, const cbor::Value& record) {
   std::string line = line_of(kind, record, position_.head);
   const Digest head = sha256(bytes_of(line));
   line += '\n';
+  if (!again_.empty()) {
+    const std::string before = again_.substr(0, again_.find('\n') + 1);
+    if (before != line)
+      refuse_line(position_.lines + 1,
+                  fmt::format("was not repeated when its step was executed again: {}",
+                              difference(before, line)));
+    again_.erase(0, before.size());
+    position_ = {position_.bytes + line.size(), position_.lines + 1, head};
+    return;
+  }
   try {
     file_->descriptor.write(bytes_of(line));
   } catch (const Error&) {
@@ -131,6 +206,24 @@ void TraceWriter::append(std::string_view kind, const cbor::Value& record) {
 }
 
 void TraceWriter::flush() { file_->descriptor.flush(); }
+
+std::string difference(std::string_view before, std::string_view now) {
+  if (before == now) return {};
+  const nlohmann::json a = nlohmann::json::parse(before, nullptr, false);
+  const nlohmann::json b = nlohmann::json::parse(now, nullptr, false);
+  if (a.is_object() && b.is_object()) {
+    const auto text = [](const nlohmann::json& line, const std::string& key) {
+      return line.contains(key) ? line[key].dump() : "absent";
+    };
+    for (const auto& [key, value] : a.items())
+      if (key != "prev" && text(a, key) != text(b, key))
+        return fmt::format("{} was {} and is {}", key, text(a, key), text(b, key));
+    for (const auto& [key, value] : b.items())
+      if (!a.contains(key)) return fmt::format("{} was absent and is {}", key, value.dump());
+    return {};
+  }
+  return "the text is another";
+}
 
 TracePosition verify_trace(const std::filesystem::path& path, const std::optional<Digest>& head) {
   const Bytes bytes = read_file(path, std::size_t{1} << 36);

@@ -135,5 +135,61 @@ TEST(Trace, IsNeverBegunTwiceAndHoldsNoNan) {
   EXPECT_FALSE(std::filesystem::exists(folder / "other"));
 }
 
+TEST(TraceAgain, LinesThatComeAgainAreComparedAndTheRestIsWritten) {
+  const Folder folder;
+  write_three(folder / "whole");
+  const std::string whole = text_of(folder / "whole");
+  for (std::size_t length = 0; length <= whole.size(); ++length) {
+    write_atomically(folder / "cut", bytes_of(whole.substr(0, length)));
+    TraceWriter writer = TraceWriter::reexecute(folder / "cut", {});
+    writer.append("run_header", header());
+    writer.append("iter", iter(0));
+    writer.append("iter", iter(1));
+    EXPECT_EQ(text_of(folder / "cut"), whole) << length;
+  }
+}
+
+TEST(TraceAgain, ALineThatComesOutDifferentlyIsRefusedAndNamed) {
+  const Folder folder;
+  write_three(folder / "trace");
+  const std::string before = text_of(folder / "trace");
+  TraceWriter writer = TraceWriter::reexecute(folder / "trace", {});
+  writer.append("run_header", header());
+  try {
+    writer.append("iter", cbor::map({{"t", 0}, {"clip_fraction", 0.5}}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMalformed);
+    EXPECT_NE(error.sentence().find("line 2"), std::string::npos);
+    EXPECT_NE(error.sentence().find("clip_fraction was 0.25 and is 0.5"), std::string::npos);
+  }
+  EXPECT_EQ(text_of(folder / "trace"), before);
+}
+
+TEST(TraceAgain, HowARunStoppedIsCutOffAndItsEndIsNot) {
+  const Folder folder;
+  const TracePosition at = write_three(folder / "trace");
+  const std::string before = text_of(folder / "trace");
+  for (const char* ended : {"interrupted", "completed"}) {
+    TraceWriter writer = TraceWriter::reexecute(folder / "trace", at);
+    writer.append("run_end", cbor::map({{"ended", ended}}));
+    TraceWriter::reexecute(folder / "trace", at);
+    EXPECT_EQ(text_of(folder / "trace") == before, ended == std::string("interrupted"));
+  }
+}
+
+TEST(TraceAgain, ExtendingKeepsEveryWholeLine) {
+  const Folder folder;
+  write_three(folder / "trace");
+  const std::string before = text_of(folder / "trace");
+  write_atomically(folder / "trace", bytes_of(before + "{\"kind\":\"it"));
+  TraceWriter::extend(folder / "trace", {}, cbor::map({{"released", 2}}));
+  EXPECT_EQ(text_of(folder / "trace").substr(0, before.size()), before);
+  const std::vector<TraceLine> lines = trace_lines(folder / "trace");
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[3].kind, "resumed");
+  EXPECT_EQ(verify_trace(folder / "trace").lines, 4u);
+}
+
 }  // namespace
 }  // namespace discreet::run

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "discreet/base/error.h"
 #include "discreet/training/dataset.h"
@@ -168,11 +169,13 @@ std::vector<std::uint32_t> read_npy_labels(const std::filesystem::path& path, st
 Dataset read_idx(const std::filesystem::path& images, const std::filesystem::path& labels,
                  std::size_t classes) {
   check_classes(classes);
-  Input pictures(images), answers(labels);
+  Input pictures(images);
+  std::optional<Input> answers;
+  if (!labels.empty()) answers.emplace(labels);
   const auto shape = idx_shape(pictures, 3);
-  const auto count = idx_shape(answers, 1);
-  if (count[0] != shape[0])
-    malformed(answers, fmt::format("{} labels for {} images", count[0], shape[0]));
+  if (answers)
+    if (const auto count = idx_shape(*answers, 1); count[0] != shape[0])
+      malformed(*answers, fmt::format("{} labels for {} images", count[0], shape[0]));
   Dataset out;
   out.rows = shape[0];
   out.height = shape[1];
@@ -185,15 +188,16 @@ Dataset read_idx(const std::filesystem::path& images, const std::filesystem::pat
     for (const char byte : piece)
       out.x.push_back(static_cast<float>(static_cast<unsigned char>(byte)) / 255.0f);
   });
-  for_each_piece(answers, out.rows, 1, [&](std::span<const char> piece) {
+  const auto take_labels = [&](std::span<const char> piece) {
     for (const char byte : piece) {
       const auto label = static_cast<unsigned char>(byte);
       if (label >= classes)
-        malformed(answers, fmt::format("label {} of row {} is none of the {} classes", label,
-                                       out.label.size(), classes));
+        malformed(*answers, fmt::format("label {} of row {} is none of the {} classes", label,
+                                        out.label.size(), classes));
       out.label.push_back(label);
     }
-  });
+  };
+  if (answers) for_each_piece(*answers, out.rows, 1, take_labels);
   name_features(out);
   out.digest = digest_of(out);
   return out;
@@ -203,13 +207,15 @@ Dataset read_npy(const std::filesystem::path& features, const NumericColumn& bou
                  const std::filesystem::path& labels, std::size_t classes, BadRow on_bad_row) {
   check_classes(classes);
   check_bounds(bounds, "the features");
-  const std::vector<std::uint32_t> all_labels = read_npy_labels(labels, classes);
+  const bool labelled = !labels.empty();
+  std::vector<std::uint32_t> all_labels;
+  if (labelled) all_labels = read_npy_labels(labels, classes);
   Input input(features);
   const NpyHeader header = npy_header(input);
   const std::size_t width = npy_size(input, header.type, {"<f4", "<f8", "|u1"});
   if (header.shape.size() != 2)
     malformed(input, fmt::format("features have 2 dimensions, not {}", header.shape.size()));
-  if (header.shape[0] != all_labels.size())
+  if (labelled && header.shape[0] != all_labels.size())
     malformed(input, fmt::format("{} rows for {} labels", header.shape[0], all_labels.size()));
   Dataset out;
   out.features = header.shape[1];
@@ -230,7 +236,7 @@ Dataset read_npy(const std::filesystem::path& features, const NumericColumn& bou
                        out.x.push_back(finite ? scaled(value, bounds) : 0);
                      }
                      if (finite) {
-                       out.label.push_back(all_labels[row]);
+                       if (labelled) out.label.push_back(all_labels[row]);
                        ++out.rows;
                      } else {
                        out.x.resize(before);

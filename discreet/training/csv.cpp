@@ -30,7 +30,7 @@ class Columns {
         refuse_schema(fmt::format("{}: two columns are called {}", file, name));
     for (const auto& [name, column] : schema.numeric) column_of(name, header, file);
     for (const auto& [name, column] : schema.categorical) column_of(name, header, file);
-    column_of(schema.label.name, header, file);
+    if (schema.needs_label) column_of(schema.label.name, header, file);
     for (std::size_t c = 0; c < header.size(); ++c) add(c, header[c]);
     for (std::size_t k = 0; k < schema.label.classes.size(); ++k)
       classes_.emplace(schema.label.classes[k], static_cast<std::uint32_t>(k));

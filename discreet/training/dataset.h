@@ -60,6 +60,7 @@ struct CsvSchema {
   std::map<std::string, CategoricalColumn> categorical;  // columns in neither are not read
   LabelColumn label;
   char separator = ',';
+  bool needs_label = true;  // false, to predict: a file without that column is read, without labels
 };
 
 // A CSV file (RFC 4180 with a header line; quotes, "" inside quotes, no line breaks inside fields;
@@ -74,6 +75,7 @@ Dataset read_csv(const std::filesystem::path& path, const CsvSchema& schema,
 // MNIST's format: images (unsigned bytes, 3 dimensions) mapped from [0, 255] to [0, 1], labels
 // (unsigned bytes, 1 dimension) below `classes`. gzip or plain. Throws kMalformed for another magic
 // number, another number of labels, a file that is cut or too long, a label that is no class.
+// labels: an empty path, to predict: none are read.
 Dataset read_idx(const std::filesystem::path& images, const std::filesystem::path& labels,
                  std::size_t classes);
 

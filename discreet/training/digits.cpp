@@ -55,7 +55,7 @@ Dataset empty() {
 Digits read_digits() {
   Digits out{empty(), empty()};
   Dataset* into = &out.train;
-  std::size_t field = 0;
+  std::size_t row = 0, field = 0;
   unsigned number = 0;
   for (const char c : unpacked()) {
     if (c >= '0' && c <= '9') {
@@ -76,7 +76,8 @@ Digits read_digits() {
     if (c != '\n') continue;
     if (field != kPixels + 1) damaged();
     field = 0;
-    if (++into->rows == kTrain && into == &out.train) into = &out.test;
+    ++into->rows;
+    into = ++row % 5 == 1 ? &out.test : &out.train;
   }
   if (out.train.rows != kTrain || out.test.rows != kTest) damaged();
   for (Dataset* part : {&out.train, &out.test}) part->digest = digest_of(*part);

@@ -26,6 +26,10 @@ TEST(Digits, AreThoseOfTheRepositoryInAFixedSplit) {
   EXPECT_EQ(digits.train.x[2], 5 / 16.0f);
   EXPECT_EQ(digits.train.x[3], 13 / 16.0f);
   EXPECT_EQ(digits.train.label[0], 0u);
+  // The file begins with 0 to 9 in order: 1 and 6 test.
+  EXPECT_EQ(digits.test.label[0], 1u);
+  EXPECT_EQ(digits.test.label[1], 6u);
+  EXPECT_EQ(digits.train.label[1], 2u);
   double ink = 0;
   for (const Dataset* part : {&digits.train, &digits.test})
     for (const float x : part->x) ink += 16 * x;

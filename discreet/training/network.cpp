@@ -84,7 +84,7 @@ Network::Network(NetworkShape shape, const random::Key& key)
   random::BlockSource source(generator);
   for (std::size_t i = 0; i < layout_.size(); ++i) {
     std::vector<float>& values = parameters_.emplace_back(layout_.elements(i));
-    if (i % 2 == 1) continue;  // biases
+    if (i % 2 == 1 || layout_.size() == 2) continue;  // biases, and models of one layer
     const double inputs = static_cast<double>(shape_.sizes[i / 2]);
     const double outputs = static_cast<double>(shape_.sizes[i / 2 + 1]);
     const double limit =

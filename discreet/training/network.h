@@ -36,7 +36,8 @@ struct BackwardResult {
 class Network {
  public:
   // Weights uniform in ±sqrt(6 / inputs) (ReLU) or ±sqrt(6 / (inputs + outputs)) (tanh), biases 0,
-  // drawn from `key` (public randomness). Throws kInvalidDpConfig for a shape that is none.
+  // drawn from `key` (public randomness). A model of one layer begins at 0: its loss is convex, and
+  // random weights would only add to the noise. Throws kInvalidDpConfig for a shape that is none.
   Network(NetworkShape shape, const random::Key& key);
 
   const NetworkShape& shape() const noexcept { return shape_; }

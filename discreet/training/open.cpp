@@ -171,11 +171,14 @@ Dataset hold_out(Dataset& data, double fraction, std::uint64_t seed) {
 // One file, or pair of files, as the section says.
 Dataset read_part(const DataConfig& d, const mechanism::BoundsMap& released,
                   const std::filesystem::path& file,
-                  const std::optional<std::filesystem::path>& labels, BadRow on_bad_row) {
+                  const std::optional<std::filesystem::path>& labels, BadRow on_bad_row,
+                  bool needs_label = true) {
   Dataset out;
+  CsvSchema schema = d.format == DataFormat::kCsv ? csv_schema(d, released) : CsvSchema{};
+  schema.needs_label = needs_label;
   switch (d.format) {
     case DataFormat::kDigits: break;  // has no file
-    case DataFormat::kCsv: out = read_csv(file, csv_schema(d, released), on_bad_row); break;
+    case DataFormat::kCsv: out = read_csv(file, schema, on_bad_row); break;
     case DataFormat::kIdx:
       out = read_idx(file, *labels, d.class_count.value_or(kIdxClasses));
       break;
@@ -279,6 +282,21 @@ Data open_data(const mechanism::Config& config, const std::filesystem::path& rel
                       d.holdout, out.train.rows == 0 ? "train on" : "test on"));
   }
   return out;
+}
+
+Dataset open_records(const DataConfig& d, const mechanism::BoundsMap& released,
+                     const std::filesystem::path& file, const std::filesystem::path& labels,
+                     BadRow on_bad_row) {
+  if (d.format != DataFormat::kDigits)
+    return read_part(d, released, file, labels, on_bad_row, false);
+  DataConfig csv;
+  csv.format = DataFormat::kCsv;
+  csv.label = "label";
+  csv.image = {8, 8};
+  for (int digit = 0; digit < 10; ++digit) csv.classes.push_back(std::to_string(digit));
+  for (int pixel = 0; pixel < 64; ++pixel)
+    csv.numeric[fmt::format("p{}", pixel)] = {-16, 16};  // 0 is 0
+  return read_part(csv, {}, file, {}, on_bad_row, false);
 }
 
 }  // namespace discreet::training

@@ -37,6 +37,13 @@ Data open_data(const mechanism::Config& config, const std::filesystem::path& rel
                BadRow on_bad_row = BadRow::kRefuse,
                const random::Generator* bounds_noise = nullptr);
 
+// Records to predict, as the section says records are read; `labels` may be missing, and the column
+// of the labels too. released: Data::released_bounds of the run. Throws as open_data; kInvalidInput
+// for the format digits, which has no file.
+Dataset open_records(const mechanism::DataConfig& data, const mechanism::BoundsMap& released,
+                     const std::filesystem::path& file, const std::filesystem::path& labels,
+                     BadRow on_bad_row = BadRow::kRefuse);
+
 // How a CSV file of this configuration is read; released: Data::released_bounds.
 CsvSchema csv_schema(const mechanism::DataConfig& data, const mechanism::BoundsMap& released);
 

@@ -13,6 +13,7 @@ from discreet.accounting import (
 from discreet.errors import Error
 from discreet.events import Event
 from discreet.mechanism import Mechanism, clip, load_config
+from discreet.training import Run, train
 
 __version__: str = _version()
 
@@ -25,9 +26,11 @@ __all__ = [
     "Interval",
     "Mechanism",
     "PldAccountant",
+    "Run",
     "__version__",
     "account",
     "calibrate",
     "clip",
     "load_config",
+    "train",
 ]

@@ -8,7 +8,7 @@ import pytest
 
 from command import discreet
 
-COMMANDS = ["account", "operators", "plan", "selfcheck"]
+COMMANDS = ["account", "demo", "operators", "plan", "predict", "replay", "selfcheck", "trace", "train"]
 
 
 def test_help_lists_the_commands_and_exit_statuses():

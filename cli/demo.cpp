@@ -1,0 +1,39 @@
+#include <fmt/core.h>
+
+#include "cli/command.h"
+#include "cli/training_run.h"
+
+namespace discreet::cli {
+namespace {
+
+constexpr const char* kConfig = R"(
+data:
+  format: digits
+model:
+  kind: softmax
+  features: scattering
+optimizer:
+  rate: 4
+run:
+  epochs: 30
+security:
+  differential_privacy:
+    target_epsilon: 8
+    target_delta: 1e-5
+    declared_size: 1437
+    effective_batch_size: 256
+    mode: meet_exactly_at_target_steps
+    clipping: {norm: 0.5, ghost: true}
+)";
+
+}  // namespace
+
+void add_demo(CLI::App& command, int&) {
+  auto options = add_training_options(command, "discreet-demo");
+  command.callback([options] {
+    run_training(*options, kConfig, "demo", {},
+                 fmt::format("discreet demo --out {}", options->out));
+  });
+}
+
+}  // namespace discreet::cli

@@ -1,0 +1,83 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/training_run.h"
+#include "discreet/base/error.h"
+#include "discreet/training/model.h"
+#include "discreet/training/open.h"
+
+namespace discreet::cli {
+namespace {
+
+struct Options {
+  std::string run, data, labels, threads, on_bad_row = "refuse";
+  bool json = false;
+};
+
+// The names of the classes, or their numbers where none are declared.
+std::string class_name(const training::Dataset& data, std::size_t k) {
+  return k < data.class_names.size() ? data.class_names[k] : std::to_string(k);
+}
+
+void predict(const Options& options) {
+  const training::TrainedModel model = training::load_model(options.run);
+  const training::Dataset data = training::open_records(
+      model.config.data, model.released_bounds, options.data, options.labels,
+      options.on_bad_row == "skip" ? training::BadRow::kSkip : training::BadRow::kRefuse);
+  const std::vector<float> outputs = training::predict(model, data, parse_threads(options.threads));
+  const std::size_t width = model.network.shape().sizes.back();
+  const bool classifies = model.network.shape().classifies;
+  // A number was learned in [-1, 1]; it is given in the declared bounds.
+  const std::vector<double>& bounds = model.config.data.label_bounds;
+  nlohmann::json predictions = nlohmann::json::array();
+  std::size_t correct = 0;
+  for (std::size_t row = 0; row < data.rows; ++row) {
+    const auto first = outputs.begin() + static_cast<std::ptrdiff_t>(row * width);
+    if (!classifies) {
+      predictions.push_back(bounds.size() == 2 ? bounds[0] + (static_cast<double>(*first) + 1) / 2 *
+                                                                 (bounds[1] - bounds[0])
+                                               : static_cast<double>(*first));
+      continue;
+    }
+    const auto best = static_cast<std::size_t>(
+        std::max_element(first, first + static_cast<std::ptrdiff_t>(width)) - first);
+    if (!data.label.empty() && data.label[row] == best) ++correct;
+    predictions.push_back(class_name(data, best));
+  }
+  const bool scored = classifies && !data.label.empty() && data.rows != 0;
+  const double accuracy =
+      static_cast<double>(correct) / static_cast<double>(std::max<std::size_t>(1, data.rows));
+  if (options.json) {
+    nlohmann::json out = {{"predictions", predictions},
+                          {"skipped", data.skipped},
+                          {"accuracy", scored ? nlohmann::json(accuracy) : nlohmann::json()}};
+    if (scored) out["accuracy_note"] = "these records have no guarantee";
+    fmt::print("{}\n", out.dump());
+    return;
+  }
+  for (const auto& value : predictions)
+    fmt::print("{}\n", value.is_string() ? value.get<std::string>() : value.dump());
+  if (scored)
+    fmt::print(stderr, "accuracy {:.1f}% of {} records, which have no guarantee\n", 100 * accuracy,
+               data.rows);
+}
+
+}  // namespace
+
+void add_predict(CLI::App& command, int&) {
+  auto options = std::make_shared<Options>();
+  command.add_option("RUN", options->run, "The run's directory")->required();
+  command.add_option("DATA", options->data, "Records, in the format of the run's data")->required();
+  command.add_option("--labels", options->labels, "idx, npy: their labels, to count what is right");
+  command.add_option("--threads", options->threads, "Threads");
+  command.add_option("--on-bad-row", options->on_bad_row, "refuse or skip")
+      ->check(CLI::IsMember({"refuse", "skip"}));
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options] { predict(*options); });
+}
+
+}  // namespace discreet::cli

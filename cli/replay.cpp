@@ -1,0 +1,138 @@
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/config_file.h"
+#include "cli/training_run.h"
+#include "discreet/base/error.h"
+#include "discreet/mechanism/config_read.h"
+#include "discreet/run/files.h"
+#include "discreet/run/trace.h"
+
+namespace discreet::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that only we read, gone when we are.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (fs::temp_directory_path() / "discreet-replay-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+      throw Error(ErrorCode::kIoError, "replay", fmt::format("cannot make {}", name));
+    path = name;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  fs::path path;
+};
+
+struct Replayed {
+  std::uint64_t lines = 0, steps = 0;
+  std::string environment;  // how it differs from that of the run; empty if it does not
+  std::string difference;   // the first; empty if all is the same
+};
+
+// Of the header: what the run was executed with, which may differ and still give the same bits.
+nlohmann::json without_environment(nlohmann::json line, std::string& environment) {
+  environment = line.value("environment", nlohmann::json()).dump();
+  line.erase("environment");
+  return line;
+}
+
+Replayed replay(const fs::path& run, int threads) {
+  const std::vector<run::TraceLine> before = run::trace_lines(run / "trace.jsonl");
+  std::uint64_t steps = 0;
+  bool ended = false;
+  for (const run::TraceLine& line : before) {
+    if (line.kind == "resumed")
+      throw Error(ErrorCode::kInvalidInput, "replay",
+                  "the run went on in another environment, with fresh randomness: it cannot be "
+                  "executed again");
+    if (line.kind == "iter") ++steps;
+    ended = line.kind == "run_end";
+  }
+  const mechanism::Config config =
+      mechanism::load_config(read_config_file((run / "config.yaml").string()),
+                             (run / "config.yaml").string())
+          .config;
+  const Scratch scratch;
+  std::atomic<bool> stop = steps == 0;
+  training::TrainOptions options;
+  options.directory = scratch.path;
+  options.resume = true;
+  if (config.privacy.secure) options.secret = run / "secret.key";
+  options.threads = threads;
+  options.stop = &stop;
+  options.progress = [&](const training::Progress& p) { stop = p.step >= steps; };
+  training::train(config, options);
+
+  const std::vector<run::TraceLine> now = run::trace_lines(scratch.path / "trace.jsonl");
+  Replayed out{before.size(), steps, {}, {}};
+  for (std::size_t i = 0; i < before.size() && out.difference.empty(); ++i) {
+    if (i >= now.size()) {
+      out.difference = fmt::format("trace line {} ({}) did not come again", i + 1, before[i].kind);
+    } else if (i == 0) {
+      std::string was, is;
+      const auto a = without_environment(nlohmann::json::parse(before[0].text), was);
+      const auto b = without_environment(nlohmann::json::parse(now[0].text), is);
+      if (was != is) out.environment = fmt::format("was {} and is {}", was, is);
+      out.difference = run::difference(a.dump(), b.dump());
+    } else {
+      out.difference = run::difference(before[i].text, now[i].text);
+    }
+    if (!out.difference.empty() && i < now.size())
+      out.difference = fmt::format("trace line {} ({}): {}", i + 1, before[i].kind, out.difference);
+  }
+  if (out.difference.empty() && ended &&
+      run::read_file(run / "model.safetensors") !=
+          run::read_file(scratch.path / "model.safetensors"))
+    out.difference = "model.safetensors: its bytes are others";
+  return out;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& command, int& status) {
+  struct Options {
+    std::string run, threads;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  command.add_option("RUN", options->run, "The run's directory")->required();
+  command.add_option("--threads", options->threads, "Threads; the result is the same");
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options, &status] {
+    const Replayed out = replay(options->run, parse_threads(options->threads));
+    const bool same = out.difference.empty();
+    if (!same) status = kCheckSaysNo;
+    if (options->json) {
+      const auto text = [](const std::string& s) {
+        return s.empty() ? nlohmann::json() : nlohmann::json(s);
+      };
+      fmt::print("{}\n", nlohmann::json{{"same", same},
+                                        {"lines", out.lines},
+                                        {"steps", out.steps},
+                                        {"environment_difference", text(out.environment)},
+                                        {"first_difference", text(out.difference)}}
+                             .dump());
+      return;
+    }
+    if (!out.environment.empty()) fmt::print("note: the environment {}\n", out.environment);
+    if (same)
+      fmt::print("same: {} steps and the model repeat in every bit\n", out.steps);
+    else
+      fmt::print("different: {}\n", out.difference);
+  });
+}
+
+}  // namespace discreet::cli

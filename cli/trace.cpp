@@ -1,0 +1,137 @@
+#include "discreet/run/trace.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+
+namespace discreet::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string text_of(const json& line, const char* key) {
+  const auto at = line.find(key);
+  if (at == line.end() || at->is_null()) return "";
+  if (at->is_string()) return at->get<std::string>();
+  return at->is_number_float() ? fmt::format("{:.5g}", at->get<double>()) : at->dump();
+}
+
+struct Column {
+  const char* key;
+  const char* title;
+};
+constexpr Column kColumns[] = {{"t", "step"},
+                               {"cumulative_epsilon_after", "epsilon"},
+                               {"noise_scale_sigma", "sigma"},
+                               {"clip_fraction", "clipped"},
+                               {"norm_p50", "norm p50"},
+                               {"norm_p95", "norm p95"},
+                               {"gradient_snr", "snr"},
+                               {"train_loss", "loss"},
+                               {"test_accuracy", "accuracy"}};
+
+// `iter` lines, each with the evaluation that followed it.
+std::vector<json> steps_of(const std::vector<run::TraceLine>& lines) {
+  std::vector<json> out;
+  for (const run::TraceLine& line : lines) {
+    json object = json::parse(line.text);
+    if (line.kind == "iter") {
+      out.push_back(std::move(object));
+    } else if (line.kind == "evaluation" && !out.empty()) {
+      for (const char* key :
+           {"epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy"})
+        out.back()[key] = object.at(key);
+    }
+  }
+  return out;
+}
+
+void print_table(const std::vector<run::TraceLine>& lines) {
+  fmt::print("confidential: these values depend on the data\n");
+  for (const Column& column : kColumns) fmt::print("{:>12}", column.title);
+  fmt::print("\n");
+  for (const json& step : steps_of(lines)) {
+    for (const Column& column : kColumns) fmt::print("{:>12}", text_of(step, column.key));
+    fmt::print("\n");
+  }
+  for (const run::TraceLine& line : lines) {
+    const json object = json::parse(line.text);
+    if (line.kind == "resumed")
+      fmt::print("resumed at step {} after {} were released: {}\n", text_of(object, "t"),
+                 text_of(object, "released"), text_of(object, "differs"));
+    if (line.kind == "failure")
+      fmt::print("failed at step {}: {}: {}\n", text_of(object, "t"),
+                 text_of(object, "failure_code"), text_of(object, "diagnostics"));
+    if (line.kind == "run_end") {
+      const json& epsilon = object.at("epsilon");
+      fmt::print("{} after {} steps: {}\n", text_of(object, "ended"), text_of(object, "steps"),
+                 epsilon.is_null()
+                     ? "nothing is claimed"
+                     : fmt::format("epsilon ≤ {} at delta {}, {}", epsilon.at("upper").dump(),
+                                   text_of(object, "delta"), text_of(object, "adjacency")));
+    }
+  }
+}
+
+// Scalars of every step, in the order of their names; what holds no comma needs no quotes.
+void print_csv(const std::vector<run::TraceLine>& lines) {
+  const std::vector<json> steps = steps_of(lines);
+  std::map<std::string, bool> columns;
+  for (const json& step : steps)
+    for (const auto& [key, value] : step.items())
+      if (!value.is_structured() && key != "prev" && key != "kind") columns[key] = true;
+  const char* separator = "";
+  for (const auto& [key, used] : columns) {
+    fmt::print("{}{}", separator, key);
+    separator = ",";
+  }
+  fmt::print("\n");
+  for (const json& step : steps) {
+    separator = "";
+    for (const auto& [key, used] : columns) {
+      const json value = step.value(key, json());
+      fmt::print("{}{}", separator,
+                 value.is_null()     ? ""
+                 : value.is_string() ? value.get<std::string>()
+                                     : value.dump());
+      separator = ",";
+    }
+    fmt::print("\n");
+  }
+}
+
+void print_json(const std::vector<run::TraceLine>& lines) {
+  const char* separator = "[";
+  for (const run::TraceLine& line : lines) {
+    fmt::print("{}{}", separator, line.text);
+    separator = ",\n";
+  }
+  fmt::print("]\n");
+}
+
+}  // namespace
+
+void add_trace(CLI::App& command, int&) {
+  struct Options {
+    std::string run;
+    bool json = false, csv = false;
+  };
+  auto options = std::make_shared<Options>();
+  command.add_option("RUN", options->run, "The run's directory")->required();
+  CLI::Option* json = command.add_flag("--json", options->json, "Print every line, in one array");
+  command.add_flag("--csv", options->csv, "Print the steps as CSV")->excludes(json);
+  command.callback([options] {
+    const auto lines = run::trace_lines(std::filesystem::path(options->run) / "trace.jsonl");
+    if (options->json)
+      print_json(lines);
+    else
+      (options->csv ? print_csv : print_table)(lines);
+  });
+}
+
+}  // namespace discreet::cli

@@ -1,0 +1,220 @@
+#include "cli/training_run.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/numbers.h"
+#include "discreet/accounting/event.h"
+#include "discreet/base/error.h"
+
+namespace discreet::cli {
+namespace {
+
+using training::Ended;
+using training::Progress;
+using training::RunResult;
+
+std::atomic<bool> stop_asked = false;
+
+// The first Ctrl-C ends the run after its step; the second ends the process.
+void listen_for_stop() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_asked = true; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+std::string duration(double seconds) {
+  if (seconds < 60) return fmt::format("{:.0f} s", seconds);
+  const auto whole = static_cast<std::uint64_t>(seconds);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string percent(const std::optional<double>& fraction) {
+  return fraction ? fmt::format("{:.1f}%", 100 * *fraction) : "-";
+}
+
+// On a terminal a bar that renews itself, else a line per epoch; both on stderr.
+class Display {
+ public:
+  explicit Display(bool private_run) : private_(private_run), terminal_(::isatty(2) == 1) {}
+
+  void show(const Progress& p) {
+    if (p.evaluation != nullptr) last_ = *p.evaluation;
+    if (terminal_)
+      bar(p);
+    else if (p.evaluation != nullptr)
+      line(p);
+  }
+  void end() const {
+    if (terminal_ && drawn_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  std::string spent(const Progress& p) const {
+    return private_ ? fmt::format("  ε ≤ {}", brief_up(p.epsilon)) : std::string();
+  }
+
+  void bar(const Progress& p) {
+    const auto now = std::chrono::steady_clock::now();
+    if (drawn_ && now - drawn_at_ < std::chrono::milliseconds(100) && p.step != p.planned) return;
+    drawn_ = true;
+    drawn_at_ = now;
+    std::string out = "\r\033[K";
+    if (p.planned) {
+      constexpr std::uint64_t kWidth = 24;
+      const std::uint64_t full = kWidth * p.step / *p.planned;
+      for (std::uint64_t i = 0; i < kWidth; ++i) out += i < full ? "━" : "┄";
+      out += fmt::format(" {}/{}", p.step, *p.planned);
+    } else {
+      out += fmt::format("step {}", p.step);
+    }
+    out += fmt::format("{}  {:.0f} steps/s", spent(p), p.steps_per_second);
+    if (p.seconds_left) out += fmt::format("  {} left", duration(*p.seconds_left));
+    if (last_.test_accuracy) out += fmt::format("  {} held-out", percent(last_.test_accuracy));
+    fmt::print(stderr, "{}", out);
+    std::fflush(stderr);
+  }
+
+  void line(const Progress& p) const {
+    const training::Evaluation& e = *p.evaluation;
+    fmt::print(stderr, "epoch {}  step {}{}  loss {}  train {}  held-out {}  {:.0f} steps/s\n",
+               e.epoch, e.t, spent(p), e.train_loss ? fmt::format("{:.4f}", *e.train_loss) : "-",
+               percent(e.train_accuracy), percent(e.test_accuracy), p.steps_per_second);
+  }
+
+  bool private_;
+  bool terminal_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point drawn_at_;
+  training::Evaluation last_;
+};
+
+constexpr const char* kHeldOut = "held-out records have no guarantee";
+constexpr const char* kTuning = "hyper-parameters chosen on this data are not covered";
+
+void print_json(const RunResult& r) {
+  const auto number = [](const auto& x) { return x ? nlohmann::json(*x) : nlohmann::json(); };
+  nlohmann::json out = {{"run", r.directory.string()},
+                        {"epsilon", nullptr},
+                        {"delta", r.delta},
+                        {"adjacency", accounting::to_string(r.adjacency)},
+                        {"accuracy", number(r.accuracy)},
+                        {"accuracy_note", kHeldOut},
+                        {"loss", number(r.loss)},
+                        {"steps", r.steps},
+                        {"planned_steps", number(r.planned)},
+                        {"seconds", r.seconds},
+                        {"ended", training::to_string(r.ended)},
+                        {"not_private", r.not_private},
+                        {"notes", r.notes}};
+  if (r.epsilon) out["epsilon"] = {{"lower", r.epsilon->lower}, {"upper", r.epsilon->upper}};
+  fmt::print("{}\n", out.dump());
+}
+
+void print_text(const RunResult& r, const std::string& again) {
+  const std::string run = r.directory.string();
+  fmt::print("{}\n", r.not_private.empty() ? "A private model" : "A model that is NOT PRIVATE");
+  fmt::print("  model      {}/model.safetensors\n", run);
+  if (r.epsilon)
+    fmt::print("  epsilon    ≤ {} (and ≥ {}) at delta {}, {}\n", round_up(r.epsilon->upper),
+               round_down(r.epsilon->lower), r.delta, accounting::to_string(r.adjacency));
+  if (r.accuracy) fmt::print("  accuracy   {} of held-out records\n", percent(r.accuracy));
+  if (!r.accuracy && r.loss) fmt::print("  loss       {:.6f} on held-out records\n", *r.loss);
+  fmt::print("  steps      {}{} in {:.1f} s\n", r.steps,
+             r.planned ? fmt::format(" of {}", *r.planned) : "", r.seconds);
+  switch (r.ended) {
+    case Ended::kCompleted: break;
+    case Ended::kBudgetReached:
+      fmt::print("  ended      budget reached: the next step would have exceeded target_epsilon\n");
+      break;
+    case Ended::kInterrupted:
+      fmt::print("  ended      interrupted; resume with: {} --resume\n", again);
+      if (r.epsilon)
+        fmt::print(
+            "             epsilon is that of the planned steps or the budget: who stops a run "
+            "may have seen its metrics\n");
+      break;
+  }
+  for (const std::string& reason : r.not_private) fmt::print("  not_private  {}\n", reason);
+  for (const std::string& note : r.notes) fmt::print("  note       {}\n", note);
+  if (r.accuracy || r.loss) fmt::print("  note       {}; {}\n", kHeldOut, kTuning);
+}
+
+}  // namespace
+
+std::shared_ptr<TrainingOptions> add_training_options(CLI::App& command, const char* out) {
+  auto options = std::make_shared<TrainingOptions>();
+  options->out = out;
+  command.add_option("--out", options->out, "The run's directory")->capture_default_str();
+  command.add_flag("--resume", options->resume, "Go on with the run in that directory");
+  command.add_option("--set", options->settings, "key=value, instead of what the file says")
+      ->allow_extra_args(false)
+      ->take_all();
+  command.add_option("--threads", options->threads,
+                     "Threads; the result is the same for any number (default: all processors)");
+  command.add_option("--seed", options->seed,
+                     "Of public randomness only: initialisation, feature maps, held-out records");
+  command.add_option("--insecure-seed", options->insecure_seed,
+                     "Of noise and sampling too, for tests: the run is stamped not_private");
+  command
+      .add_option("--on-bad-row", options->on_bad_row,
+                  "A row that cannot be read: refuse the file, or skip and count the row")
+      ->check(CLI::IsMember({"refuse", "skip"}));
+  command.add_flag("--json", options->json, "Print one JSON object at the end");
+  return options;
+}
+
+int parse_threads(const std::string& text) {
+  if (text.empty()) return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::uint64_t threads = parse_count("--threads", text);
+  if (threads == 0 || threads > 1024)
+    throw Error(ErrorCode::kInvalidInput, "--threads",
+                fmt::format("--threads is {}; take 1 to 1024", threads));
+  return static_cast<int>(threads);
+}
+
+void run_training(const TrainingOptions& options, std::string_view yaml, std::string_view name,
+                  const std::filesystem::path& relative_to, const std::string& again) {
+  std::vector<std::string> settings = options.settings;
+  if (!options.seed.empty())
+    settings.push_back(fmt::format("seed={}", random::parse_seed(options.seed)));
+  if (!options.insecure_seed.empty()) {
+    settings.push_back(fmt::format("seed={}", random::parse_seed(options.insecure_seed)));
+    settings.emplace_back("secure=false");
+  }
+  const mechanism::LoadedConfig loaded =
+      training::load_training_config(yaml, name, settings, relative_to);
+  training::TrainOptions train;
+  train.directory = options.out;
+  train.resume = options.resume;
+  train.threads = parse_threads(options.threads);
+  train.on_bad_row =
+      options.on_bad_row == "skip" ? training::BadRow::kSkip : training::BadRow::kRefuse;
+  train.stop = &stop_asked;
+  Display display(loaded.config.privacy.enabled);
+  train.progress = [&](const Progress& progress) { display.show(progress); };
+  listen_for_stop();
+  RunResult result;
+  try {
+    result = training::train(loaded.config, train);
+  } catch (...) {
+    display.end();
+    throw;
+  }
+  display.end();
+  result.notes.insert(result.notes.begin(), loaded.notes.begin(), loaded.notes.end());
+  if (options.json)
+    print_json(result);
+  else
+    print_text(result, again);
+}
+
+}  // namespace discreet::cli

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "discreet/training/train.h"
+
+namespace discreet::cli {
+
+// What `train` and `demo` share: options, progress, Ctrl-C, and what they print at the end.
+struct TrainingOptions {
+  std::string out;
+  bool resume = false;
+  std::vector<std::string> settings;
+  std::string threads, seed, insecure_seed;
+  std::string on_bad_row = "refuse";
+  bool json = false;
+};
+
+// out: the default of --out.
+std::shared_ptr<TrainingOptions> add_training_options(CLI::App& command, const char* out);
+
+// Trains by this configuration and prints the result. again: how to go on after Ctrl-C, without
+// --resume.
+void run_training(const TrainingOptions& options, std::string_view yaml, std::string_view name,
+                  const std::filesystem::path& relative_to, const std::string& again);
+
+// Of --threads: as many as there are processors if it is empty.
+int parse_threads(const std::string& text);
+
+}  // namespace discreet::cli

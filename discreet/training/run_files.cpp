@@ -1,0 +1,243 @@
+#include "discreet/training/run_files.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "discreet/base/error.h"
+#include "discreet/base/json.h"
+#include "discreet/mechanism/config_read.h"
+#include "discreet/mechanism/config_resolve.h"
+#include "discreet/run/files.h"
+#include "discreet/run/secret.h"
+
+namespace discreet::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidInput, "run", std::move(sentence));
+}
+
+[[noreturn]] void fail(const char* what, const fs::path& path) {
+  throw Error(
+      ErrorCode::kIoError, "run",
+      fmt::format("cannot {} {}: {}", what, path.string(), std::generic_category().message(errno)));
+}
+
+std::string_view text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// JSON of an environment back to the value that it was made from.
+cbor::Value texts_of(const nlohmann::json& object) {
+  std::vector<cbor::Entry> entries;
+  for (const auto& [key, value] : object.items())
+    entries.push_back({key, value.get<std::string>()});
+  return cbor::map(std::move(entries));
+}
+
+}  // namespace
+
+std::string config_difference(const mechanism::Config& before, const mechanism::Config& now) {
+  const cbor::Value a = cbor::decode(mechanism::canonical_bytes(before)).as_array().at(1);
+  const cbor::Value b = cbor::decode(mechanism::canonical_bytes(now)).as_array().at(1);
+  constexpr std::string_view kPrivacy = "security.differential_privacy.";
+  std::string out;
+  const auto text = [](const cbor::Value* value) {
+    return value == nullptr ? std::string("absent") : to_json(*value);
+  };
+  const auto add = [&](std::string_view key, const cbor::Value* was, const cbor::Value* is) {
+    if (was != nullptr && is != nullptr && *was == *is) return;
+    if (key.starts_with(kPrivacy)) key.remove_prefix(kPrivacy.size());
+    out += fmt::format("{}{} was {} and is {}", out.empty() ? "" : "; ", key, text(was), text(is));
+  };
+  for (const auto& [key, value] : a.as_map()) add(key.as_text(), &value, b.find(key));
+  for (const auto& [key, value] : b.as_map())
+    if (a.find(key) == nullptr) add(key.as_text(), nullptr, &value);
+  return out;
+}
+
+RunFiles::RunFiles(fs::path directory, const mechanism::Config& resolved, bool resume,
+                   const std::optional<fs::path>& secret)
+    : directory_(std::move(directory)) {
+  std::error_code ignored;
+  const bool exists = fs::exists(directory_, ignored);
+  if (resume && !exists)
+    refuse(fmt::format("{} does not exist: there is nothing to resume; leave out --resume",
+                       directory_.string()));
+  if (!exists) {
+    std::error_code error;
+    fs::create_directories(directory_, error);
+    if (error)
+      throw Error(ErrorCode::kIoError, "run",
+                  fmt::format("cannot make {}: {}", directory_.string(), error.message()));
+    made_directory_ = true;
+  }
+  lock_ = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) fail("open", directory_);
+  try {
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) fail("lock", directory_);
+      throw Error(ErrorCode::kIoError, "run",
+                  fmt::format("another process is writing {}", directory_.string()));
+    }
+    if (::access(directory_.c_str(), W_OK) != 0) fail("write in", directory_);
+    const bool empty = fs::is_empty(directory_);
+    if (!resume && !empty)
+      refuse(
+          fmt::format("{} holds a run already, or other files; take another directory with "
+                      "--out, or go on with --resume",
+                      directory_.string()));
+    new_ = empty;
+    // What a killed process was about to rename.
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(".") && name.ends_with(".part")) fs::remove(entry.path());
+    }
+    open_config(resolved);
+    open_secret(resolved, secret);
+    open_header();
+  } catch (...) {
+    remove_if_new();
+    ::close(lock_);
+    throw;
+  }
+}
+
+RunFiles::~RunFiles() { ::close(lock_); }
+
+void RunFiles::open_config(const mechanism::Config& resolved) {
+  const fs::path path = at("config.yaml");
+  if (fs::exists(path)) {
+    const Bytes bytes = run::read_file(path, std::size_t{1} << 20);
+    const mechanism::Config before = mechanism::load_config(text_of(bytes), path.string()).config;
+    const std::string differs = config_difference(before, resolved);
+    if (!differs.empty())
+      refuse(
+          fmt::format("{} is a run of another configuration: {}. A run goes on as it was begun; "
+                      "begin another in its own directory",
+                      directory_.string(), differs));
+    return;
+  }
+  if (fs::exists(at("trace.jsonl")))
+    refuse(fmt::format("{} has a trace but no config.yaml: put it back, or begin another run",
+                       directory_.string()));
+  run::write_atomically(path, bytes_of(mechanism::write_yaml(resolved)));
+}
+
+void RunFiles::open_secret(const mechanism::Config& resolved,
+                           const std::optional<fs::path>& elsewhere) {
+  if (!resolved.privacy.secure) {
+    secret_ = random::Key::from_seed(resolved.privacy.seed);
+    return;
+  }
+  if (elsewhere) {
+    secret_ = run::load_secret(*elsewhere);
+    return;
+  }
+  const fs::path path = at("secret.key");
+  const bool traced = fs::exists(at("trace.jsonl"));
+  if (!fs::exists(path)) {
+    if (traced)
+      refuse(
+          fmt::format("{} has a trace but no secret.key: its noise cannot be drawn again; begin "
+                      "another run",
+                      directory_.string()));
+    secret_ = run::create_secret(path);
+    return;
+  }
+  try {
+    secret_ = run::load_secret(path);
+  } catch (const Error& error) {
+    // Killed while the key was written: without a trace it was never used.
+    if (error.code() != ErrorCode::kMalformed || traced || fs::file_size(path) > 0) throw;
+    fs::remove(path);
+    secret_ = run::create_secret(path);
+  }
+}
+
+void RunFiles::open_header() {
+  const fs::path path = at("trace.jsonl");
+  std::vector<run::TraceLine> lines;
+  if (fs::exists(path)) lines = run::trace_lines(path);
+  if (lines.empty()) {
+    // The header is on the disk before anything else is released.
+    if (fs::exists(at("model.safetensors")) || fs::exists(at("checkpoint.cbor")))
+      refuse(
+          fmt::format("{} has a model or a checkpoint but no trace: what was released is not "
+                      "known; put it back, or begin another run",
+                      directory_.string()));
+    return;
+  }
+  try {
+    const nlohmann::json line = nlohmann::json::parse(lines[0].text);
+    header_ = RunHeader{line.at("specification"),   line.at("config_hash"),
+                        line.at("layout_hash"),     line.at("data_commitment"),
+                        line.at("noise_generator"), texts_of(line.at("environment"))};
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::kMalformed, "trace",
+                fmt::format("line 1 is no header of a training run: {}", error.what()));
+  }
+}
+
+std::optional<run::Checkpoint> RunFiles::checkpoint(const random::Key& key,
+                                                    const run::Expected& expected) const {
+  const fs::path path = at("checkpoint.cbor");
+  if (!fs::exists(path)) return std::nullopt;
+  if (!header_)
+    refuse(
+        fmt::format("{} has a checkpoint but no trace: what was released is not known; begin "
+                    "another run",
+                    directory_.string()));
+  return run::read_checkpoint(path, key, expected);
+}
+
+std::uint64_t RunFiles::steps_after(const run::TracePosition& position) const {
+  const std::vector<run::TraceLine> lines = run::trace_lines(at("trace.jsonl"), position);
+  return static_cast<std::uint64_t>(std::ranges::count(lines, "iter", &run::TraceLine::kind));
+}
+
+void RunFiles::begin_trace(const cbor::Value& header, const run::TracePosition& position) {
+  const fs::path path = at("trace.jsonl");
+  if (!fs::exists(path)) {
+    trace_.emplace(run::TraceWriter::create(path, header));
+    return;
+  }
+  trace_.emplace(run::TraceWriter::reexecute(path, position));
+  if (position.lines == 0) trace_->append("run_header", header);
+  trace_->flush();
+}
+
+void RunFiles::extend_trace(const run::TracePosition& position, const cbor::Value& resumed) {
+  trace_.emplace(run::TraceWriter::extend(at("trace.jsonl"), position, resumed));
+}
+
+void RunFiles::write_checkpoint(run::Checkpoint checkpoint, const random::Key& key) {
+  trace_->flush();
+  checkpoint.trace = trace_->position();
+  run::write_checkpoint(at("checkpoint.cbor"), checkpoint, key);
+}
+
+void RunFiles::write_model(ByteView bytes) {
+  trace_->flush();
+  run::write_atomically(at("model.safetensors"), bytes);
+}
+
+void RunFiles::remove_if_new() noexcept {
+  if (!new_) return;
+  trace_.reset();
+  std::error_code ignored;
+  for (const char* name : {"trace.jsonl", "secret.key", "config.yaml", "checkpoint.cbor"})
+    fs::remove(at(name), ignored);
+  if (made_directory_) fs::remove(directory_, ignored);
+}
+
+}  // namespace discreet::training

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "discreet/mechanism/config.h"
+#include "discreet/random/key.h"
+#include "discreet/run/checkpoint.h"
+#include "discreet/run/trace.h"
+
+namespace discreet::training {
+
+// The directory of a run, held by one process at a time, and the order in which its files become
+// durable:
+//
+//   config.yaml, then secret.key, then the header of trace.jsonl, then the first step;
+//   the lines of a step before the checkpoint that has it, and before any model made from it.
+//
+// So a key has its settings beside it from its first moment, and what a checkpoint or a model shows
+// is in the trace: whoever counts the `iter` lines knows of every step that was released. A process
+// may be killed at any point. Nothing was drawn if there is no whole header; otherwise the steps
+// after the checkpoint (from the beginning, if there is none) are executed again.
+//
+// A key is never used with other gradients: streams are derived from the secret, the hash of the
+// configuration and the digest of the data together (run_key), so that a secret.key that comes to
+// lie beside other settings or other data gives other streams.
+
+// What the first line of a trace says that a run must be to go on with it.
+struct RunHeader {
+  std::string specification;
+  std::string config_hash, layout_hash, data_commitment;  // hexadecimal
+  std::string generator;                                  // of the noise, as to_string below
+  cbor::Value environment;
+};
+
+class RunFiles {
+ public:
+  // resume: false: the directory is made; one that holds anything is refused (kInvalidInput).
+  //   true: it must exist. Its config.yaml must say what `resolved` says, else kInvalidInput naming
+  //   each key that differs with both values; one that was never begun is begun.
+  // secret: the secret.key of the run that is executed again; else that of the directory.
+  // Throws kIoError if the directory cannot be written or another process holds it.
+  RunFiles(std::filesystem::path directory, const mechanism::Config& resolved, bool resume,
+           const std::optional<std::filesystem::path>& secret = std::nullopt);
+  ~RunFiles();
+  RunFiles(const RunFiles&) = delete;
+  RunFiles& operator=(const RunFiles&) = delete;
+
+  const std::filesystem::path& directory() const noexcept { return directory_; }
+  // Of secret.key; of the public seed if the configuration is not secure.
+  const random::Key& secret() const noexcept { return *secret_; }
+  // Of an earlier process; none if the run was not begun.
+  const std::optional<RunHeader>& header() const noexcept { return header_; }
+  std::optional<run::Checkpoint> checkpoint(const random::Key& key,
+                                            const run::Expected& expected) const;
+  // `iter` lines after that position: steps that were released since.
+  std::uint64_t steps_after(const run::TracePosition& at) const;
+
+  // Begins the trace, or goes on from `at` on the same bits (TraceWriter::reexecute).
+  void begin_trace(const cbor::Value& header, const run::TracePosition& at);
+  // Goes on after steps that may be executed on other bits (TraceWriter::extend).
+  void extend_trace(const run::TracePosition& at, const cbor::Value& resumed);
+
+  void append(std::string_view kind, const cbor::Value& record) { trace_->append(kind, record); }
+  void flush() { trace_->flush(); }
+  // The trace to the disk, then the checkpoint, which says where the trace is.
+  void write_checkpoint(run::Checkpoint checkpoint, const random::Key& key);
+  // The trace to the disk, then the model.
+  void write_model(ByteView bytes);
+
+  // Of a run that this process began and that released nothing: takes its files away again.
+  void remove_if_new() noexcept;
+
+ private:
+  void open_config(const mechanism::Config& resolved);
+  void open_secret(const mechanism::Config& resolved,
+                   const std::optional<std::filesystem::path>& elsewhere);
+  void open_header();
+  std::filesystem::path at(const char* name) const { return directory_ / name; }
+
+  std::filesystem::path directory_;
+  bool new_ = false;  // this process made the run
+  bool made_directory_ = false;
+  int lock_ = -1;
+  std::optional<random::Key> secret_;
+  std::optional<RunHeader> header_;
+  std::optional<run::TraceWriter> trace_;
+};
+
+// What two configurations say differently: "noise_multiplier was 1 and is 2; …"; empty if nothing.
+std::string config_difference(const mechanism::Config& before, const mechanism::Config& now);
+
+}  // namespace discreet::training

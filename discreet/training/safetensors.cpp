@@ -1,0 +1,118 @@
+#include "discreet/training/safetensors.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "discreet/base/cbor.h"
+#include "discreet/base/error.h"
+#include "discreet/base/json.h"
+
+namespace discreet::training {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "binary32 is written as it is in memory");
+
+[[noreturn]] void malformed(const std::string& what) {
+  throw Error(ErrorCode::kMalformed, "model.safetensors", what);
+}
+
+struct Parts {
+  nlohmann::json header;
+  ByteView data;
+};
+Parts parts_of(ByteView bytes) {
+  if (bytes.size() < 8) malformed("the file is shorter than its length");
+  std::uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | bytes[static_cast<std::size_t>(i)];
+  if (length > bytes.size() - 8) malformed("the header is longer than the file");
+  const ByteView text = bytes.subspan(8, length);
+  return {nlohmann::json::parse(text.begin(), text.end()), bytes.subspan(8 + length)};
+}
+
+}  // namespace
+
+Bytes encode_safetensors(const mechanism::ModelLayout& layout,
+                         std::span<const std::span<const float>> values,
+                         const std::map<std::string, std::string>& metadata) {
+  std::vector<cbor::Entry> about;
+  for (const auto& [key, text] : metadata) about.push_back({key, text});
+  std::vector<cbor::Entry> entries{{"__metadata__", cbor::map(std::move(about))}};
+  std::uint64_t offset = 0;
+  bool fits = values.size() == layout.size();
+  for (std::size_t i = 0; fits && i < layout.size(); ++i) {
+    const mechanism::Tensor& tensor = layout.tensors()[i];
+    fits = values[i].size() == layout.elements(i);
+    const std::uint64_t end = offset + 4 * layout.elements(i);
+    entries.push_back(
+        {tensor.name, cbor::map({{"dtype", "F32"},
+                                 {"shape", cbor::array({tensor.shape.begin(), tensor.shape.end()})},
+                                 {"data_offsets", cbor::array({offset, end})}})});
+    offset = end;
+  }
+  if (!fits)
+    throw Error(ErrorCode::kInvalidInput, "model.safetensors", "the values are of another model");
+  std::string header = to_json(cbor::map(std::move(entries)));
+  header.append((8 - header.size() % 8) % 8, ' ');  // the numbers begin at a multiple of 8
+  Bytes out;
+  for (int shift = 0; shift < 64; shift += 8)
+    out.push_back(static_cast<std::uint8_t>(header.size() >> shift & 0xff));
+  out.insert(out.end(), header.begin(), header.end());
+  const std::size_t begin = out.size();
+  out.resize(begin + offset);
+  std::uint8_t* to = out.data() + begin;
+  for (const std::span<const float> tensor : values) {
+    if (!tensor.empty()) std::memcpy(to, tensor.data(), tensor.size_bytes());
+    to += tensor.size_bytes();
+  }
+  return out;
+}
+
+std::map<std::string, std::string> safetensors_metadata(ByteView bytes) try {
+  return parts_of(bytes)
+      .header.value("__metadata__", nlohmann::json::object())
+      .get<std::map<std::string, std::string>>();
+} catch (const nlohmann::json::exception& error) {
+  malformed(fmt::format("the header is none: {}", error.what()));
+}
+
+std::vector<NamedTensor> decode_safetensors(ByteView bytes) try {
+  const auto [header, data] = parts_of(bytes);
+  struct Place {
+    NamedTensor tensor;
+    std::uint64_t begin, end;
+  };
+  std::vector<Place> places;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
+    if (entry.at("dtype") != "F32") malformed(fmt::format("{} is not F32", name));
+    places.push_back({{name, entry.at("shape").get<std::vector<std::uint64_t>>(), {}},
+                      entry.at("data_offsets").at(0).get<std::uint64_t>(),
+                      entry.at("data_offsets").at(1).get<std::uint64_t>()});
+  }
+  std::ranges::sort(places, {}, &Place::begin);
+  std::uint64_t expected = 0;
+  std::vector<NamedTensor> out;
+  for (Place& place : places) {
+    std::uint64_t elements = 1;
+    for (const std::uint64_t n : place.tensor.shape)
+      if (__builtin_mul_overflow(elements, n, &elements)) malformed("a shape is too large");
+    if (place.begin != expected || place.end < place.begin || place.end > data.size() ||
+        (place.end - place.begin) % 4 != 0 || (place.end - place.begin) / 4 != elements)
+      malformed(fmt::format("the place of {} does not fit its shape", place.tensor.name));
+    place.tensor.values.resize(elements);
+    if (elements != 0)
+      std::memcpy(place.tensor.values.data(), data.data() + place.begin, 4 * elements);
+    expected = place.end;
+    out.push_back(std::move(place.tensor));
+  }
+  if (expected != data.size()) malformed("bytes follow the last tensor");
+  return out;
+} catch (const nlohmann::json::exception& error) {
+  malformed(fmt::format("the header is none: {}", error.what()));
+}
+
+}  // namespace discreet::training

@@ -1,0 +1,47 @@
+#include "discreet/training/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include "discreet/base/error.h"
+
+namespace discreet::training {
+namespace {
+
+const mechanism::ModelLayout kLayout({{.name = "b.weight", .shape = {2, 3}},
+                                      {.name = "a", .shape = {0}},
+                                      {.name = "c"}});
+const std::vector<float> kWeight{1, 2, 3, 4, 5, 6}, kNone{}, kScalar{-0.5f};
+
+Bytes sample() {
+  return encode_safetensors(kLayout, std::vector<std::span<const float>>{kWeight, kNone, kScalar},
+                            {{"producer", "test"}});
+}
+
+TEST(Safetensors, ReadsBackWhatWasWritten) {
+  const auto tensors = decode_safetensors(sample());
+  ASSERT_EQ(tensors.size(), 3u);
+  for (const NamedTensor& tensor : tensors) {
+    const std::size_t i = kLayout.index_of(tensor.name);
+    EXPECT_EQ(tensor.shape, kLayout.tensors()[i].shape);
+    EXPECT_EQ(tensor.values, i == 0 ? kWeight : i == 1 ? kNone : kScalar);
+  }
+}
+
+TEST(Safetensors, NumbersBeginAtAMultipleOfEight) {
+  const Bytes bytes = sample();
+  EXPECT_EQ((bytes.size() - 7 * sizeof(float)) % 8, 0u);
+}
+
+TEST(Safetensors, RefusesEveryCutAndSizesThatDoNotFit) {
+  const Bytes bytes = sample();
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_THROW(decode_safetensors(ByteView(bytes).first(length)), Error) << length;
+  Bytes longer = bytes;
+  longer.push_back(0);
+  EXPECT_THROW(decode_safetensors(longer), Error);
+  EXPECT_THROW(encode_safetensors(kLayout, std::vector<std::span<const float>>{kWeight}, {}),
+               Error);
+}
+
+}  // namespace
+}  // namespace discreet::training

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "discreet/mechanism/apply.h"
+#include "discreet/mechanism/sample.h"
+#include "discreet/training/dataset.h"
+#include "discreet/training/network.h"
+#include "discreet/training/optimizer.h"
+#include "discreet/training/run_files.h"
+
+namespace discreet::training {
+
+// What the batches of an epoch so far have cost; confidential.
+struct EpochTally {
+  std::uint64_t records = 0;
+  std::uint64_t correct = 0;
+  double loss = 0;  // sum over the records, in order
+};
+
+// The model measured once per epoch: the line `evaluation` of the trace. Confidential: means over
+// the realised batches, and held-out records have no guarantee.
+struct Evaluation {
+  std::uint64_t t = 0;                   // steps done
+  std::uint64_t epoch = 0;               // epochs begun
+  std::optional<double> train_loss;      // of the batches of the epoch; none if all were empty
+  std::optional<double> train_accuracy;  // none for models that predict numbers, too
+  std::optional<double> test_loss;       // of all held-out records; none without
+  std::optional<double> test_accuracy;
+  double rate = 0;  // of the next step
+  cbor::Value to_cbor() const;
+};
+
+// All that a step reads or changes. Whoever makes one has checked that the parts fit together.
+struct Training {
+  const mechanism::Config& config;
+  const Dataset& train;
+  const Dataset* test;  // null without held-out records
+  Network network;
+  Optimizer optimizer;
+  mechanism::Sampler sampler;
+  mechanism::Mechanism mechanism;
+  EpochTally tally;
+  int threads = 1;
+  std::optional<std::uint64_t> planned_steps;  // none: until the budget is reached
+
+  // What is released: the average of iterates if there is one, else the weights.
+  std::vector<std::span<const float>> model() const;
+  // The model, optimizer and tally as deterministic CBOR, and back (kMalformed, nothing changed).
+  Bytes save() const;
+  void restore(ByteView bytes);
+};
+
+struct StepReport {
+  mechanism::StepResult released;
+  std::optional<Evaluation> evaluation;  // at the end of an epoch and of the run
+};
+
+// One optimizer step: sample, gradients, clip, noise, account, update, trace, checkpoint. Without
+// privacy (enabled: false) the same, neither clipped nor noised.
+//   checkpoint: writes one; called if it is due after this step.
+// Throws as the mechanism, then with weights, optimizer, tally and mechanism as they were, and as
+// RunFiles, then with the step done.
+StepReport step(Training& training, RunFiles& files, const std::function<void()>& write_checkpoint);
+
+// Mean loss and accuracy of a model of this shape over a data set; same bits for any threads.
+struct Score {
+  double loss = 0;
+  std::optional<double> accuracy;
+};
+Score score(const Network& network, std::span<const std::span<const float>> model,
+            const Dataset& data, int threads);
+
+}  // namespace discreet::training

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "discreet/accounting/composition.h"
+#include "discreet/mechanism/config.h"
+#include "discreet/mechanism/config_read.h"
+#include "discreet/training/dataset.h"
+#include "discreet/training/step.h"
+
+namespace discreet::training {
+
+// A configuration file for training: load_config(), and besides
+//   nonfinite      zero unless the file says otherwise: one record cannot stop the run
+//   paths of data  absolute: those of the file are relative to `relative_to`
+mechanism::LoadedConfig load_training_config(std::string_view yaml, std::string_view name,
+                                             std::span<const std::string> settings,
+                                             const std::filesystem::path& relative_to);
+
+// How far a run is. Confidential where it holds losses and accuracies.
+struct Progress {
+  std::uint64_t step = 0;                // done
+  std::optional<std::uint64_t> planned;  // steps; none: until the budget is reached
+  double epsilon = 0;                    // spent so far, upper end
+  double steps_per_second = 0;           // of this process
+  std::optional<double> seconds_left;
+  const Evaluation* evaluation = nullptr;  // when this step ended an epoch
+};
+
+struct TrainOptions {
+  std::filesystem::path directory;  // RUN
+  bool resume = false;
+  // To execute a run again: its secret.key, of which no copy is made. The directory gets none.
+  std::optional<std::filesystem::path> secret = {};
+  int threads = 1;  // the bits do not depend on it
+  BadRow on_bad_row = BadRow::kRefuse;
+  std::function<void(const Progress&)> progress = {};  // after every step; may be empty
+  const std::atomic<bool>* stop = nullptr;  // when it turns true the run ends after its step
+};
+
+enum class Ended : std::uint8_t {
+  kCompleted,      // completed: all planned steps
+  kBudgetReached,  // budget_reached: the next step would have spent more than target_epsilon
+  kInterrupted,    // interrupted: by `stop`
+};
+std::string_view to_string(Ended ended) noexcept;
+
+struct RunResult {
+  std::filesystem::path directory;
+  // The claim for all that the run has released; none if nothing is claimed (not enabled, no
+  // noise). A run that was interrupted may have been so because of what was seen. Its claim is that
+  // of the planned steps, or the budget, whichever is less; so is that of a run that was killed.
+  std::optional<accounting::Interval> epsilon;
+  double delta = 0;
+  accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
+  std::optional<double> accuracy;  // of held-out records, which have no guarantee
+  std::optional<double> loss;      // of the same
+  std::uint64_t steps = 0;
+  std::optional<std::uint64_t> planned;
+  double seconds = 0;  // of this process
+  Ended ended = Ended::kCompleted;
+  std::vector<std::string> not_private;  // why the run is not private; empty if it is
+  std::vector<std::string> notes;        // sentences a person should read
+};
+
+// Trains as the configuration says and leaves a run directory: config.yaml, model.safetensors,
+// checkpoint.cbor, trace.jsonl, secret.key (run_files.h). The same configuration, data, key and
+// environment give the same bytes, on any number of threads, whether or not the run was killed and
+// resumed in between.
+//
+// resume: continues a run. Before anything is computed it is refused (kInvalidInput, naming what
+// differs) if configuration, data or model are others, and kMalformed if trace or checkpoint were
+// altered. Steps after the last checkpoint are executed again; their lines must come out as they
+// are in the trace, else kMalformed. Where the environment is another, so that bits may differ,
+// they are not repeated but charged again, drawn from fresh streams (soundness D1), and a line
+// `resumed` says so; kPrivacyBudgetExceeded if the budget does not allow that.
+//
+// Throws kPrivacyBudgetExceeded if not even the first step is within the budget, kInvalidDpConfig
+// for sections that do not fit together, as open_data, the mechanism and RunFiles. A new run that
+// fails before its first step leaves no files.
+RunResult train(const mechanism::Config& resolved, const TrainOptions& options);
+
+}  // namespace discreet::training

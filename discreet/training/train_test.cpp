@@ -1,0 +1,438 @@
+#include "discreet/training/train.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "discreet/base/error.h"
+#include "discreet/training/environment.h"
+#include "discreet/training/safetensors.h"
+#include "discreet/training/train_testing.h"
+
+namespace discreet::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<nlohmann::json> lines_of(const std::string& trace, const std::string& kind) {
+  std::vector<nlohmann::json> out;
+  std::istringstream in(trace);
+  for (std::string line; std::getline(in, line);) {
+    nlohmann::json object = nlohmann::json::parse(line);
+    if (object.at("kind") == kind) out.push_back(std::move(object));
+  }
+  return out;
+}
+
+// What `act` throws.
+Error error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {ErrorCode::kInvalidInput, "", ""};
+}
+
+void expect_same_run(const SmallRun& run, const char* a, const char* b) {
+  EXPECT_EQ(run.read(a, "trace.jsonl"), run.read(b, "trace.jsonl"));
+  EXPECT_EQ(run.read(a, "model.safetensors"), run.read(b, "model.safetensors"));
+  EXPECT_EQ(run.read(a, "checkpoint.cbor"), run.read(b, "checkpoint.cbor"));
+  EXPECT_EQ(run.read(a, "config.yaml"), run.read(b, "config.yaml"));
+}
+
+// Stops after that many steps of this process.
+struct StopAfter {
+  std::atomic<bool> stop = false;
+  void on(TrainOptions& options, std::uint64_t step) {
+    options.stop = &stop;
+    options.progress = [this, step](const Progress& p) { stop = p.step >= step; };
+  }
+};
+
+// ---------------------------------------------------------------- what a run leaves
+
+TEST(Train, LearnsAndLeavesTheFilesOfARun) {
+  const SmallRun run;
+  const RunResult result = run.train("a");
+  EXPECT_EQ(result.ended, Ended::kCompleted);
+  EXPECT_EQ(result.steps, 30u);
+  EXPECT_GT(result.accuracy.value(), 0.9);
+  ASSERT_TRUE(result.epsilon);
+  EXPECT_LE(result.epsilon->lower, result.epsilon->upper);
+  EXPECT_LE(result.epsilon->upper, 20);
+  EXPECT_TRUE(result.not_private.empty());
+  for (const char* file : {"config.yaml", "model.safetensors", "checkpoint.cbor", "trace.jsonl"})
+    EXPECT_TRUE(fs::exists(run.folder / "a" / file)) << file;
+  EXPECT_EQ(fs::status(run.folder / "a" / "secret.key").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST(Train, MinimisesOneScalarTheMeanLoss) {  // S1-0.A-1
+  const SmallRun run;
+  run.train("a");
+  const std::string trace = run.read("a", "trace.jsonl");
+  EXPECT_EQ(lines_of(trace, "run_header").at(0).at("objective"), "minimize");
+  const auto evaluations = lines_of(trace, "evaluation");
+  ASSERT_EQ(evaluations.size(), 3u);  // 200 / 20 steps an epoch
+  EXPECT_LT(evaluations[2].at("test_loss").get<double>(),
+            evaluations[0].at("test_loss").get<double>());
+}
+
+TEST(Train, TraceNamesRateBatchSizeAndAccumulationAsDeclared) {  // S1-0.L-2
+  SmallRun run;
+  run.config.privacy.declared_size = 210;  // rows are 200: never taken from the data
+  run.config.privacy.gradient_accumulation_steps = 3;
+  run.train("a");
+  const auto header = lines_of(run.read("a", "trace.jsonl"), "run_header").at(0);
+  EXPECT_EQ(header.at("declared_size"), 210);
+  EXPECT_EQ(header.at("effective_batch_size"), 20);
+  EXPECT_DOUBLE_EQ(header.at("sampling_rate").get<double>(), 20.0 / 210);
+  EXPECT_EQ(header.at("gradient_accumulation_steps"), 3);
+  for (const auto& line : lines_of(run.read("a", "trace.jsonl"), "iter"))
+    EXPECT_EQ(line.at("effective_accumulation_factor"), 3);
+}
+
+TEST(Train, EndLineHoldsTheClaim) {
+  const SmallRun run;
+  const RunResult result = run.train("a");
+  const auto end = lines_of(run.read("a", "trace.jsonl"), "run_end").at(0);
+  EXPECT_EQ(end.at("epsilon").at("upper").get<double>(), result.epsilon->upper);
+  EXPECT_EQ(end.at("ended"), "completed");
+  EXPECT_EQ(end.at("adjacency"), "add_remove");
+  EXPECT_EQ(end.at("steps"), 30);
+  EXPECT_EQ(end.at("planned_steps"), 30);
+  EXPECT_EQ(end.at("accuracy").get<double>(), *result.accuracy);
+}
+
+TEST(Train, WithoutPrivacyTheSameCodeClaimsNothing) {
+  SmallRun run;
+  run.config.privacy.enabled = false;
+  const RunResult result = run.train("a");
+  EXPECT_FALSE(result.epsilon);
+  EXPECT_FALSE(result.not_private.empty());
+  EXPECT_GT(result.accuracy.value(), 0.9);
+}
+
+TEST(Train, NoNoiseClaimsNothing) {
+  SmallRun run;
+  run.config.privacy.debug = true;
+  run.config.privacy.noise_multiplier = 0;
+  const RunResult result = run.train("a");
+  EXPECT_FALSE(result.epsilon);
+  EXPECT_FALSE(result.not_private.empty());
+}
+
+TEST(Train, WritesTheAverageOfIteratesIfThereIsOne) {
+  SmallRun run;
+  run.config.privacy.secure = false;
+  run.train("weights");
+  run.config.optimizer.average = 0.9;
+  run.train("average");
+  const auto model = [&](const char* name) {
+    return decode_safetensors(run::read_file(run.folder / name / "model.safetensors"));
+  };
+  EXPECT_NE(model("weights").at(0).values, model("average").at(0).values);
+}
+
+TEST(Train, GhostAndExplicitGradientsGiveTheSameModelUpToRounding) {
+  SmallRun run;
+  run.config.privacy.secure = false;
+  run.train("ghost");
+  run.config.privacy.clip_ghost = false;
+  run.train("explicit");
+  const auto model = [&](const char* name) {
+    return decode_safetensors(run::read_file(run.folder / name / "model.safetensors"));
+  };
+  const auto a = model("ghost"), b = model("explicit");
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t k = 0; k < a[i].values.size(); ++k)
+      EXPECT_NEAR(a[i].values[k], b[i].values[k], 1e-5);
+}
+
+TEST(Train, MicrobatchesOfAnySizeGiveTheSameModelUpToRounding) {
+  SmallRun run;
+  run.config.privacy.secure = false;
+  run.train("one");
+  run.config.privacy.max_microbatch = 3;
+  run.config.privacy.gradient_accumulation_steps = 4;
+  run.train("many");
+  const auto model = [&](const char* name) {
+    return decode_safetensors(run::read_file(run.folder / name / "model.safetensors"));
+  };
+  const auto a = model("one"), b = model("many");
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t k = 0; k < a[i].values.size(); ++k)
+      EXPECT_NEAR(a[i].values[k], b[i].values[k], 1e-5);
+}
+
+TEST(Train, EmptyBatchesStep) {
+  SmallRun run;
+  run.config.privacy.effective_batch_size = 1;  // about one batch in three has no record
+  const RunResult result = run.train("a");
+  EXPECT_EQ(result.steps, 30u);
+}
+
+// ---------------------------------------------------------------- the same bits
+
+TEST(Train, SameBytesForAnyNumberOfThreads) {
+  SmallRun run;
+  run.config.model.kind = mechanism::ModelKind::kMlp;
+  run.config.model.hidden = {70};
+  run.train("one");
+  for (const auto& [name, threads] : {std::pair{"two", 2}, {"three", 3}}) {
+    run.share_secret("one", name);
+    run.train(name, true, threads);
+    expect_same_run(run, "one", name);
+  }
+}
+
+TEST(Train, ReplaysFromConfigurationDataAndKey) {  // S1-0.B-4
+  const SmallRun run;
+  run.train("a");
+  run.share_secret("a", "b");
+  run.train("b", true);
+  expect_same_run(run, "a", "b");
+  run.train("other key");
+  EXPECT_NE(run.read("a", "model.safetensors"), run.read("other key", "model.safetensors"));
+}
+
+TEST(Train, InterruptedAndResumedAnywhereIsTheSameRun) {
+  const SmallRun run;
+  run.train("whole");
+  for (const std::uint64_t at : {1, 6, 7, 8, 10, 20, 29}) {
+    const std::string name = "cut" + std::to_string(at);
+    run.share_secret("whole", name.c_str());
+    TrainOptions options = run.options(name.c_str());
+    options.resume = true;
+    StopAfter stop;
+    stop.on(options, at);
+    EXPECT_EQ(training::train(run.resolved(), options).ended, Ended::kInterrupted);
+    run.train(name.c_str(), true);
+    expect_same_run(run, "whole", name.c_str());
+  }
+}
+
+// As a killed process leaves it: the trace cut at any byte at or after the checkpoint's place.
+TEST(Train, TraceCutAnywhereAfterItsCheckpointIsCompleted) {
+  const SmallRun run;
+  run.train("whole");
+  const std::string trace = run.read("whole", "trace.jsonl");
+  run.share_secret("whole", "begun");
+  for (std::size_t length = 0; length < trace.size(); length += 997) {
+    fs::remove_all(run.folder / "cut");
+    run.share_secret("whole", "cut");
+    fs::copy(run.folder / "whole" / "config.yaml", run.folder / "cut" / "config.yaml");
+    std::ofstream(run.folder / "cut" / "trace.jsonl") << trace.substr(0, length);
+    run.train("cut", true);
+    expect_same_run(run, "whole", "cut");
+  }
+}
+
+TEST(Train, ResumeOfACompletedRunChangesNothing) {
+  const SmallRun run;
+  const RunResult first = run.train("a");
+  const std::string trace = run.read("a", "trace.jsonl"),
+                    model = run.read("a", "model.safetensors");
+  const RunResult again = run.train("a", true);
+  EXPECT_EQ(again.ended, Ended::kCompleted);
+  EXPECT_EQ(again.epsilon->upper, first.epsilon->upper);
+  EXPECT_EQ(run.read("a", "trace.jsonl"), trace);
+  EXPECT_EQ(run.read("a", "model.safetensors"), model);
+}
+
+// ---------------------------------------------------------------- budget and stopping
+
+TEST(Train, EndsBeforeTheStepThatWouldExceedTheBudget) {
+  SmallRun run;
+  run.config.privacy.target_epsilon = 3;
+  const RunResult result = run.train("a");
+  EXPECT_EQ(result.ended, Ended::kBudgetReached);
+  EXPECT_LT(result.steps, 30u);
+  EXPECT_GT(result.steps, 0u);
+  EXPECT_LE(result.epsilon->upper, 3);
+  EXPECT_TRUE(fs::exists(run.folder / "a" / "model.safetensors"));
+  EXPECT_EQ(lines_of(run.read("a", "trace.jsonl"), "iter").size(), result.steps);
+  // Resuming spends nothing more.
+  EXPECT_EQ(run.train("a", true).steps, result.steps);
+}
+
+TEST(Train, RefusesABudgetThatAdmitsNoStepAndLeavesNoFiles) {
+  SmallRun run;
+  run.config.privacy.target_epsilon = 0.01;
+  const Error error = error_of([&] { run.train("a"); });
+  EXPECT_EQ(error.code(), ErrorCode::kPrivacyBudgetExceeded);
+  EXPECT_FALSE(fs::exists(run.folder / "a"));
+}
+
+TEST(Train, InterruptedRunClaimsThePlannedSteps) {
+  const SmallRun run;
+  const RunResult whole = run.train("whole");
+  TrainOptions options = run.options("cut");
+  StopAfter stop;
+  stop.on(options, 5);
+  const RunResult cut = training::train(run.resolved(), options);
+  EXPECT_EQ(cut.ended, Ended::kInterrupted);
+  EXPECT_EQ(cut.steps, 5u);
+  EXPECT_GE(cut.epsilon->upper, whole.epsilon->upper);
+  EXPECT_LE(cut.epsilon->upper, 1.001 * whole.epsilon->upper);
+  EXPECT_EQ(lines_of(run.read("cut", "trace.jsonl"), "run_end").at(0).at("ended"), "interrupted");
+}
+
+TEST(Train, InterruptedRunClaimsTheBudgetIfThePlanWouldExceedIt) {
+  SmallRun run;
+  run.config.privacy.target_epsilon = 3;
+  TrainOptions options = run.options("cut");
+  StopAfter stop;
+  stop.on(options, 2);
+  EXPECT_EQ(training::train(run.resolved(), options).epsilon->upper, 3);
+}
+
+// ---------------------------------------------------------------- what is refused
+
+TEST(Train, RefusesADirectoryThatHoldsARun) {
+  const SmallRun run;
+  run.train("a");
+  const Error error = error_of([&] { run.train("a"); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+  EXPECT_NE(error.sentence().find("--resume"), std::string::npos);
+}
+
+TEST(Train, RefusesToResumeWhatDoesNotExist) {
+  const SmallRun run;
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidInput);
+}
+
+TEST(Train, RefusesAnotherConfigurationOnResumeNamingWhatDiffers) {
+  SmallRun run;
+  run.train("a");
+  const std::string trace = run.read("a", "trace.jsonl");
+  run.config.privacy.target_epsilon = 30;
+  run.config.privacy.target_steps = 60;
+  const Error error = error_of([&] { run.train("a", true); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+  EXPECT_NE(error.sentence().find("target_epsilon was 20.0 and is 30.0"), std::string::npos)
+      << error.sentence();
+  EXPECT_NE(error.sentence().find("target_steps was 30 and is 60"), std::string::npos);
+  EXPECT_EQ(run.read("a", "trace.jsonl"), trace);
+}
+
+TEST(Train, RefusesAlteredDataOnResume) {
+  const SmallRun run;
+  run.train("a");
+  const std::string trace = run.read("a", "trace.jsonl");
+  run.write("train.csv", 201, 1);
+  const Error error = error_of([&] { run.train("a", true); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+  EXPECT_NE(error.sentence().find("data"), std::string::npos);
+  EXPECT_EQ(run.read("a", "trace.jsonl"), trace);
+}
+
+TEST(Train, RefusesAForeignCheckpoint) {
+  const SmallRun run;
+  run.train("a");
+  run.train("b");
+  fs::copy(run.folder / "b" / "checkpoint.cbor", run.folder / "a" / "checkpoint.cbor",
+           fs::copy_options::overwrite_existing);
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kMalformed);
+}
+
+TEST(Train, RefusesATraceThatWasAlteredOrIsNotRepeated) {
+  const SmallRun run;
+  run.train("a");
+  run.train("b");
+  fs::remove(run.folder / "a" / "checkpoint.cbor");
+  fs::copy(run.folder / "b" / "trace.jsonl", run.folder / "a" / "trace.jsonl",
+           fs::copy_options::overwrite_existing);
+  EXPECT_THROW(run.train("a", true), Error);
+}
+
+TEST(Train, SecretWithoutItsTraceOrConfigurationIsNotUsedForOtherSettings) {
+  SmallRun run;
+  run.train("a");
+  // The secret beside another noise: other streams altogether, not the same noise scaled.
+  run.share_secret("a", "b");
+  run.config.privacy.clip_norm = 2;
+  run.train("b", true);
+  const auto norms = [&](const char* name) {
+    std::vector<double> out;
+    for (const auto& line : lines_of(run.read(name, "trace.jsonl"), "iter"))
+      out.push_back(line.at("norm_max").get<double>());
+    return out;
+  };
+  EXPECT_NE(norms("a"), norms("b"));  // other coins too
+}
+
+TEST(Train, ResumesAfterADeathBeforeTheFirstLine) {
+  const SmallRun run;
+  run.train("whole");
+  fs::create_directory(run.folder / "empty");
+  EXPECT_EQ(run.train("empty", true).ended, Ended::kCompleted);
+  // A key of which nothing was written yet.
+  fs::create_directory(run.folder / "torn");
+  std::ofstream(run.folder / "torn" / "secret.key").close();
+  fs::permissions(run.folder / "torn" / "secret.key",
+                  fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(run.train("torn", true).ended, Ended::kCompleted);
+  // A header that was cut.
+  run.share_secret("whole", "header");
+  std::ofstream(run.folder / "header" / "trace.jsonl")
+      << run.read("whole", "trace.jsonl").substr(0, 50);
+  fs::copy(run.folder / "whole" / "config.yaml", run.folder / "header" / "config.yaml");
+  run.train("header", true);
+  expect_same_run(run, "whole", "header");
+}
+
+TEST(Train, RefusesATraceWithoutItsKeyOrConfiguration) {
+  const SmallRun run;
+  run.train("a");
+  fs::rename(run.folder / "a" / "secret.key", run.folder / "key");
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidInput);
+  EXPECT_FALSE(fs::exists(run.folder / "a" / "secret.key"));
+  fs::rename(run.folder / "key", run.folder / "a" / "secret.key");
+  fs::remove(run.folder / "a" / "config.yaml");
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidInput);
+}
+
+TEST(Train, RefusesAModelOrCheckpointWithoutItsTrace) {
+  const SmallRun run;
+  run.train("a");
+  fs::remove(run.folder / "a" / "trace.jsonl");
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidInput);
+  fs::remove(run.folder / "a" / "checkpoint.cbor");
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidInput);
+}
+
+TEST(Train, FullDiskLeavesTheLastCheckpointAndTheRunGoesOn) {
+  const SmallRun run;
+  run.train("whole");
+  run.share_secret("whole", "full");
+  TrainOptions options = run.options("full");
+  options.resume = true;
+  {
+    const run::FullDisk full(16000);  // about twelve steps of trace
+    EXPECT_EQ(error_of([&] { training::train(run.resolved(), options); }).code(),
+              ErrorCode::kIoError);
+  }
+  EXPECT_TRUE(fs::exists(run.folder / "full" / "checkpoint.cbor"));
+  run.train("full", true);
+  expect_same_run(run, "whole", "full");
+}
+
+TEST(Train, OneProcessAtATime) {
+  const SmallRun run;
+  TrainOptions options = run.options("a");
+  bool tried = false;
+  options.progress = [&](const Progress&) {
+    if (tried) return;
+    tried = true;
+    EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kIoError);
+  };
+  training::train(run.resolved(), options);
+  EXPECT_TRUE(tried);
+}
+
+}  // namespace
+}  // namespace discreet::training
