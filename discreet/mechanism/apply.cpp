@@ -337,21 +337,12 @@ std::size_t charge_rounding(Router& router, const Mechanism::Fixed& fixed) {
                           fixed.most_records));
 }
 
-std::optional<Router> make_router(std::optional<Routes> routes, const Config& resolved,
-                                  const ModelLayout& marked) {
-  if (!routes) return std::nullopt;
-  if (!(routed_config(resolved, *routes, marked) == resolved))
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "noise_multiplier is not that of the routes; take the configuration of "
-                "routed_config");
-  return Router(std::move(*routes), marked);
-}
-
 }  // namespace
 
-Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
+Mechanism::Mechanism(const Config& given, const ModelLayout& layout, MechanismStreams streams,
                      const Digest& token, int threads, std::size_t most_positions,
                      std::vector<PriorRelease> before, std::optional<Routes> routes) {
+  Config resolved = given;
   prevalidate(resolved.privacy, 0);
   if (resolved.privacy.secure && !streams.noise.is_secure())
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
@@ -359,8 +350,12 @@ Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, Mechanis
                 "cryptographic; take mechanism_streams, or set secure: false");
   ModelLayout marked =
       layout.with_public(resolved.privacy.public_modules, resolved.privacy.public_groups);
-  std::optional<Router> router = make_router(std::move(routes), resolved, marked);
-  if (router) marked = router->layout();
+  std::optional<Router> router;
+  if (routes) {
+    resolved = routed_config(std::move(resolved), *routes, marked);
+    router.emplace(std::move(*routes), marked);
+    marked = router->layout();
+  }
   const SamplingPlan plan = plan_sampling(resolved.privacy);
   const std::uint64_t most = most_records_of(plan);
   const std::uint64_t slots =
@@ -369,10 +364,10 @@ Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, Mechanis
                            ? charged_delta(resolved.privacy, marked, before, slots)
                            : resolved.privacy.target_delta;
   const double batch = static_cast<double>(plan.batch.value_or(1));
-  fixed_ = std::make_unique<Fixed>(Fixed{resolved, std::move(marked), std::move(streams), token,
-                                         threads, most_positions, plan,
-                                         sampling_of(resolved.privacy), batch, most, delta,
-                                         not_private_reasons(resolved.privacy), std::move(before)});
+  fixed_ = std::make_unique<Fixed>(Fixed{
+      resolved, std::move(marked), std::move(streams), token, threads, most_positions, plan,
+      sampling_of(resolved.privacy), batch, most, delta, not_private_reasons(resolved.privacy),
+      std::move(before), mechanism::config_hash(given)});
   if (router) {
     fixed_->binary32_records = charge_rounding(*router, *fixed_);
     fixed_->router.emplace(std::move(*router));

@@ -97,8 +97,9 @@ class Mechanism {
   // was released from these records already; spent(), schedules, projections and the saved state
   // include it. Throws kInvalidDpConfig for what does not fit together, such as an event of another
   // adjacency; kPrivacyBudgetExceeded if `before` alone is above the target. routes: records have
-  // classes, each with its own bounds and parameters (route.h); resolved is then by
-  // routed_config(), and layout() has the parameters that no class may reach as public.
+  // classes, each with its own bounds and parameters (route.h). config() is then routed_config()'s:
+  // its noise_multiplier is that of the routes; and layout() has the parameters that no class may
+  // reach as public.
   Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
             const Digest& token, int threads = 1, std::size_t most_positions = 1,
             std::vector<PriorRelease> before = {}, std::optional<Routes> routes = std::nullopt);

@@ -20,6 +20,7 @@ struct Mechanism::Fixed {
   double delta;  // target_delta less what noise sampler and batch bound leave out
   std::vector<std::string> not_private;
   std::vector<PriorRelease> before;
+  Digest config_hash = {};  // of the configuration as it was given
   std::optional<Router> router = {};
   std::size_t binary32_records = ClipOptions().binary32_records;
 

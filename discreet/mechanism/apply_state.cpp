@@ -117,7 +117,7 @@ Bytes Mechanism::save() const {
   return cbor::encode(with_optional(
       {{"format", kFormat},
        {"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
-       {"config_hash", ByteView(config_hash(fixed_->config))},
+       {"config_hash", ByteView(fixed_->config_hash)},
        {"layout_hash", ByteView(fixed_->layout.hash())},
        {"config", config_of(fixed_->dp())},
        {"t", s.t},
@@ -149,7 +149,7 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
     if (saved.at("format").as_text() != kFormat)
       malformed(fmt::format("its format is {}, not {}", saved.at("format").as_text(), kFormat));
     require_equal(saved.at("config"), config_of(fixed_->dp()), "configuration");
-    require_equal(saved.at("config_hash"), ByteView(config_hash(fixed_->config)), "configuration");
+    require_equal(saved.at("config_hash"), ByteView(fixed_->config_hash), "configuration");
     require_equal(saved.at("layout_hash"), ByteView(fixed_->layout.hash()), "model layout");
     const cbor::Value* before = saved.find("before");
     require_equal(before != nullptr ? *before : encoded({}), encoded(fixed_->before),
@@ -293,7 +293,7 @@ cbor::Value Mechanism::trace_header() const {
   std::vector<cbor::Value> reasons(fixed_->not_private.begin(), fixed_->not_private.end());
   return with_optional(
       {{"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
-       {"config_hash", ByteView(config_hash(fixed_->config))},
+       {"config_hash", ByteView(fixed_->config_hash)},
        {"layout_hash", ByteView(fixed_->layout.hash())},
        {"dp_mode", spelling(dp.mode)},
        {"accountant", spelling(dp.accountant)},

@@ -64,6 +64,8 @@ void write_section(std::string& out, const KeyTree<Config>& tree, const Config& 
 Bytes canonical_bytes(const Config& resolved) {
   std::vector<cbor::Entry> entries;
   for (const Key<Config>& key : config_keys()) {
+    // Without a corpus the bytes are what they were before there was one.
+    if (!resolved.corpus.policy && key.path.starts_with("corpus.")) continue;
     if (is_setting(key)) entries.push_back({key.path, std::visit(ToCbor{}, key.get(resolved))});
   }
   return cbor::encode(cbor::array({"discreet.config.v1", cbor::map(std::move(entries))}));

@@ -17,16 +17,6 @@ namespace discreet::mechanism {
 
 // Proof: route.md
 
-// How often noise is drawn for a step. Only the sum leaves the mechanism, so each is one Gaussian
-// release with the noise s_b of the plans: of n slots, each has standard deviation s_b / sqrt(n).
-// The number of slots is public and does not follow the batch: slots that no record is in are
-// noised too, else the variance would tell how many there were.
-enum class Injection : std::uint8_t {
-  kPerStep,        // per_step: one slot
-  kPerMicrobatch,  // per_microbatch: gradient_accumulation_steps slots
-  kPerSample,      // per_sample: as many slots as a step may have records, most_records()
-};
-
 // What a run knows about its records: public and fixed for the run (or a public epoch of it).
 struct Routes {
   std::vector<RoutePlan> plans;  // one per class of records, at least one
