@@ -122,7 +122,7 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
     if (!fresh) continue;
     const auto& amplified = policy_.classes.at(d.data_class).amplified;
     if (amplified && (sampling.mode != mechanism::SamplingMode::kPoisson || !sampling.rate ||
-                      *sampling.rate > amplified->rate.from_below()))
+                      *sampling.rate > amplified->rate.from_above()))
       refuse(
           fmt::format("class {} is amplified for Poisson sampling at rate {}; sample so, and at "
                       "most at that rate",

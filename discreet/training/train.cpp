@@ -145,7 +145,10 @@ class Run {
   void begin_corpus() {
     if (!corpus_) return;
     Sha256 run;
-    run.update(in_environment(*key_, environment_).derive("uses").secret_bytes());
+    const auto& begun = files_.header();
+    run.update(in_environment(*key_, begun ? begun->environment : environment_)
+                   .derive("uses")
+                   .secret_bytes());
     run.update(bytes_of(mechanism().lineage()));
     corpus_->begin(run.finish(), *privacy().target_steps);
   }
