@@ -24,6 +24,8 @@ constexpr const char* kOperator = "ClipPerSample_v1";
 
 constexpr std::size_t kPiece = 16384;  // coordinates: the unit of a norm and of a thread's work
 constexpr std::size_t kRows = 64;      // rows handed to a kernel at once
+constexpr std::size_t kShort = 256;    // coordinates: pieces below it are measured together,
+constexpr std::size_t kPack = 4096;    // so many coordinates at once
 // Bytes of gradients that are read a second time from a thread's second cache, or from the third,
 // of which a thread may count on this much.
 constexpr std::size_t kSecondCache = std::size_t{1} << 20;
@@ -38,6 +40,8 @@ struct Piece {
   std::size_t end;
   std::uint32_t part;
   bool was_zero = false;  // every bit of its sum, before the first record
+  // How many pieces, from this one on, are measured together; 0: it is measured with one before.
+  std::size_t packed = 1;
 };
 
 // Parts [first_part, end_part) that are measured, then summed, for `window` records at a time.
@@ -155,6 +159,20 @@ std::vector<Group> group_ranges(std::span<const CoordinateRange> ranges, std::si
           {range.tensor, begin, std::min(begin + kPiece, range.end), range.part});
   }
   group.window = window_of(elements * bytes, records, second_cache);
+  Piece* leader = nullptr;
+  std::size_t held = 0;
+  for (Piece& piece : group.pieces) {
+    const std::size_t n = piece.end - piece.begin;
+    if (leader != nullptr && leader->part == piece.part && leader->tensor == piece.tensor &&
+        n < kShort && held + n <= kPack) {
+      ++leader->packed;
+      piece.packed = 0;
+      held += n;
+    } else {
+      leader = n < kShort ? &piece : nullptr;
+      held = n;
+    }
+  }
   return {std::move(group)};
 }
 
@@ -295,6 +313,7 @@ class Team {
                RecordNorms& norms) {
     const std::size_t records = end - first;
     for (const Piece& piece : pieces_of(group, share)) {
+      if (piece.packed == 0) continue;
       double* out =
           piece_norms_.data() + static_cast<std::size_t>(&piece - group.pieces.data()) * records;
       const Real* rows[kRows];
@@ -316,7 +335,7 @@ class Team {
       for (std::uint32_t part = group.first_part; part < group.end_part; ++part) {
         together.clear();
         for (; p < group.pieces.size() && group.pieces[p].part == part; ++p)
-          together.push_back(piece_norms_[p * records + r]);
+          if (group.pieces[p].packed != 0) together.push_back(piece_norms_[p * records + r]);
         const bool finite = std::none_of(together.begin(), together.end(),
                                          [](double norm) { return std::isnan(norm); });
         norms.norms[(first + r) * norms.parts + part] =
@@ -334,10 +353,35 @@ class Team {
     std::size_t k = 0;
     for (std::size_t r = 0; r < count; ++r)
       if ((*permits_)(first + r, piece.part)) rows[k++] = row(piece, first + r);
-    kernels::norms_from_above(rows, k, piece.end - piece.begin, found);
+    if (piece.packed > 1)
+      packed_norms(piece, rows, k, found);
+    else
+      kernels::norms_from_above(rows, k, piece.end - piece.begin, found);
     k = 0;
     for (std::size_t r = 0; r < count; ++r)
       out[r] = (*permits_)(first + r, piece.part) ? found[k++] : 0;
+  }
+
+  // The norms of several short pieces together: side by side they are one row.
+  //   rows: where the first piece begins, of `count` records
+  static void packed_norms(const Piece& first, const Real* const* rows, std::size_t count,
+                           double* out) {
+    constexpr std::size_t kTogether = 4;
+    Real packed[kTogether][kPack];
+    for (std::size_t r = 0; r < count; r += kTogether) {
+      const std::size_t k = std::min(kTogether, count - r);
+      const Real* sources[kTogether];
+      std::size_t length = 0;
+      for (std::size_t i = 0; i < k; ++i) {
+        sources[i] = packed[i];
+        Real* to = packed[i];
+        for (const Piece* piece = &first; piece != &first + first.packed; ++piece)
+          to = std::copy_n(rows[r + i] + (piece->begin - first.begin), piece->end - piece->begin,
+                           to);
+        length = static_cast<std::size_t>(to - packed[i]);
+      }
+      kernels::norms_from_above(sources, k, length, out + r);
+    }
   }
 
   bool all_numbers(const Group& group, std::size_t first, std::size_t end,
