@@ -285,7 +285,7 @@ enum class Injection : std::uint8_t {
 };
 
 // The section `corpus`: contributions with signed bounds (room `admission`). Without a policy
-// records are not contributions, and the section has no meaning and no part in the hash of a
+// records are not contributions. A section that says nothing is no part of the hash of a
 // configuration.
 struct CorpusConfig {
   std::optional<std::string> policy;       // the file
