@@ -25,13 +25,13 @@ namespace {
 using namespace discreet;
 using namespace discreet::mechanism;
 
-constexpr std::size_t kRecords = 60'000, kHeld = 4'096, kBatch = 256;  // kHeld different ones
+constexpr std::size_t kRecords = 60'000, kBatch = 256;
 const std::vector<std::size_t> kSizes = {784, 512, 512, 10};
 
 struct Data {
   std::vector<float> x;
   std::vector<std::uint32_t> labels;
-  Data() : x(kHeld * kSizes[0]), labels(kHeld) {
+  Data() : x(kRecords * kSizes[0]), labels(kRecords) {
     std::uint32_t state = 1;
     const auto next = [&] { return state = state * 1664525u + 1013904223u; };
     for (float& v : x) v = static_cast<float>(next() >> 8) * 0x1p-24f;
@@ -82,9 +82,8 @@ class Run {
     std::vector<float> x(batch.size() * kSizes[0]);
     std::vector<std::uint32_t> labels;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      const std::size_t record = batch[i] % kHeld;
-      std::copy_n(&data_.x[record * kSizes[0]], kSizes[0], &x[i * kSizes[0]]);
-      labels.push_back(data_.labels[record]);
+      std::copy_n(&data_.x[batch[i] * kSizes[0]], kSizes[0], &x[i * kSizes[0]]);
+      labels.push_back(data_.labels[batch[i]]);
     }
     const auto gradients = network_.backward(std::move(x), labels, {}, threads_);
     mechanism_.accumulate(gradients.pass);

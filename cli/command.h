@@ -31,12 +31,15 @@ void add_demo(CLI::App& command, int& status);
 void add_explain(CLI::App& command, int& status);
 void add_init(CLI::App& command, int& status);
 void add_keygen(CLI::App& command, int& status);
+void add_ledger(CLI::App& command, int& status);
 void add_operators(CLI::App& command, int& status);
 void add_plan(CLI::App& command, int& status);
 void add_predict(CLI::App& command, int& status);
 void add_replay(CLI::App& command, int& status);
+void add_report(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);
 void add_trace(CLI::App& command, int& status);
 void add_train(CLI::App& command, int& status);
+void add_withdraw(CLI::App& command, int& status);
 
 }  // namespace discreet::cli

@@ -157,20 +157,20 @@ void run(const Options& options) {
              c.most_occurrences);
   if (c.amplified)
     fmt::print(
-        "  m = {:<14.9g} least multiplier, rounded up, at which {} steps of Poisson sampling at {} "
+        "  m = {:<14.8g} least multiplier, rounded up, at which {} steps of Poisson sampling at {} "
         "cost no more\n"
         "      {:<14} epsilon at delta {} than one Gaussian release of multiplier z\n",
         r.required_multiplier, c.amplified->steps, c.amplified->rate.to_text(), "",
         c.amplified->delta.to_text());
   else
-    fmt::print("  m = {:<14.9g} √k · z, rounded up: the multiplier of a use\n",
+    fmt::print("  m = {:<14.8g} √k · z, rounded up: the multiplier of a use\n",
                r.required_multiplier);
   for (const auto& b : r.plan.blocks)
-    fmt::print("  s = {:<14.9g} policy, block {}\n  c = {:<14.9g} {}, rounded down\n", b.stddev,
+    fmt::print("  s = {:<14.8g} policy, block {}\n  c = {:<14.8g} {}, rounded down\n", b.stddev,
                b.name, b.clip,
                r.plan.flat_clip ? "min(C, s / m) over the whole profile"
                                 : "s · min(1 / (m √B), C / √Σs²)");
-  fmt::print("  σ = {:<14.9g} multiplier of one use, rounded down; at least m\n", r.use_multiplier);
+  fmt::print("  σ = {:<14.8g} multiplier of one use, rounded down; at least m\n", r.use_multiplier);
   fmt::print("  {} {} over all runs, reserved before use\n", r.most_uses,
              c.amplified ? "steps" : "uses");
   fmt::print("  together epsilon ≤ {} at delta {}, zero_out of this payload\n", brief_up(epsilon),

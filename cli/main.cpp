@@ -51,6 +51,11 @@ constexpr Command kCommands[] = {
      "  discreet keygen --revoke 00112233445566778899aabbccddeeff --key hospital.key "
      "--statements statements.jsonl",
      add_keygen},
+    {"ledger", "Verify, read and prove a ledger: verify, show, prove, trace, export.",
+     "discreet ledger verify ledger.db --public-key ledger.pub\n"
+     "  discreet ledger show ledger.db --limit 5\n"
+     "  discreet ledger export ledger.db --receipts receipts.jsonl --key ledger.key",
+     add_ledger},
     {"operators", "Every operator of the specification and the function that is it.",
      "discreet operators\n  discreet operators --json", add_operators},
     {"plan", "The noise a privacy target needs, for each way to sample, and what else it costs.",
@@ -66,6 +71,11 @@ constexpr Command kCommands[] = {
      add_predict},
     {"replay", "Execute a run again from configuration, data and key, and compare every bit.",
      "discreet replay discreet-run\n  discreet replay discreet-run --threads 2 --json", add_replay},
+    {"report", "One HTML page about a run: its promise, its course, and what is not promised.",
+     "discreet report RUN\n"
+     "  discreet report RUN --public --out report.html\n"
+     "  discreet report RUN --json",
+     add_report},
     {"selfcheck", "Verify this build against published values and say what it can do.",
      "discreet selfcheck\n  discreet selfcheck --json", add_selfcheck},
     {"trace", "What happened in a run, step by step. Confidential.",
@@ -75,6 +85,12 @@ constexpr Command kCommands[] = {
      "  discreet train discreet.yaml --out churn --set noise_multiplier=1.2 --threads 4\n"
      "  discreet train discreet.yaml --out churn --resume --json",
      add_train},
+    {"withdraw", "Sign the withdrawal of a contribution, record signed ones, or verify a bundle.",
+     "discreet withdraw HASH --origin example.com/corpus --key me.key --reason moved --events "
+     "events.jsonl\n"
+     "  discreet withdraw --ledger ledger.db --key ledger.key --events events.jsonl --bundles .\n"
+     "  discreet withdraw --verify bundle.json --public-key ledger.pub",
+     add_withdraw},
 };
 
 int exit_status(ErrorCode code) {

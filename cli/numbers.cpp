@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
@@ -15,37 +14,6 @@ namespace {
 [[noreturn]] void refuse(std::string_view option, const std::string& text, const char* wanted) {
   throw Error(ErrorCode::kInvalidDpConfig, std::string(option),
               fmt::format("{} is '{}'; give {}", option, text, wanted));
-}
-
-// The printed number nearest to x that is not on the wrong side of it; `step` is at most a tenth of
-// the last digit.
-template <class Show>
-std::string round_towards(double x, double direction, double step, const Show& show) {
-  if (!std::isfinite(x)) return direction > 0 ? "infinity" : show(x);
-  std::string text = show(x);
-  for (double moved = x; (std::strtod(text.c_str(), nullptr) - x) * direction < 0;) {
-    text = show(moved += direction * step);
-  }
-  return text;
-}
-
-std::string round_digits(double x, double direction, int digits) {
-  const bool small = x != 0 && std::abs(x) < 0.1;
-  const double step = (small ? std::abs(x) : 1.0) * 0.1 * std::pow(10.0, -digits);
-  return round_towards(x, direction, step, [&](double y) {
-    return small ? fmt::format("{:.{}e}", y, digits - 1) : fmt::format("{:.{}f}", y, digits);
-  });
-}
-
-std::string round_briefly(double x, double direction) {
-  constexpr int kDigits = 5;
-  return round_towards(x, direction, std::abs(x) * 1e-6, [](double y) -> std::string {
-    const double size = std::abs(y);
-    if (y == 0) return "0";
-    if (size < 1e-3 || size >= 1e6) return fmt::format("{:.{}e}", y, kDigits - 1);
-    const int before = static_cast<int>(std::floor(std::log10(size))) + 1;
-    return fmt::format("{:.{}f}", y, std::max(0, kDigits - before));
-  });
 }
 
 }  // namespace
@@ -68,10 +36,5 @@ std::uint64_t parse_count(std::string_view option, const std::string& text) {
   }
   return static_cast<std::uint64_t>(value);
 }
-
-std::string round_up(double x, int digits) { return round_digits(x, 1, digits); }
-std::string round_down(double x, int digits) { return round_digits(x, -1, digits); }
-std::string brief_up(double x) { return round_briefly(x, 1); }
-std::string brief_down(double x) { return round_briefly(x, -1); }
 
 }  // namespace discreet::cli

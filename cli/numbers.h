@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "discreet/base/rounded_text.h"
+
 namespace discreet::cli {
 
 // Numbers as a person types them. Each throws Error(kInvalidDpConfig) naming the option and the
@@ -13,13 +15,5 @@ namespace discreet::cli {
 double parse_number(std::string_view option, const std::string& text);
 // A whole number from 0 to 2^53: "1000", "1e6".
 std::uint64_t parse_count(std::string_view option, const std::string& text);
-
-// `digits` digits after the point (or as many significant ones below 0.1), never below / never
-// above x.
-std::string round_up(double x, int digits = 6);
-std::string round_down(double x, int digits = 6);
-// The same for tables: five significant digits.
-std::string brief_up(double x);
-std::string brief_down(double x);
 
 }  // namespace discreet::cli

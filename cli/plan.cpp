@@ -12,9 +12,9 @@
 
 #include "cli/command.h"
 #include "cli/numbers.h"
-#include "cli/plot.h"
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"
+#include "discreet/report/plot.h"
 
 namespace discreet::cli {
 namespace {
@@ -348,22 +348,23 @@ void write_plot(const Plan& plan, const std::string& file) {
   for (int i = 1; i <= 32; ++i) shares.push_back(i * i / 1024.0);
   const PlannedSampler& best = plan.recommended();
   const double unit = plan.workload.sizes ? double(plan.workload.sizes->batches) : 1;
-  Plot plot;
+  report::Plot plot;
+  plot.width = 720;
+  plot.height = 440;
   plot.title =
       fmt::format("ε over the run at noise multiplier {}", brief_up(best.noise_multiplier));
-  plot.subtitle = fmt::format("{}, Poisson sampling, δ = {}", describe(plan.workload).front(),
-                              plan.target.delta);
   plot.x_label = plan.workload.sizes ? "epochs" : "steps";
   plot.y_label = "ε (add_remove)";
-  plot.curve_label = "certified upper bound of a run that ends there";
-  plot.level = plan.target.epsilon;
-  plot.level_label = fmt::format("target ε = {}", plan.target.epsilon);
+  plot.levels = {{plan.target.epsilon, fmt::format("target ε = {}", plan.target.epsilon), true}};
+  report::Plot::Curve curve{"certified upper bound of a run that ends there", {{0, 0}}};
   for (const Spent& each : epsilon_over_run(plan.workload, best.noise_multiplier, plan.target.delta,
                                             marks(plan.workload, 1, shares))) {
-    plot.curve.push_back({double(each.steps) / unit, each.epsilon.upper});
+    curve.points.push_back({double(each.steps) / unit, each.epsilon.upper});
   }
+  plot.curves = {std::move(curve)};
   std::ofstream out(file, std::ios::binary);
-  out << svg(plot);
+  out << svg_file(plot, fmt::format("{}, Poisson sampling, δ = {}", describe(plan.workload).front(),
+                                    plan.target.delta));
   out.close();
   if (!out) {
     throw Error(

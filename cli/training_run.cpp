@@ -11,6 +11,7 @@
 #include "cli/numbers.h"
 #include "discreet/accounting/event.h"
 #include "discreet/base/error.h"
+#include "discreet/report/html.h"
 
 namespace discreet::cli {
 namespace {
@@ -119,10 +120,12 @@ void print_json(const RunResult& r) {
   fmt::print("{}\n", out.dump());
 }
 
-void print_text(const RunResult& r, const std::string& again) {
+void print_text(const RunResult& r, const std::optional<std::string>& report,
+                const std::string& again) {
   const std::string run = r.directory.string();
   fmt::print("{}\n", r.not_private.empty() ? "A private model" : "A model that is NOT PRIVATE");
   fmt::print("  model      {}/model.safetensors\n", run);
+  if (report) fmt::print("  report     {}\n", *report);
   if (r.epsilon)
     fmt::print("  epsilon    ≤ {} (and ≥ {}) at delta {}, {}\n", round_up(r.epsilon->upper),
                round_down(r.epsilon->lower), r.delta, accounting::to_string(r.adjacency));
@@ -210,11 +213,19 @@ void run_training(const TrainingOptions& options, std::string_view yaml, std::st
     throw;
   }
   display.end();
+  // The page never fails a run that is done.
+  std::optional<std::string> report = report::default_report(result.directory, false).string();
+  try {
+    report::write_report(result.directory, false, *report);
+  } catch (const Error& error) {
+    result.notes.push_back(fmt::format("no report: {}", error.sentence()));
+    report.reset();
+  }
   result.notes.insert(result.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   if (options.json)
     print_json(result);
   else
-    print_text(result, again);
+    print_text(result, report, again);
 }
 
 }  // namespace discreet::cli

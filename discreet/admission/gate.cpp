@@ -71,7 +71,8 @@ Gate::Gate(Policy policy, Circumstances circumstances)
       if (old == trusted_.end() || revoked_.contains(r.from.id()) || r.time > circumstances_.time)
         continue;
       changed |=
-          trusted_.try_emplace(r.to.id(), old->second.name, r.to, old->second.classes).second;
+          trusted_.try_emplace(r.to.id(), TrustedKey{old->second.name, r.to, old->second.classes})
+              .second;
     }
   }
 }

@@ -11,6 +11,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // clang 14 needs it said
 
 cbor::Value texts(const std::vector<std::string>& items) {
   return cbor::array(std::vector<cbor::Value>(items.begin(), items.end()));

@@ -25,4 +25,11 @@ std::string to_hex(ByteView bytes);
 // position.
 Bytes from_hex(std::string_view hex);
 
+// Base64 (RFC 4648, section 4) with padding, no line breaks.
+std::string to_base64(ByteView bytes);
+
+// The inverse of to_base64, which gives each text at most one reading. Throws kMalformed for any
+// other text: other characters, missing padding, bits behind the last byte that are not zero.
+Bytes from_base64(std::string_view text);
+
 }  // namespace discreet

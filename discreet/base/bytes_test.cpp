@@ -30,5 +30,26 @@ TEST(Hex, RefusesWhatIsNotHexadecimalAndSaysWhere) {
   }
 }
 
+TEST(Base64, MatchesTheVectorsOfRfc4648) {
+  const std::pair<const char*, const char*> vectors[] = {{"", ""},
+                                                         {"f", "Zg=="},
+                                                         {"fo", "Zm8="},
+                                                         {"foo", "Zm9v"},
+                                                         {"foob", "Zm9vYg=="},
+                                                         {"fooba", "Zm9vYmE="},
+                                                         {"foobar", "Zm9vYmFy"}};
+  for (const auto& [plain, text] : vectors) {
+    EXPECT_EQ(to_base64(bytes_of(plain)), text);
+    const Bytes back = from_base64(text);
+    EXPECT_EQ(std::string(back.begin(), back.end()), plain);
+  }
+}
+
+TEST(Base64, GivesATextAtMostOneReading) {
+  for (const char* text : {"Zg", "Zg=", "Zh==", "Zm9=", "Zg==\n", " Zg==", "Z===", "====", "=",
+                           "Zm9v=", "Zg==Zg==", "Zm-v", "Z"})
+    EXPECT_THROW(from_base64(text), Error) << text;
+}
+
 }  // namespace
 }  // namespace discreet

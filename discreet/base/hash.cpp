@@ -22,7 +22,12 @@ struct Sha256::Context {
   ~Context() { EVP_MD_CTX_free(evp); }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
-  void begin() { require(EVP_DigestInit_ex(evp, EVP_sha256(), nullptr), "EVP_DigestInit_ex"); }
+  // Fetched once: looking the algorithm up costs more than hashing a Merkle node.
+  void begin() {
+    static EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+    require(algorithm != nullptr, "EVP_MD_fetch");
+    require(EVP_DigestInit_ex(evp, algorithm, nullptr), "EVP_DigestInit_ex");
+  }
 };
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {}
@@ -42,6 +47,9 @@ Digest Sha256::finish() {
   return digest;
 }
 
-Digest sha256(ByteView message) { return Sha256().update(message).finish(); }
+Digest sha256(ByteView message) {
+  thread_local Sha256 hasher;
+  return hasher.update(message).finish();
+}
 
 }  // namespace discreet

@@ -480,7 +480,7 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
     clip_into(microbatch, classes, *state_->accumulation);
   } else {
     Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
-                       std::exchange(state_->spare, std::nullopt));
+                       std::exchange(spare_, std::nullopt));
     clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }

@@ -194,6 +194,7 @@ class Mechanism {
 
   std::unique_ptr<Fixed> fixed_;
   std::unique_ptr<State> state_;
+  std::optional<GradientSum> spare_;  // the sum of the step before, for its memory only
 };
 
 // The `iter` line of the trace.

@@ -83,7 +83,6 @@ struct Mechanism::State {
   Prepared now;                             // for step t
   accounting::EpsilonBound spent{};         // of the accountant
   std::optional<random::Generator> stream;  // of the lineage
-  std::optional<GradientSum> spare;         // the sum of the step before, for its memory
   std::optional<Accumulation> accumulation;
 
   explicit State(const Fixed& fixed);

@@ -42,6 +42,7 @@ Digest digest_of(const cbor::Value& value) {
   return out;
 }
 
+// By part: sigma_g / sigma_eff and C_g.
 cbor::Value map_of(const Allocation& allocation) {
   std::vector<cbor::Entry> entries;
   for (std::size_t g = 0; g < allocation.multiplier.size(); ++g)
@@ -305,6 +306,8 @@ cbor::Value Mechanism::trace_header() const {
        {"parallelism.type", spelling(dp.parallelism)},
        {"noise_seed_per_step", dp.noise_seed_per_step},
        {"privacy_allocation_mode", spelling(dp.privacy_allocation)},
+       // Of the first step, whatever the state is by now.
+       {"allocation_map", map_of(prepare(*fixed_, 0, std::nullopt, std::nullopt).allocation)},
        {"fused_kernel", dp.fused_kernel},
        {"safety_budget_reserve", dp.safety_budget_reserve},
        {"accounting_approximation_policy", dp.accounting_approximation_policy

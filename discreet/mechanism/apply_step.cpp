@@ -386,7 +386,7 @@ StepResult Mechanism::release(const Accumulation& accumulation, GradientSum sum)
   state.sigma_map_chain = sigma_chain;
   state.sampling_rate_chain = rate_chain;
   state.now = std::move(next);
-  if (state.accumulation) state.spare = std::move(state.accumulation->sum);
+  if (state.accumulation) spare_ = std::move(state.accumulation->sum);
   state.accumulation.reset();
   ++state.t;
 

@@ -95,6 +95,18 @@ TYPED_TEST(GhostEdges, ARecordThatIsNotFiniteIsLeftOutOfEveryLayerIfAsked) {
     }
 }
 
+// Under a bound that clips nothing, only records that add little are added in binary32: 2^120
+// beside 2^170 of both signs must neither overflow there nor be lost.
+TEST(GhostEdges, ARecordThatAddsMuchIsAddedInBinary64UnderAnyBound) {
+  const ModelLayout layout({{"w", {1, 1}}});
+  const std::vector<float> a = {0x1p50f, 0x1p50f, 0x1p50f, 1},
+                           g = {0x1p120f, 0x1p70f, -0x1p120f, 3};
+  const BackwardPass<float> pass{4, {DensePass<float>{a, g, 1, 0}}};
+  GradientSum sum(layout);
+  ghost_clip(layout, pass, plan_of(layout, Cut::kFlat, 0x1p1000), {}, sum);
+  EXPECT_EQ(sum.values()[0], 0x1p120);
+}
+
 TYPED_TEST(GhostEdges, AnInfiniteInputIsSeenThoughItsOutputGradientIsZero) {
   const ModelLayout layout({{"w", {2, 2}}});
   const std::vector<TypeParam> a = {kInfinite<TypeParam>, 1}, g = {0, 0};

@@ -98,7 +98,7 @@ void update(Training& training, const StepResult& released,
     parameters.push_back(training.network.tensor(i));
   training.optimizer.step(released.gradients,
                           noise_variance(allocation, released.metrics.noise_scale_sigma, batch),
-                          parameters);
+                          parameters, training.threads);
 }
 
 // At the end of an epoch, and of the run.

@@ -87,16 +87,16 @@ class Run {
     const std::optional<random::Generator> bounds_noise = bounds_stream();
     data_ = open_data(config_, {}, options_.on_bad_row, bounds_noise ? &*bounds_noise : nullptr);
     notes_ = data_.notes;
+    const Digest digest = digest_of(data_);
+    commitment_ = data_commitment(digest, files_.secret());
+    key_ = run_key(files_.secret(), config_, digest);
+    require_same_data();
     // Beyond N0 batches larger than most_records() are no rare event (apply.md).
     if (privacy().declared_size && data_.train.rows > *privacy().declared_size)
       throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                   fmt::format("declared_size is {}, but there are {} records; declare at least as "
                               "many as there may be",
                               *privacy().declared_size, data_.train.rows));
-    const Digest digest = digest_of(data_);
-    commitment_ = data_commitment(digest, files_.secret());
-    key_ = run_key(files_.secret(), config_, digest);
-    require_same_data();
     if (config_.corpus.policy) {
       if (!privacy().target_steps)
         throw Error(ErrorCode::kInvalidDpConfig, kOperator,

@@ -7,6 +7,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/training/environment.h"
+#include "discreet/training/run_keys.h"
 #include "discreet/training/safetensors.h"
 #include "discreet/training/train_testing.h"
 
@@ -93,6 +94,24 @@ TEST(Train, TraceNamesRateBatchSizeAndAccumulationAsDeclared) {  // S1-0.L-2
   EXPECT_EQ(header.at("gradient_accumulation_steps"), 3);
   for (const auto& line : lines_of(run.read("a", "trace.jsonl"), "iter"))
     EXPECT_EQ(line.at("effective_accumulation_factor"), 3);
+}
+
+TEST(Train, RefusesMoreRecordsThanDeclared) {
+  SmallRun run;
+  run.config.privacy.declared_size = 199;
+  const Error error = error_of([&] { run.train("a"); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidDpConfig);
+  EXPECT_NE(error.sentence().find("declared_size is 199, but there are 200"), std::string::npos);
+}
+
+TEST(Train, KeysDifferWithTheEnvironmentARunWasBegunIn) {
+  const random::Key key = random::Key::from_seed(1);
+  const auto coins = [&](const char* blas) {
+    const random::Key in = in_environment(key, cbor::map({{"blas", blas}}));
+    return in.secret_bytes()[0] | in.secret_bytes()[1] << 8 | in.secret_bytes()[2] << 16;
+  };
+  EXPECT_EQ(coins("a"), coins("a"));
+  EXPECT_NE(coins("a"), coins("b"));
 }
 
 TEST(Train, EndLineHoldsTheClaim) {

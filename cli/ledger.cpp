@@ -1,0 +1,342 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/contributions.h"
+#include "cli/numbers.h"
+#include "discreet/base/error.h"
+#include "discreet/base/json.h"
+#include "discreet/ledger/receipt.h"
+#include "discreet/ledger/trace.h"
+#include "discreet/ledger/verify.h"
+
+namespace discreet::cli {
+namespace {
+
+using namespace ledger;
+using nlohmann::json;
+
+struct Options {
+  std::string file, public_key, checkpoint, entry, from = "0", limit = "20", hash, receipts, key,
+                                                   passphrase_file, consistency;
+  bool no_attestations = false;
+  bool json = false;
+};
+
+[[noreturn]] void refuse(const std::string& sentence) {
+  throw Error(ErrorCode::kInvalidInput, "ledger", sentence);
+}
+
+std::string epsilon(std::uint64_t micro) {
+  return fmt::format("{:.6f}", static_cast<double>(micro) / kMicro);
+}
+
+// A leaf as JSON, with its position and, of uses, what they refer to.
+json described(Store& store, std::uint64_t position, const Entry& entry) {
+  json out = json::parse(to_json(describe(entry)));
+  out["entry"] = position;
+  if (const auto* use = std::get_if<Use>(&entry))
+    out["under"] = json::parse(to_json(describe(decode_entry(leaf_at(store, use->terms)))));
+  return out;
+}
+
+// ---------------------------------------------------------------- verify
+
+json totals(const std::vector<ClassTotal>& classes) {
+  json out = json::array();
+  for (const ClassTotal& c : classes)
+    out.push_back({{"class", c.admissibility_class},
+                   {"contributions", c.contributions},
+                   {"uses", c.uses},
+                   {"most_spent", static_cast<double>(c.most_spent) / kMicro}});
+  return out;
+}
+
+void print_json(const Verification& found, const Options& options) {
+  json out = {{"verified", found.ok},
+              {"entries", found.size},
+              {"key_given", !options.public_key.empty()},
+              {"attestations_verified", found.attestations}};
+  if (found.ok) {
+    out["root"] = to_hex(found.root);
+    out["note"] = found.note;
+    out["counts"] = {
+        {"admissions", found.counts.admissions}, {"uses", found.counts.uses},
+        {"epochs", found.counts.epochs},         {"withdrawals", found.counts.withdrawals},
+        {"refusals", found.counts.refusals},     {"releases", found.counts.releases},
+        {"checkpoints", found.counts.notes},     {"summarised", found.counts.summarised}};
+    out["classes"] = totals(found.classes);
+    out["summarised_classes"] = totals(found.summarised);
+  } else {
+    out["kind"] = found.kind;
+    out["problem"] = found.problem;
+    out["entry"] = found.entry ? json(*found.entry) : json();
+  }
+  if (found.header) {
+    out["origin"] = found.header->origin;
+    out["accountant"] = found.header->accountant;
+    out["delta"] = static_cast<double>(found.header->delta) / kAtto;
+    out["adjacency"] = accounting::to_string(found.header->adjacency);
+    out["public_key"] = to_hex(found.header->key);
+  }
+  fmt::print("{}\n", out.dump());
+}
+
+void print_text(const Verification& found, const Options& options) {
+  if (!found.ok) {
+    fmt::print("BROKEN ({})", found.kind);
+    if (found.entry) fmt::print(" at entry {}", *found.entry);
+    fmt::print(": {}\n", found.problem);
+    return;
+  }
+  const State::Counts& c = found.counts;
+  fmt::print("VERIFIED {} entries of {}\n", found.size, found.header->origin);
+  fmt::print("  signed         {} checkpoints by {}{}\n", c.notes, to_hex(found.header->key),
+             options.public_key.empty() ? ", the key the header declares: compare it" : "");
+  fmt::print(
+      "  holds          {} contributions, {} uses in {} epochs, {} withdrawals, {} refusals, "
+      "{} releases\n",
+      c.admissions, c.uses, c.epochs, c.withdrawals, c.refusals, c.releases);
+  fmt::print("  attestations   {} verified{}\n", found.attestations,
+             options.no_attestations ? " (not asked for)" : "");
+  for (const ClassTotal& t : found.classes)
+    fmt::print("  {:<14} {} contributions, epsilon ≤ {} at delta = {}, {}, by {}\n",
+               t.admissibility_class, t.contributions, epsilon(t.most_spent),
+               static_cast<double>(found.header->delta) / kAtto,
+               accounting::to_string(found.header->adjacency), found.header->accountant);
+  for (const ClassTotal& t : found.summarised)
+    fmt::print(
+        "  {:<14} summarised: {} contributions, {} uses, epsilon ≤ {} as recorded; can no "
+        "longer be recomputed\n",
+        t.admissibility_class, t.contributions, t.uses, epsilon(t.most_spent));
+}
+
+void explain(const Options& options) {
+  Store store(options.file, Store::Mode::kRead);
+  const std::uint64_t position = parse_count("--explain", options.entry);
+  const Bytes leaf = leaf_at(store, position);
+  json out = described(store, position, decode_entry(leaf));
+  out["leaf"] = to_hex(leaf);
+  out["leaf_hash"] = to_hex(leaf_hash(leaf));
+  fmt::print("{}\n", options.json ? out.dump() : out.dump(2));
+}
+
+int run_verify(const Options& options) {
+  VerifyOptions how;
+  how.attestations = !options.no_attestations;
+  if (!options.public_key.empty()) {
+    const std::string text = read_input(options.public_key);
+    how.key = text.find('+') != std::string::npos && !text.starts_with("-----")
+                  ? NoteKey::from_text(text.substr(0, text.find('\n'))).key
+                  : admission::PublicKey::from_text(text);
+  }
+  if (!options.checkpoint.empty()) how.checkpoint = read_input(options.checkpoint);
+  if (isatty(STDERR_FILENO) != 0)
+    how.progress = [](std::uint64_t n) { fmt::print(stderr, "\r{} entries", n); };
+  const Verification found = verify(options.file, how);
+  if (how.progress) fmt::print(stderr, "\r");
+  (options.json ? print_json : print_text)(found, options);
+  if (!options.entry.empty() && found.ok) explain(options);
+  return found.ok ? kDone : kCheckSaysNo;
+}
+
+// ---------------------------------------------------------------- show, prove, trace, export
+
+void run_show(const Options& options) {
+  Store store(options.file, Store::Mode::kRead);
+  Store::Leaves leaves(store, parse_count("--from", options.from));
+  std::uint64_t left = parse_count("--limit", options.limit);
+  for (Store::Leaf leaf; left > 0 && leaves.next(leaf); --left) {
+    const json row = leaf.summarised ? json{{"entry", leaf.position},
+                                            {"type", "summarised"},
+                                            {"leaf_hash", to_hex(leaf.hash)}}
+                                     : described(store, leaf.position, decode_entry(leaf.content));
+    if (options.json) {
+      fmt::print("{}\n", row.dump());
+      continue;
+    }
+    fmt::print("{:>8}  {}", leaf.position, row["type"].get<std::string>());
+    for (const auto& [name, value] : row.items())
+      if (name != "type" && name != "entry" && name != "under" && name != "signature" &&
+          name != "policy")
+        fmt::print("  {}={}", name, value.is_string() ? value.get<std::string>() : value.dump());
+    fmt::print("\n");
+  }
+}
+
+json hex_path(const Path& path) {
+  json out = json::array();
+  for (const Digest& hash : path) out.push_back(to_hex(hash));
+  return out;
+}
+
+void run_prove(const Options& options) {
+  if (options.entry.empty() == options.consistency.empty())
+    refuse("give either an ENTRY, to prove that it is in the ledger, or --consistency SIZE");
+  Store store(options.file, Store::Mode::kRead);
+  store.begin_snapshot();
+  const auto note = store.last_note();
+  if (!note) refuse("the ledger was never signed");
+  json out = {{"note", note->text}, {"tree_size", note->size}};
+  if (!options.entry.empty()) {
+    const std::uint64_t entry = parse_count("ENTRY", options.entry);
+    const Path path = inclusion_proof(entry, note->size, range_hash(store));
+    out["entry"] = entry;
+    out["path"] = hex_path(path);
+    Store::Leaves leaves(store, entry);
+    Store::Leaf leaf;
+    leaves.next(leaf);
+    if (!leaf.summarised) out["leaf"] = to_hex(leaf.content);
+    out["leaf_hash"] = to_hex(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
+  } else {
+    const std::uint64_t size = parse_count("--consistency", options.consistency);
+    out["from_size"] = size;
+    out["path"] = hex_path(consistency_proof(size, note->size, range_hash(store)));
+  }
+  fmt::print("{}\n", options.json ? out.dump() : out.dump(2));
+}
+
+void run_trace(const Options& options) {
+  const Bytes bytes = from_hex(options.hash);
+  Digest descriptor;
+  if (bytes.size() != descriptor.size()) refuse("a descriptor's hash is 64 hexadecimal digits");
+  std::copy(bytes.begin(), bytes.end(), descriptor.begin());
+  Store store(options.file, Store::Mode::kRead);
+  store.begin_snapshot();
+  const Trace found = trace(store, descriptor);
+  if (options.json) {
+    json uses = json::array(), releases = json::array();
+    for (const auto& use : found.uses)
+      uses.push_back({{"entry", use.position},
+                      {"run", use.terms.run},
+                      {"epoch", use.terms.epoch},
+                      {"cumulative_epsilon", static_cast<double>(use.use.spend) / kMicro}});
+    for (const auto& release : found.releases)
+      releases.push_back({{"entry", release.position},
+                          {"run", release.entry.run},
+                          {"manifest_hash", to_hex(release.entry.manifest)}});
+    json out = {{"descriptor_hash", options.hash},
+                {"admission", nullptr},
+                {"withdrawal", nullptr},
+                {"uses", uses},
+                {"releases", releases},
+                {"epsilon", static_cast<double>(found.spend) / kMicro}};
+    if (found.admission)
+      out["admission"] = described(store, found.admission->position, found.admission->entry);
+    if (found.withdrawal)
+      out["withdrawal"] = described(store, found.withdrawal->position, found.withdrawal->entry);
+    fmt::print("{}\n", out.dump());
+    return;
+  }
+  if (!found.admission) {
+    fmt::print("not in this ledger, or summarised since{}\n",
+               found.withdrawal ? "; withdrawn" : "");
+    return;
+  }
+  const Admission& a = found.admission->entry;
+  fmt::print("contribution {} of class {}, entry {}\n", a.number, a.admissibility_class,
+             found.admission->position);
+  for (const auto& use : found.uses)
+    fmt::print("  used           run {}, epoch {}, {} steps: epsilon ≤ {} so far (entry {})\n",
+               use.terms.run, use.terms.epoch, use.terms.steps, epsilon(use.use.spend),
+               use.position);
+  if (found.withdrawal)
+    fmt::print("  withdrawn      entry {}, \"{}\"; models already trained are not changed by it\n",
+               found.withdrawal->position, found.withdrawal->entry.reason);
+  for (const auto& release : found.releases)
+    fmt::print("  released       run {}, manifest {} (entry {})\n", release.entry.run,
+               to_hex(release.entry.manifest), release.position);
+}
+
+void run_export(const Options& options) {
+  const admission::SigningKey key = read_key(options.key, options.passphrase_file);
+  Store store(options.file, Store::Mode::kRead);
+  store.begin_snapshot();
+  const auto note = store.last_note();
+  if (!note || !open_note(note->text, {read_unverified(note->text).origin, key.public_key()}))
+    refuse("the ledger is not signed by this key");
+  const Tree tree = tree_of(store);
+  const RangeHash range = [&](auto begin, auto end) { return tree.range(begin, end); };
+  if (tree.size() != note->size || tree.range(0, note->size) != read_unverified(note->text).root)
+    throw Error(ErrorCode::kMalformed, "ledger",
+                "the ledger does not verify; no receipt is given out");
+  std::string lines;
+  Store::Leaves leaves(store, 0);
+  std::uint64_t count = 0;
+  for (Store::Leaf leaf; leaves.next(leaf); ++count) {
+    json line = {
+        {"entry", leaf.position},
+        {"receipt", to_hex(inclusion_receipt(key, note->size, leaf.position,
+                                             inclusion_proof(leaf.position, note->size, range),
+                                             tree.range(0, note->size)))}};
+    if (!leaf.summarised) line["leaf"] = to_hex(leaf.content);
+    line["leaf_hash"] = to_hex(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
+    lines += line.dump() + "\n";
+  }
+  append_lines(options.receipts, lines);
+  if (options.json)
+    fmt::print("{}\n",
+               json{{"receipts", count}, {"out", options.receipts}, {"note", note->text}}.dump());
+  else
+    fmt::print("{} receipts into {}\n", count, options.receipts);
+}
+
+}  // namespace
+
+void add_ledger(CLI::App& command, int& status) {
+  auto options = std::make_shared<Options>();
+  command.require_subcommand(1);
+  const auto add = [&](const char* name, const char* summary, const char* example) {
+    CLI::App* sub = command.add_subcommand(name, summary);
+    sub->footer(fmt::format("Example:\n  {}", example));
+    sub->add_option("LEDGER", options->file, "The ledger's file")->required();
+    sub->add_flag("--json", options->json, "Print JSON");
+    return sub;
+  };
+  CLI::App* verify =
+      add("verify", "Whether the file is what was signed and keeps every rule.",
+          "discreet ledger verify ledger.db --public-key ledger.pub --checkpoint RUN/ledger.note");
+  verify->add_option("--public-key", options->public_key,
+                     "File with the key you expect (PEM, hexadecimal or a note's key)");
+  verify->add_option("--checkpoint", options->checkpoint,
+                     "A signed note from an earlier day: shows rollback and forks");
+  verify->add_option("--explain", options->entry, "Also show this entry and what it refers to");
+  verify->add_flag("--no-attestations", options->no_attestations,
+                   "Skip the contributors' signatures");
+  verify->callback([options, &status] { status = run_verify(*options); });
+
+  CLI::App* show = add("show", "Entries, as they are.",
+                       "discreet ledger show ledger.db --from 100 --limit 5 --json");
+  show->add_option("--from", options->from, "First entry")->capture_default_str();
+  show->add_option("--limit", options->limit, "Most entries to show")->capture_default_str();
+  show->callback([options] { run_show(*options); });
+
+  CLI::App* prove = add(
+      "prove", "Proof that an entry is in the ledger, or that it extends an earlier one.",
+      "discreet ledger prove ledger.db 42\n  discreet ledger prove ledger.db --consistency 100");
+  prove->add_option("ENTRY", options->entry, "Position of the entry");
+  prove->add_option("--consistency", options->consistency, "Size of the earlier tree");
+  prove->callback([options] { run_prove(*options); });
+
+  CLI::App* trace =
+      add("trace", "Every run, epoch and release a contribution touched, and what it spent.",
+          "discreet ledger trace ledger.db 3fa9… --json");
+  trace->add_option("HASH", options->hash, "SHA-256 of its descriptor")->required();
+  trace->callback([options] { run_trace(*options); });
+
+  CLI::App* exporting =
+      add("export", "A receipt (RFC 9942) for every entry, for whoever holds only that entry.",
+          "discreet ledger export ledger.db --receipts receipts.jsonl --key ledger.key");
+  exporting
+      ->add_option("--receipts", options->receipts, "JSON lines are put at the end of this file")
+      ->required();
+  exporting->add_option("--key", options->key, "The ledger's private key")->required();
+  exporting->add_option("--passphrase-file", options->passphrase_file,
+                        "Its first line opens the key");
+  exporting->callback([options] { run_export(*options); });
+}
+
+}  // namespace discreet::cli

@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "discreet/base/rounded_text.h"
+#include "discreet/report/html.h"
+
+namespace discreet::cli {
+namespace {
+
+struct Options {
+  std::string run, out;
+  bool is_public = false, json = false;
+};
+
+// Without --public also what is confidential, as on the page.
+void print_json(const report::RunSummary& summary, const std::string& out, bool is_public) {
+  const report::Declared& declared = summary.declared;
+  const report::Claim& claim = declared.claim;
+  nlohmann::json object = {
+      {"report", out},
+      {"public", is_public},
+      {"ended", report::to_string(declared.ended)},
+      {"epsilon", {{"lower", nullptr}, {"upper", claim.upper}}},
+      {"delta", claim.delta},
+      {"adjacency", accounting::to_string(claim.adjacency)},
+      {"not_private", declared.not_private},
+      {"config_hash", declared.config_hash},
+  };
+  if (claim.lower) object["epsilon"]["lower"] = *claim.lower;
+  if (!is_public) {
+    object["steps"] = summary.observed.steps;
+    object["trace_head"] = summary.observed.trace_head;
+    object["accuracy"] = nullptr;
+    if (summary.observed.accuracy) object["accuracy"] = *summary.observed.accuracy;
+  }
+  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void print_text(const report::RunSummary& summary, const std::string& out, bool is_public) {
+  const report::Declared& declared = summary.declared;
+  fmt::print("{} ({})\n", out, is_public ? "public" : "confidential");
+  if (!declared.not_private.empty()) {
+    for (const std::string& reason : declared.not_private)
+      fmt::print("  not private: {}\n", reason);
+    return;
+  }
+  fmt::print("  {}: epsilon <= {} at delta {} ({})\n", report::to_string(declared.ended),
+             brief_up(declared.claim.upper), declared.claim.delta,
+             accounting::to_string(declared.claim.adjacency));
+}
+
+}  // namespace
+
+void add_report(CLI::App& command, int&) {
+  auto options = std::make_shared<Options>();
+  command.add_option("RUN", options->run, "Directory of the run")->required();
+  command.add_flag("--public", options->is_public, "Leave out everything that depends on the data");
+  command.add_option("--out", options->out,
+                     "File to write; default RUN/report.html, or RUN/report-public.html");
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options] {
+    const std::string out = options->out.empty()
+                                ? report::default_report(options->run, options->is_public).string()
+                                : options->out;
+    const report::RunSummary summary = report::write_report(options->run, options->is_public, out);
+    (options->json ? print_json : print_text)(summary, out, options->is_public);
+  });
+}
+
+}  // namespace discreet::cli

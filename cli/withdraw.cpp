@@ -1,0 +1,148 @@
+#include <fmt/core.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/contributions.h"
+#include "discreet/base/error.h"
+#include "discreet/ledger/ledger.h"
+#include "discreet/ledger/withdrawal.h"
+#include "discreet/run/files.h"
+
+namespace discreet::cli {
+namespace {
+
+using namespace ledger;
+using nlohmann::json;
+
+struct Options {
+  std::string hash, origin, reason, key, passphrase_file, events, file, bundles, verify, public_key;
+  bool json = false;
+};
+
+[[noreturn]] void refuse(const std::string& sentence) {
+  throw Error(ErrorCode::kInvalidInput, "withdraw", sentence);
+}
+
+// The contributor's or steward's part.
+void sign(const Options& options) {
+  if (options.origin.empty() || options.key.empty() || options.events.empty())
+    refuse("to sign a withdrawal give HASH, --origin, --key and --events, the file to add to");
+  const Bytes bytes = from_hex(options.hash);
+  Digest descriptor;
+  if (bytes.size() != descriptor.size()) refuse("a descriptor's hash is 64 hexadecimal digits");
+  std::copy(bytes.begin(), bytes.end(), descriptor.begin());
+  const auto now = std::chrono::duration_cast<std::chrono::seconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  const Withdrawal withdrawal =
+      sign_withdrawal(read_key(options.key, options.passphrase_file), options.origin, descriptor,
+                      options.reason, static_cast<std::uint64_t>(now));
+  append_lines(options.events, write_deletion_event(withdrawal));
+  if (options.json)
+    fmt::print("{}\n", json{{"signed", options.hash}, {"events", options.events}}.dump());
+  else
+    fmt::print("withdrawal of {} signed into {}\n", options.hash, options.events);
+}
+
+// The ledger's part.
+void consume(const Options& options) {
+  if (options.key.empty() || options.events.empty())
+    refuse("to record withdrawals give --ledger, --key (the ledger's) and --events");
+  const auto events = read_deletion_events(read_input(options.events));
+  std::size_t fresh = 0;
+  std::string note;
+  {
+    Ledger ledger = Ledger::open(options.file, read_key(options.key, options.passphrase_file));
+    fresh = ledger.withdraw(events);
+    note = ledger.note();
+  }
+  json bundles = json::array();
+  if (!options.bundles.empty()) {
+    const auto key = read_key(options.key, options.passphrase_file);
+    for (const Withdrawal& event : events) {
+      const std::string path =
+          (std::filesystem::path(options.bundles) / (to_hex(event.descriptor) + ".json")).string();
+      run::write_atomically(path, bytes_of(withdrawal_bundle(options.file, key, event.descriptor)));
+      bundles.push_back(path);
+    }
+  }
+  if (options.json)
+    fmt::print("{}\n", json{{"events", events.size()},
+                            {"recorded", fresh},
+                            {"already_recorded", events.size() - fresh},
+                            {"bundles", bundles},
+                            {"note", note}}
+                           .dump());
+  else
+    fmt::print(
+        "{} of {} withdrawals recorded, {} were there; later epochs leave them out, models "
+        "already trained are not changed\n",
+        fresh, events.size(), events.size() - fresh);
+}
+
+int check(const Options& options) {
+  std::optional<admission::PublicKey> key;
+  if (!options.public_key.empty())
+    key = admission::PublicKey::from_text(read_input(options.public_key));
+  const BundleVerdict found = verify_bundle(read_input(options.verify), key);
+  const double epsilon = static_cast<double>(found.spend) / kMicro;
+  if (options.json) {
+    json out = {{"verified", found.ok}, {"key_given", key.has_value()}};
+    if (found.ok)
+      out.update({{"origin", found.origin},
+                  {"descriptor_hash", found.descriptor},
+                  {"uses", found.uses},
+                  {"releases", found.releases},
+                  {"epsilon", epsilon}});
+    else
+      out["problem"] = found.problem;
+    fmt::print("{}\n", out.dump());
+  } else if (found.ok) {
+    fmt::print(
+        "VERIFIED withdrawal of {}\n  from           {}{}\n  used           in {} epochs "
+        "before, epsilon ≤ {:.6f}; {} releases are affected\n  note           presence is "
+        "proven; that nothing was left out takes the ledger\n",
+        found.descriptor, found.origin, key ? "" : ", by the bundle's own key: compare it",
+        found.uses, epsilon, found.releases);
+  } else {
+    fmt::print("BROKEN: {}\n", found.problem);
+  }
+  return found.ok ? kDone : kCheckSaysNo;
+}
+
+int run(const Options& options) {
+  const int asked = !options.hash.empty() + !options.file.empty() + !options.verify.empty();
+  if (asked != 1)
+    refuse("give HASH to sign a withdrawal, --ledger to record signed ones, or --verify a bundle");
+  if (!options.verify.empty()) return check(options);
+  options.hash.empty() ? consume(options) : sign(options);
+  return kDone;
+}
+
+}  // namespace
+
+void add_withdraw(CLI::App& command, int& status) {
+  auto options = std::make_shared<Options>();
+  command.add_option("HASH", options->hash, "SHA-256 of the descriptor to withdraw");
+  command.add_option("--origin", options->origin, "The ledger's name, as its notes begin");
+  command.add_option("--reason", options->reason, "At most 256 bytes, public");
+  command.add_option("--key", options->key,
+                     "Private key: contributor's or steward's to sign, the ledger's to record");
+  command.add_option("--passphrase-file", options->passphrase_file, "Its first line opens the key");
+  command.add_option("--events", options->events,
+                     "Deletion events, JSON lines: added to, or recorded");
+  command.add_option("--ledger", options->file,
+                     "Record the events in this ledger; each counts once");
+  command.add_option("--bundles", options->bundles, "Folder for one proof bundle per event");
+  command.add_option("--verify", options->verify, "Verify a bundle; needs no ledger");
+  command.add_option("--public-key", options->public_key,
+                     "The ledger's key you expect, for --verify");
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options, &status] { status = run(*options); });
+}
+
+}  // namespace discreet::cli

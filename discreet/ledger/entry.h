@@ -1,0 +1,184 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "discreet/accounting/event.h"
+#include "discreet/base/bytes.h"
+#include "discreet/base/cbor.h"
+#include "discreet/base/hash.h"
+
+// What a leaf of the ledger says. The bytes, and the numbered rules between leaves, are in
+// FORMAT.md beside this file; state.h checks the rules.
+//
+// Every value here is declared, scheduled or derived from such: nothing depends on a payload, on
+// who took part in a step, or on a clock beyond the public dates named. Numbers are integers in the
+// units below, so that they have one encoding; each says in which direction it was rounded.
+namespace discreet::ledger {
+
+inline constexpr double kMicro = 1e6;  // epsilons: millionths
+inline constexpr double kNano = 1e9;  // clips, deviations, multipliers: 10^-9, as admission::Scaled
+inline constexpr double kPico = 1e12;  // rates: 10^-12
+inline constexpr double kAtto = 1e18;  // delta: 10^-18
+
+inline constexpr std::uint64_t kSchemaVersion = 1;
+inline constexpr std::size_t kMostLeafBytes = std::size_t{1} << 20;
+
+using RawKey = std::array<std::uint8_t, 32>;  // the bytes of an Ed25519 public key
+
+// Leaf 0: the contract under which everything else is verified. It never changes; another contract
+// is another ledger.
+struct Header {
+  std::uint64_t schema = kSchemaVersion;  // of entries
+  std::string origin;                     // the name under which checkpoints are signed (note.h)
+  std::string accountant;                 // "pld", "rdp", "moments": what spends are derived by
+  std::uint64_t delta = 0;                // 10^-18, in (0, 10^18): of every recorded epsilon
+  accounting::Adjacency adjacency = accounting::Adjacency::kZeroOut;
+  std::uint64_t clip_floor = 0;        // 10^-9: corpus-level floors
+  std::uint64_t multiplier_floor = 0;  // 10^-9
+  std::uint64_t depth_profile_schema = 1;
+  std::uint64_t descriptor_schema = 1;
+  std::uint64_t retention = 0;   // seconds after a descriptor's end before it is summarised
+  Digest policy{};               // SHA-256 of the policy, which is leaf 1
+  RawKey key{};                  // signs the checkpoints
+  std::vector<RawKey> stewards;  // may withdraw any contribution; ascending
+};
+
+// Leaf 1.
+struct Policy {
+  Bytes text;
+};
+
+// How a descriptor's bound is to be read.
+enum class Promise : std::uint8_t {
+  kWorstCase = 0,  // (C, z, k): every use has noise of at least sqrt(k)·z·C
+  kAmplified = 1,  // (C, epsilon): the spend at the header's delta stays at most epsilon
+};
+
+// A contribution that passed the gate. All of it comes from its signed descriptor.
+struct Admission {
+  std::uint64_t number = 0;         // counts admissions from 0
+  Digest descriptor{};              // SHA-256 of the canonical descriptor, nonce included
+  std::optional<Digest> signature;  // SHA-256 of the attestation, if the ledger keeps both
+  std::string admissibility_class;  // 1 to 128 bytes
+  RawKey contributor{};             // the key that attested it
+  std::uint64_t clip = 0;           // C, 10^-9, rounded up, > 0
+  Promise promise = Promise::kWorstCase;
+  std::uint64_t multiplier = 0;  // z, 10^-9, rounded down (worst case)
+  std::uint64_t uses = 0;        // k (worst case)
+  std::uint64_t epsilon = 0;     // millionths, rounded down (amplified)
+  std::uint64_t not_after = 0;   // seconds since 1970: the scheduled end, no longer inside
+  std::string adapter;           // that it may touch in place of a depth band; empty: none
+};
+
+enum class Family : std::uint8_t {
+  kGaussian = 0,
+  kRoundedGaussian = 1,
+  kLaplace = 2,
+  kDiscreteGaussian = 3,
+};
+
+// What an epoch of a run does to every contribution of a class: reserved before its first step.
+struct Terms {
+  std::string run;  // 1 to 128 bytes, public
+  std::uint64_t epoch = 0;
+  std::uint64_t as_of = 0;  // seconds since 1970: contributions that ended before are out
+  std::string admissibility_class;
+  Bytes profile;  // canonical CBOR: depth bands, layers and heads, or an adapter
+  Family family = Family::kGaussian;
+  std::uint64_t deviation = 0;  // of the noise on a coordinate, 10^-9, rounded down, > 0
+  std::uint64_t grid = 0;       // discrete Gaussian: step of the grid, 10^-9; else 0
+  accounting::Adjacency adjacency = accounting::Adjacency::kZeroOut;
+  // 0 none, 1 Poisson, 2 truncated Poisson, 3 fixed size, 4 balls and bins, 5 shuffled epoch: the
+  // order of accounting::Sampling.
+  std::uint8_t sampler = 0;
+  std::uint64_t rate = 0;        // 10^-12, rounded up; samplers 1 and 2
+  std::uint64_t batch = 0;       // samplers 2 and 3; batches of samplers 4 and 5
+  std::uint64_t population = 0;  // samplers 2 and 3
+  std::uint64_t steps = 0;       // >= 1
+};
+
+// One contribution in one epoch.
+struct Use {
+  std::uint64_t terms = 0;         // position of the leaf with the terms
+  std::uint64_t contribution = 0;  // number of the admission
+  std::uint64_t spend = 0;         // cumulative epsilon after the epoch, millionths, rounded up
+};
+
+struct EpochEnd {
+  std::string run;
+  std::uint64_t epoch = 0;
+  std::uint64_t uses = 0;
+};
+
+// What the gate turned away since the last such leaf, per reason; ascending.
+struct Refusals {
+  std::vector<std::pair<std::string, std::uint64_t>> counts;
+};
+
+// From here on nothing uses the contribution. Erases nothing, and claims nothing about models
+// already trained.
+struct Withdrawal {
+  Digest descriptor{};
+  std::string reason;      // at most 256 bytes
+  std::uint64_t time = 0;  // seconds since 1970, as signed
+  RawKey key{};            // of the contributor or of a steward
+  Bytes signature;         // COSE_Sign1, detached, over withdrawal_statement()
+};
+
+struct ClassTotal {
+  std::string admissibility_class;
+  std::uint64_t contributions = 0;
+  std::uint64_t uses = 0;
+  std::uint64_t most_spent = 0;  // the largest cumulative epsilon, millionths
+  friend bool operator==(const ClassTotal&, const ClassTotal&) = default;
+};
+
+// Replaces the contents of leaves whose contributions ended before `horizon`; their hashes stay.
+// Counts and digest are of all leaves summarised so far, earlier summaries included.
+struct Summary {
+  std::uint64_t horizon = 0;  // seconds since 1970
+  std::uint64_t leaves = 0;
+  Digest digest{};  // SHA-256 over position (8 bytes, big-endian) ‖ leaf hash, ascending
+  std::vector<ClassTotal> classes;  // ascending
+};
+
+// A model was released.
+struct Release {
+  std::string run;
+  Digest manifest{};
+};
+
+// First leaf of every batch but the first: what was signed before it.
+struct Signed {
+  Digest note{};  // SHA-256 of the note of the tree without this leaf
+};
+
+using Entry = std::variant<Header, Policy, Admission, Terms, Use, EpochEnd, Refusals, Withdrawal,
+                           Summary, Release, Signed>;
+
+// "header", "policy", "admission", "terms", "use", "epoch_end", "refusals", "withdrawal",
+// "summary", "release", "signed".
+std::string_view name(const Entry& entry) noexcept;
+
+// The bytes of a leaf, and back: encode(decode(bytes)) == bytes. decode_entry throws kMalformed for
+// any other bytes.
+Bytes encode(const Entry& entry);
+Entry decode_entry(ByteView bytes);
+// encode(use), without allocation: at most 28 bytes are written to `out`, and their number
+// returned.
+std::size_t encode_use(const Use& use, std::uint8_t* out) noexcept;
+
+// For people: the same fields by name, bytes in hexadecimal, numbers in their units.
+cbor::Value describe(const Entry& entry);
+
+// What a withdrawal's signature is over.
+Bytes withdrawal_statement(std::string_view origin, const Digest& descriptor,
+                           std::string_view reason, std::uint64_t time);
+
+}  // namespace discreet::ledger

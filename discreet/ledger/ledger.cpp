@@ -1,0 +1,255 @@
+#include "discreet/ledger/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "discreet/base/error.h"
+#include "discreet/ledger/note.h"
+#include "discreet/ledger/opening_impl.h"
+#include "discreet/ledger/verify.h"
+
+namespace discreet::ledger {
+namespace {
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidInput, "ledger", std::move(sentence));
+}
+
+RawKey raw(const admission::PublicKey& key) {
+  RawKey bytes;
+  std::copy(key.bytes().begin(), key.bytes().end(), bytes.begin());
+  return bytes;
+}
+
+}  // namespace
+
+Ledger Ledger::create(const std::filesystem::path& path, Header header, ByteView policy,
+                      admission::SigningKey key) {
+  header.key = raw(key.public_key());
+  header.policy = sha256(policy);
+  std::sort(header.stewards.begin(), header.stewards.end());
+  State().take(Entry(header));  // a header that cannot be is refused before there is a file
+  Store store(path, Store::Mode::kCreate);
+  try {
+    Ledger ledger(std::move(store), std::move(key));
+    ledger.write([&](const Add& add, Store::Batch&) {
+      add(header);
+      add(Policy{Bytes(policy.begin(), policy.end())});
+    });
+    return ledger;
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw;
+  }
+}
+
+Ledger Ledger::open(const std::filesystem::path& path, admission::SigningKey key,
+                    std::optional<std::string> last_seen) {
+  Ledger ledger(Store(path, Store::Mode::kWrite), std::move(key));
+  ledger.reload(std::move(last_seen));
+  return ledger;
+}
+
+void Ledger::reload(std::optional<std::string> last_seen) {
+  VerifyOptions options;
+  options.key = key_.public_key();
+  options.checkpoint = std::move(last_seen);
+  options.attestations = false;
+  Verification where;
+  Loaded loaded = load(store_, options, true, where);
+  store_.discard_from(loaded.frontier.size());
+  state_ = std::move(loaded.state);
+  frontier_ = std::move(loaded.frontier);
+  note_ = std::move(loaded.note);
+  stale_ = false;
+}
+
+void Ledger::require_fresh() {
+  if (stale_) reload();
+}
+
+void Ledger::write(const Build& build, const Removed& removed) {
+  stale_ = true;
+  try {
+    append_and_sign(build, removed);
+    if (!removed.empty()) reload();
+    stale_ = false;
+  } catch (...) {
+    try {  // back to what is signed
+      if (frontier_.size() != 0) reload();
+    } catch (const Error&) {  // the next operation tries again
+    }
+    throw;
+  }
+}
+
+void Ledger::append_and_sign(const Build& build, const Removed& removed) {
+  Store::Batch batch;
+  const std::uint64_t first = frontier_.size();
+  const Add add = [&](const Entry& entry) {
+    state_.take(entry);
+    if (const auto* use = std::get_if<Use>(&entry)) {
+      std::uint8_t bytes[32];
+      batch.add({bytes, encode_use(*use, bytes)});
+    } else {
+      batch.add(encode(entry));
+    }
+  };
+  if (first != 0) add(Signed{sha256(bytes_of(note_))});
+  build(add, batch);
+  store_.append(first, batch);
+
+  store_.reread();
+  Frontier frontier = frontier_;
+  {
+    Store::Leaves leaves(store_, first);
+    Store::Leaf leaf;
+    std::size_t read = 0;
+    for (; leaves.next(leaf); ++read) {
+      if (read == batch.ends.size() || leaf.position != first + read || leaf.summarised ||
+          !std::ranges::equal(leaf.content, batch.leaf(read)))
+        throw Error(ErrorCode::kIoError, "ledger",
+                    fmt::format("entry {} came back from the disk altered; nothing was signed",
+                                first + read));
+      frontier.append(leaf_hash(leaf.content));
+    }
+    if (read != batch.ends.size())
+      throw Error(ErrorCode::kIoError, "ledger",
+                  "entries did not come back from the disk; nothing was signed");
+  }
+  const Store::Note note{
+      frontier.size(), sign_note({state_.header().origin, frontier.size(), frontier.root()}, key_)};
+  store_.sign(note, removed);
+  state_.take_note(note.text);
+  frontier_ = std::move(frontier);
+  note_ = note.text;
+}
+
+void Ledger::admit(std::span<const Contribution> contributions, const Refusals& refusals) {
+  require_fresh();
+  if (contributions.empty() && refusals.counts.empty()) return;
+  std::vector<Store::Opening> openings;
+  openings.reserve(contributions.size());
+  for (const Contribution& c : contributions) {
+    Store::Opening opening{0, c.descriptor, c.attestation};
+    if (!attested(opening, c.key))
+      refuse(fmt::format("the attestation of descriptor {} is not signed by the key given",
+                         to_hex(sha256(c.descriptor))));
+    openings.push_back(std::move(opening));
+  }
+  write([&](const Add& add, Store::Batch& batch) {
+    for (std::size_t i = 0; i < openings.size(); ++i) {
+      openings[i].position = state_.size();
+      add(admission_of(state_.header(), state_.next_number(), openings[i],
+                       raw(contributions[i].key)));
+    }
+    if (!refusals.counts.empty()) add(refusals);
+    batch.openings = std::move(openings);
+  });
+}
+
+bool Ledger::reserve_epoch(const std::string& run, std::uint64_t epoch, std::uint64_t as_of,
+                           std::vector<Terms> terms) {
+  require_fresh();
+  if (epoch < state_.next_epoch(run)) return false;
+  if (epoch > state_.next_epoch(run))
+    refuse(fmt::format("epoch {} of run {} was not reserved; reserve epochs one after another",
+                       state_.next_epoch(run), run));
+  if (terms.empty()) refuse("an epoch needs the terms of at least one class");
+  std::sort(terms.begin(), terms.end(), [](const Terms& a, const Terms& b) {
+    return a.admissibility_class < b.admissibility_class;
+  });
+  write([&](const Add& add, Store::Batch&) {
+    for (Terms& t : terms) {
+      t.run = run;
+      t.epoch = epoch;
+      t.as_of = as_of;
+      add(t);
+    }
+    std::uint64_t uses = 0;
+    std::size_t from = 0;
+    while (const auto due = state_.next_due(from)) {
+      add(due->use);
+      from = due->index + 1;
+      ++uses;
+    }
+    add(EpochEnd{run, epoch, uses});
+  });
+  return true;
+}
+
+std::size_t Ledger::withdraw(std::span<const Withdrawal> withdrawals) {
+  require_fresh();
+  std::vector<const Withdrawal*> fresh;
+  for (const Withdrawal& w : withdrawals) {
+    const auto same = [&](const Withdrawal* other) { return other->descriptor == w.descriptor; };
+    if (state_.is_withdrawn(w.descriptor) || std::any_of(fresh.begin(), fresh.end(), same))
+      continue;
+    const auto& stewards = state_.header().stewards;
+    if (!std::binary_search(stewards.begin(), stewards.end(), w.key) && !state_.find(w.descriptor))
+      refuse(fmt::format("descriptor {} is not in the ledger; only a steward can withdraw it",
+                         to_hex(w.descriptor)));
+    fresh.push_back(&w);
+  }
+  if (fresh.empty()) return 0;
+  write([&](const Add& add, Store::Batch&) {
+    for (const Withdrawal* w : fresh) add(*w);
+  });
+  return fresh.size();
+}
+
+bool Ledger::summarise(std::uint64_t now) {
+  require_fresh();
+  const std::uint64_t retention = state_.header().retention;
+  if (now < retention) return false;
+  const std::uint64_t horizon = now - retention;
+  const auto due = [&](std::uint64_t number) {
+    const auto& all = state_.contributions();
+    const auto at = std::lower_bound(all.begin(), all.end(), number,
+                                     [](const auto& c, std::uint64_t n) { return c.number < n; });
+    return at != all.end() && at->number == number && state_.is_due_for_summary(*at, horizon);
+  };
+  if (std::none_of(state_.contributions().begin(), state_.contributions().end(),
+                   [&](const auto& c) { return state_.is_due_for_summary(c, horizon); }))
+    return false;
+  Summary summary = state_.summary(horizon);
+  std::vector<std::pair<std::uint64_t, Digest>> removed;
+  {
+    Sha256 digest;
+    summary.leaves = 0;
+    Store::Leaves leaves(store_, 0);
+    Store::Leaf leaf;
+    while (leaves.next(leaf)) {
+      bool covered = leaf.summarised;
+      Digest hash = leaf.hash;
+      if (!leaf.summarised) {
+        const Entry entry = decode_entry(leaf.content);
+        const auto* admitted = std::get_if<Admission>(&entry);
+        const auto* use = std::get_if<Use>(&entry);
+        covered = (admitted && due(admitted->number)) || (use && due(use->contribution));
+        if (covered) {
+          hash = leaf_hash(leaf.content);
+          removed.emplace_back(leaf.position, hash);
+        }
+      }
+      if (!covered) continue;
+      std::uint8_t position[8];
+      for (int i = 0; i < 8; ++i)
+        position[i] = static_cast<std::uint8_t>(leaf.position >> (56 - 8 * i));
+      digest.update(position).update(hash);
+      ++summary.leaves;
+    }
+    summary.digest = digest.finish();
+  }
+  write([&](const Add& add, Store::Batch&) { add(summary); }, removed);
+  return true;
+}
+
+void Ledger::release(const std::string& run, const Digest& manifest) {
+  require_fresh();
+  write([&](const Add& add, Store::Batch&) { add(Release{run, manifest}); });
+}
+
+}  // namespace discreet::ledger

@@ -1,0 +1,382 @@
+#include "discreet/ledger/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "discreet/accounting/pld.h"
+#include "discreet/base/error.h"
+#include "discreet/ledger/ledger_testing.h"
+#include "discreet/ledger/note.h"
+#include "discreet/ledger/verify.h"
+
+namespace discreet::ledger {
+namespace {
+
+using namespace testing;
+
+ErrorCode code_of(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorCode::kIoError;
+}
+
+std::vector<Entry> entries(const std::filesystem::path& path) {
+  Store store(path, Store::Mode::kRead);
+  Store::Leaves leaves(store, 0);
+  Store::Leaf leaf;
+  std::vector<Entry> out;
+  while (leaves.next(leaf))
+    if (!leaf.summarised) out.push_back(decode_entry(leaf.content));
+  return out;
+}
+
+TEST(Ledger, HeaderFixesTheContract) {
+  Folder folder;
+  const auto path = folder / "ledger.db";
+  { Ledger::create(path, header("rdp"), bytes_of("the policy"), ledger_key()); }
+  const Verification found = verify(path);
+  ASSERT_TRUE(found.ok) << found.problem;
+  ASSERT_TRUE(found.header);
+  EXPECT_EQ(found.header->accountant, "rdp");
+  EXPECT_EQ(found.header->multiplier_floor, 500'000'000u);
+  EXPECT_EQ(found.header->depth_profile_schema, 1u);
+  EXPECT_EQ(found.header->key, raw(ledger_key()));
+  EXPECT_EQ(found.header->policy, sha256(bytes_of("the policy")));
+  EXPECT_EQ(found.size, 2u);
+  EXPECT_EQ(code_of([&] { Ledger::create(path, header(), bytes_of("p"), ledger_key()); }),
+            ErrorCode::kInvalidInput);
+  EXPECT_TRUE(verify(path).ok);
+}
+
+TEST(Ledger, RefusesAHeaderThatFixesNothing) {
+  Folder folder;
+  for (const auto& spoil :
+       {+[](Header& h) { h.accountant = "guess"; }, +[](Header& h) { h.delta = 0; },
+        +[](Header& h) { h.origin = "two words"; },
+        +[](Header& h) {
+          h.stewards = {raw(key(3)), raw(key(3))};
+        }}) {
+    Header bad = header();
+    spoil(bad);
+    EXPECT_THROW(Ledger::create(folder / "bad.db", bad, {}, ledger_key()), Error);
+    EXPECT_FALSE(std::filesystem::exists(folder / "bad.db"));
+  }
+}
+
+TEST(Ledger, AnEpochHasOneUseForEachAdmittedContributionAndItsComposedSpend) {
+  Folder folder;
+  const auto path = folder / "ledger.db";
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, 5), {{{"BELOW_FLOOR", 2}, {"EXPIRED", 1}}});
+    for (std::uint64_t epoch = 0; epoch < 10; ++epoch)
+      EXPECT_TRUE(ledger.reserve_epoch("run-a", epoch, kToday, {terms()}));
+  }
+  // The independent account: 1000 steps at once.
+  accounting::PldAccountant once(accounting::Adjacency::kZeroOut);
+  once.add(accounting::Event(accounting::Gaussian{3.0}, accounting::Poisson{0.01},
+                             accounting::Adjacency::kZeroOut),
+           1000);
+  const double composed = once.epsilon(1e-5).value.upper;
+  std::vector<std::uint64_t> last(5);
+  int uses = 0;
+  for (const Entry& entry : entries(path))
+    if (const auto* use = std::get_if<Use>(&entry)) {
+      last[use->contribution] = use->spend;
+      ++uses;
+    }
+  EXPECT_EQ(uses, 50);
+  for (const std::uint64_t spend : last) {
+    EXPECT_GE(static_cast<double>(spend) / kMicro, composed);
+    EXPECT_NEAR(static_cast<double>(spend) / kMicro, composed, 3e-6);
+  }
+  const Verification found = verify(path);
+  ASSERT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.refusals, 3u);
+  EXPECT_EQ(found.counts.epochs, 10u);
+  EXPECT_EQ(found.attestations, 5u);
+  EXPECT_EQ(found.histories, 11u);
+  ASSERT_EQ(found.classes.size(), 1u);
+  EXPECT_EQ(found.classes[0].contributions, 5u);
+}
+
+TEST(Ledger, AStrictBoundIsMetByClippingFurtherNotByMoreNoise) {
+  // z = 2, k = 4: every use needs multiplier 4, whatever the noise is.
+  const Bound strict{1'000'000'000, Promise::kWorstCase, 2'000'000'000, 4, 0};
+  const auto weak = event_of(terms("public", 1'000'000'000), strict);
+  EXPECT_NEAR(*accounting::gaussian_noise_multiplier(weak.event.mechanism()), 4, 1e-12);
+  EXPECT_LE(*accounting::gaussian_noise_multiplier(weak.event.mechanism()), 4);
+  const auto strong = event_of(terms("public", 7'000'000'000), strict);
+  EXPECT_NEAR(*accounting::gaussian_noise_multiplier(strong.event.mechanism()), 7, 1e-12);
+  EXPECT_LE(*accounting::gaussian_noise_multiplier(strong.event.mechanism()), 7);
+  EXPECT_EQ(strong.count, 100u);
+}
+
+TEST(Ledger, TermsThatFitNoSamplerOrFamilyAreRefusedAndNothingIsWritten) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  ledger.admit(contributions(0, 2));
+  const std::string before = ledger.note();
+  for (const auto& spoil :
+       {+[](Terms& t) { t.steps = 0; }, +[](Terms& t) { t.deviation = 0; },
+        +[](Terms& t) { t.rate = 2'000'000'000'000; }, +[](Terms& t) { t.batch = 7; },
+        +[](Terms& t) { t.sampler = 9; }, +[](Terms& t) { t.family = Family::kLaplace; },
+        +[](Terms& t) { t.adjacency = accounting::Adjacency::kAddRemove; },
+        +[](Terms& t) { t.grid = 5; }, +[](Terms& t) { t.profile = from_hex("ff"); }}) {
+    Terms bad = terms();
+    spoil(bad);
+    EXPECT_THROW(ledger.reserve_epoch("run", 0, kToday, {bad}), Error);
+    EXPECT_EQ(ledger.note(), before);
+    EXPECT_EQ(ledger.state().size(), read_unverified(before).size);
+  }
+  EXPECT_TRUE(ledger.reserve_epoch("run", 0, kToday, {terms()}));
+}
+
+TEST(Ledger, EpochsComeOneAfterAnotherAndOnce) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+  ledger.admit(contributions(0, 3));
+  EXPECT_EQ(code_of([&] { ledger.reserve_epoch("run", 1, kToday, {terms()}); }),
+            ErrorCode::kInvalidInput);
+  EXPECT_TRUE(ledger.reserve_epoch("run", 0, kToday, {terms()}));
+  EXPECT_FALSE(ledger.reserve_epoch("run", 0, kToday, {terms()}));
+  EXPECT_TRUE(ledger.reserve_epoch("other", 0, kToday, {terms()}));
+  EXPECT_THROW(ledger.reserve_epoch("run", 1, kToday - 1, {terms()}), Error);
+  EXPECT_EQ(verify(path).counts.uses, 6u);
+}
+
+TEST(Ledger, AWithdrawalAppendsAndStopsUseAndAdmission) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  const auto who = contributions(0, 3);
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(who);
+    ledger.reserve_epoch("run", 0, kToday, {terms()});
+    const std::size_t before = entries(path).size();
+    EXPECT_EQ(ledger.withdraw(std::vector{withdrawal(hash_of(who[1]), contributor_key())}), 1u);
+    EXPECT_EQ(entries(path).size(), before + 2);  // itself, and the note before it
+    // The same event again is consumed once; a stranger's is refused.
+    EXPECT_EQ(ledger.withdraw(std::vector{withdrawal(hash_of(who[1]), steward_key())}), 0u);
+    EXPECT_THROW(ledger.withdraw(std::vector{withdrawal(hash_of(who[2]), key(9))}), Error);
+    EXPECT_THROW(ledger.admit(std::vector{who[1]}), Error);
+    const auto later = contribution(77);
+    EXPECT_THROW(ledger.withdraw(std::vector{withdrawal(hash_of(later), contributor_key())}),
+                 Error);
+    EXPECT_EQ(ledger.withdraw(std::vector{withdrawal(hash_of(later), steward_key())}), 1u);
+    EXPECT_THROW(ledger.admit(std::vector{later}), Error);
+    ledger.reserve_epoch("run", 1, kToday, {terms()});
+  }
+  std::vector<int> uses(3);
+  for (const Entry& entry : entries(path))
+    if (const auto* use = std::get_if<Use>(&entry)) ++uses[use->contribution];
+  EXPECT_EQ(uses, (std::vector<int>{2, 1, 2}));
+  const Verification found = verify(path);
+  EXPECT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.withdrawals, 2u);
+}
+
+TEST(Ledger, AWithdrawalSignedForAnotherLedgerIsNotTaken) {
+  Folder folder;
+  const auto who = contributions(0, 1);
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  ledger.admit(who);
+  Withdrawal foreign = withdrawal(hash_of(who[0]), contributor_key());
+  foreign.signature = admission::sign(
+      contributor_key(),
+      withdrawal_statement("another.example", foreign.descriptor, foreign.reason, foreign.time));
+  EXPECT_THROW(ledger.withdraw(std::vector{foreign}), Error);
+}
+
+TEST(Ledger, RetentionDropsContentsKeepsHashesAndAppendsClassTotals) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  Digest root_before;
+  std::uint64_t size_before = 0;
+  Path proof;
+  std::string note_before;
+  const auto old_ones = contributions(0, 4, "sensitive", kToday + 10);
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(old_ones);
+    ledger.admit(contributions(10, 13));
+    ledger.reserve_epoch("run", 0, kToday, {terms("sensitive"), terms("public")});
+    ledger.withdraw(std::vector{withdrawal(hash_of(old_ones[0]), contributor_key())});
+    ledger.reserve_epoch("run", 1, kToday + 20, {terms("sensitive"), terms("public")});
+    note_before = ledger.note();
+    size_before = ledger.state().size();
+    EXPECT_FALSE(ledger.summarise(kToday + 1009));
+    {
+      Store store(path, Store::Mode::kRead);
+      root_before = range_hash(store)(0, size_before);
+      proof = inclusion_proof(3, size_before, range_hash(store));
+    }
+    EXPECT_TRUE(ledger.summarise(kToday + 1010));
+    EXPECT_FALSE(ledger.summarise(kToday + 1010));
+    EXPECT_TRUE(ledger.reserve_epoch("run", 2, kToday + 20, {terms("public")}));
+    // Numbers go on where they were.
+    ledger.admit(contributions(20, 21));
+    EXPECT_EQ(ledger.state().contributions().back().number, 7u);
+    EXPECT_THROW(ledger.withdraw(std::vector{withdrawal(hash_of(old_ones[1]), contributor_key())}),
+                 Error);
+    EXPECT_EQ(ledger.withdraw(std::vector{withdrawal(hash_of(old_ones[1]), steward_key())}), 1u);
+  }
+  VerifyOptions with_old;
+  with_old.checkpoint = note_before;
+  const Verification found = verify(path, with_old);
+  ASSERT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.summarised, 8u);  // four admissions and four uses of epoch 0
+  ASSERT_EQ(found.summarised.size(), 1u);
+  EXPECT_EQ(found.summarised[0].contributions, 4u);
+  EXPECT_EQ(found.summarised[0].uses, 4u);
+  EXPECT_GT(found.summarised[0].most_spent, 0u);
+  // A proof handed out before still holds, and the tree is the same.
+  Store store(path, Store::Mode::kRead);
+  EXPECT_EQ(range_hash(store)(0, size_before), root_before);
+  Store::Leaves leaves(store, 3);
+  Store::Leaf leaf;
+  ASSERT_TRUE(leaves.next(leaf));
+  EXPECT_TRUE(leaf.summarised);
+  EXPECT_TRUE(verify_inclusion(leaf.hash, 3, size_before, proof, root_before));
+  // Neither descriptor nor nonce is left in any page of the file.
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const Bytes& gone = old_ones[2].descriptor;
+  EXPECT_EQ(bytes.find(std::string(gone.begin(), gone.end())), std::string::npos);
+}
+
+TEST(Ledger, AnOldCheckpointShowsRollbackAndForks) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  std::string early, late;
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, 3));
+    early = ledger.note();
+  }
+  std::filesystem::copy_file(path, folder / "copy.db");
+  {
+    Ledger ledger = Ledger::open(path, ledger_key());
+    ledger.reserve_epoch("run", 0, kToday, {terms()});
+    late = ledger.note();
+  }
+  VerifyOptions with;
+  with.checkpoint = early;
+  EXPECT_TRUE(verify(path, with).ok);
+  with.checkpoint = late;
+  EXPECT_TRUE(verify(path, with).ok);
+  EXPECT_EQ(verify(folder / "copy.db", with).kind, "rollback");
+  EXPECT_TRUE(verify(folder / "copy.db").ok);
+  EXPECT_THROW(Ledger::open(folder / "copy.db", ledger_key(), late), Error);
+  {  // the copy goes another way
+    Ledger fork = Ledger::open(folder / "copy.db", ledger_key(), early);
+    fork.reserve_epoch("run", 0, kToday, {terms("public", 2'000'000'000)});
+    fork.reserve_epoch("run", 1, kToday, {terms()});
+  }
+  EXPECT_EQ(verify(folder / "copy.db", with).kind, "fork");
+  with.checkpoint = sign_note(read_unverified(late), key(8));
+  EXPECT_EQ(verify(path, with).kind, "signature");
+  VerifyOptions stranger;
+  stranger.key = key(8).public_key();
+  EXPECT_EQ(verify(path, stranger).kind, "signature");
+  EXPECT_THROW(Ledger::open(path, key(8)), Error);
+}
+
+TEST(Ledger, AdmissionsSayWhatTheirDescriptorsSay) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  const auto who = contributions(0, 1, "clinical");
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(who);
+    Ledger::Contribution forged = contribution(5);
+    forged.attestation = who[0].attestation;
+    EXPECT_THROW(ledger.admit(std::vector{forged}), Error);
+    EXPECT_THROW(ledger.admit(who), Error);  // once
+  }
+  const auto found = entries(path);
+  const auto& leaf = std::get<Admission>(found.at(3));
+  EXPECT_EQ(leaf.descriptor, hash_of(who[0]));
+  EXPECT_EQ(leaf.admissibility_class, "clinical");
+  EXPECT_EQ(leaf.contributor, raw(contributor_key()));
+  EXPECT_EQ(leaf.clip, 1'000'000'000u);
+  EXPECT_EQ(leaf.multiplier, 1'000'000'000u);
+  EXPECT_EQ(leaf.uses, 4u);
+}
+
+TEST(Ledger, AnAdapterStandsInPlaceOfADepthBand) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  auto d = admission::decode_descriptor(contribution(0).descriptor);
+  d.adapter = "lora-7";
+  const Bytes bytes = admission::encode(d);
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(std::vector<Ledger::Contribution>{
+        {bytes, admission::attest(contributor_key(), bytes), contributor_key().public_key()}});
+    Terms t = terms();
+    t.profile = cbor::encode(cbor::map({{"adapter", "lora-7"}}));
+    ledger.reserve_epoch("run", 0, kToday, {t});
+  }
+  const auto found = entries(path);
+  EXPECT_EQ(std::get<Admission>(found.at(3)).adapter, "lora-7");
+  EXPECT_EQ(describe(found.at(5)).at("depth_profile").at("adapter").as_text(), "lora-7");
+  EXPECT_TRUE(verify(path).ok);
+}
+
+TEST(Ledger, AnEpochCoversAllThatAreNeitherWithdrawnNorEnded) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, 2, "public", kToday + 10));
+    ledger.admit(contributions(2, 4));
+    ledger.admit(contributions(4, 6, "other"));
+    ledger.reserve_epoch("run", 0, kToday + 9, {terms()});
+    ledger.reserve_epoch("run", 1, kToday + 10, {terms()});  // the end is exclusive
+  }
+  std::vector<std::uint64_t> used;
+  for (const Entry& entry : entries(path))
+    if (const auto* use = std::get_if<Use>(&entry)) used.push_back(use->contribution);
+  EXPECT_EQ(used, (std::vector<std::uint64_t>{0, 1, 2, 3, 2, 3}));
+  EXPECT_TRUE(verify(path).ok);
+}
+
+TEST(Ledger, HasOneWriterAtATime) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  EXPECT_EQ(code_of([&] { Ledger::open(folder / "l.db", ledger_key()); }), ErrorCode::kIoError);
+  ledger.admit(contributions(0, 1));
+  EXPECT_TRUE(verify(folder / "l.db").ok);
+}
+
+TEST(Ledger, AnAmplifiedPromiseStopsTheEpochThatWouldPassIt) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  auto d = admission::decode_descriptor(contribution(0).descriptor);
+  d.promise = admission::Promise::kAmplified;
+  d.noise_multiplier = {4'000'000'000};
+  const Bytes bytes = admission::encode(d);
+  ledger.admit(std::vector<Ledger::Contribution>{
+      {bytes, admission::attest(contributor_key(), bytes), contributor_key().public_key()}});
+  std::uint64_t epochs = 0;
+  const auto reserve = [&] {
+    while (epochs < 10000)
+      ledger.reserve_epoch("run", epochs, kToday, {terms("public", 1'000'000'000)}), ++epochs;
+  };
+  EXPECT_THROW(reserve(), Error);
+  // One Gaussian release of multiplier 4 has epsilon 0.9; one epoch here spends 0.5, many pass it.
+  EXPECT_GT(epochs, 0u);
+  EXPECT_LT(epochs, 100u);
+  EXPECT_EQ(ledger.state().next_epoch("run"), epochs);
+}
+
+}  // namespace
+}  // namespace discreet::ledger

@@ -1,0 +1,164 @@
+#include "discreet/ledger/note.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
+
+namespace discreet::ledger {
+namespace {
+
+constexpr std::size_t kMostBytes = 64 * 1024;
+constexpr std::size_t kMostSignatures = 16;
+constexpr std::string_view kDash = "\u2014 ";
+constexpr std::uint8_t kEd25519Type = 1;
+
+[[noreturn]] void malformed(std::string sentence) {
+  throw Error(ErrorCode::kMalformed, "note", std::move(sentence));
+}
+
+struct SignatureLine {
+  std::string_view name;
+  Bytes id_and_signature;
+};
+
+struct Parts {
+  std::string_view text;  // what is signed, with its last newline
+  std::vector<SignatureLine> signatures;
+  Checkpoint checkpoint;
+};
+
+// Cuts the first line off, without its newline.
+std::string_view take_line(std::string_view& rest) {
+  const std::size_t end = rest.find('\n');
+  if (end == std::string_view::npos) malformed("a line of the note does not end");
+  const std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(end + 1);
+  return line;
+}
+
+std::uint64_t parse_size(std::string_view text) {
+  std::uint64_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc() || end != text.data() + text.size() || fmt::format("{}", size) != text)
+    malformed(fmt::format("\"{}\" is no number of leaves", text.substr(0, 40)));
+  return size;
+}
+
+SignatureLine parse_signature(std::string_view line) {
+  if (!line.starts_with(kDash)) malformed("a signature line does not begin with a dash");
+  line.remove_prefix(kDash.size());
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos) malformed("a signature line has no signature");
+  SignatureLine found{line.substr(0, space), from_base64(line.substr(space + 1))};
+  if (!is_note_name(found.name)) malformed("the name in a signature line is no name");
+  if (found.id_and_signature.size() < 5) malformed("a signature is too short");
+  return found;
+}
+
+Parts parse(std::string_view note) {
+  if (note.size() > kMostBytes)
+    malformed(fmt::format("{} bytes are too many for a note", note.size()));
+  if (find_bad_utf8(bytes_of(note))) malformed("a note is UTF-8 text");
+  for (const char c : note)
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\n')
+      malformed("a note has no control characters");
+  const std::size_t blank = note.rfind("\n\n");
+  if (blank == std::string_view::npos)
+    malformed("a blank line stands between the text and its signatures");
+  Parts parts;
+  parts.text = note.substr(0, blank + 1);
+
+  std::string_view rest = parts.text;
+  parts.checkpoint.origin = take_line(rest);
+  if (!is_note_name(parts.checkpoint.origin)) malformed("the first line is no origin");
+  parts.checkpoint.size = parse_size(take_line(rest));
+  const Bytes root = from_base64(take_line(rest));
+  if (root.size() != parts.checkpoint.root.size()) malformed("the root is not 32 bytes");
+  std::copy(root.begin(), root.end(), parts.checkpoint.root.begin());
+  if (!rest.empty()) malformed("a checkpoint has three lines; extensions are not taken");
+
+  rest = note.substr(blank + 2);
+  if (rest.empty()) malformed("the note has no signature");
+  while (!rest.empty()) {
+    if (parts.signatures.size() == kMostSignatures) malformed("the note has too many signatures");
+    parts.signatures.push_back(parse_signature(take_line(rest)));
+  }
+  return parts;
+}
+
+std::string text_of(const Checkpoint& checkpoint) {
+  return fmt::format("{}\n{}\n{}\n", checkpoint.origin, checkpoint.size,
+                     to_base64(checkpoint.root));
+}
+
+}  // namespace
+
+bool is_note_name(std::string_view name) noexcept {
+  return !name.empty() && name.size() <= 256 && !find_bad_utf8(bytes_of(name)) &&
+         std::none_of(name.begin(), name.end(), [](char c) {
+           return static_cast<unsigned char>(c) <= 0x20 || c == '+' || c == 0x7f;
+         });
+}
+
+std::array<std::uint8_t, 4> NoteKey::id() const {
+  const std::uint8_t middle[] = {'\n', kEd25519Type};
+  const Digest digest = Sha256().update(bytes_of(name)).update(middle).update(key.bytes()).finish();
+  return {digest[0], digest[1], digest[2], digest[3]};
+}
+
+std::string NoteKey::to_text() const {
+  Bytes typed = {kEd25519Type};
+  typed.insert(typed.end(), key.bytes().begin(), key.bytes().end());
+  return fmt::format("{}+{}+{}", name, to_hex(id()), to_base64(typed));
+}
+
+NoteKey NoteKey::from_text(std::string_view text) {
+  const std::size_t first = text.find('+');
+  const std::size_t second = first == std::string_view::npos ? first : text.find('+', first + 1);
+  if (second == std::string_view::npos) malformed("a public key is written name+id+base64");
+  const std::string_view name = text.substr(0, first);
+  if (!is_note_name(name)) malformed("the name of the public key is no name");
+  const Bytes typed = from_base64(text.substr(second + 1));
+  if (typed.size() != 33 || typed[0] != kEd25519Type)
+    malformed("the public key is not one of Ed25519 (a byte 01, then 32 bytes)");
+  NoteKey key{std::string(name), admission::PublicKey::from_bytes(ByteView(typed).subspan(1))};
+  if (to_hex(key.id()) != text.substr(first + 1, second - first - 1))
+    malformed(fmt::format("the id of the public key {} should be {}", name, to_hex(key.id())));
+  return key;
+}
+
+std::string sign_note(const Checkpoint& checkpoint, const admission::SigningKey& key) {
+  if (!is_note_name(checkpoint.origin))
+    throw Error(ErrorCode::kInvalidInput, "sign_note",
+                fmt::format("\"{}\" is no origin: no spaces, no '+'", checkpoint.origin));
+  const NoteKey who{checkpoint.origin, key.public_key()};
+  const std::string text = text_of(checkpoint);
+  const auto id = who.id();
+  const admission::Signature signature = key.sign(bytes_of(text));
+  Bytes both(id.begin(), id.end());
+  both.insert(both.end(), signature.begin(), signature.end());
+  return fmt::format("{}\n{}{} {}\n", text, kDash, who.name, to_base64(both));
+}
+
+std::optional<Checkpoint> open_note(std::string_view note, const NoteKey& key) {
+  Parts parts = parse(note);
+  const auto id = key.id();
+  bool signed_by_key = false;
+  for (const SignatureLine& line : parts.signatures) {
+    const ByteView bytes = line.id_and_signature;
+    if (line.name != key.name || !std::equal(id.begin(), id.end(), bytes.begin())) continue;
+    if (!key.key.verifies(bytes_of(parts.text), bytes.subspan(id.size()))) return std::nullopt;
+    signed_by_key = true;
+  }
+  if (!signed_by_key) return std::nullopt;
+  return std::move(parts.checkpoint);
+}
+
+Checkpoint read_unverified(std::string_view note) { return parse(note).checkpoint; }
+
+}  // namespace discreet::ledger

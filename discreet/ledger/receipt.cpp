@@ -1,0 +1,110 @@
+#include "discreet/ledger/receipt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "discreet/admission/cose.h"
+#include "discreet/base/cbor.h"
+#include "discreet/base/error.h"
+
+namespace discreet::ledger {
+namespace {
+
+using cbor::Value;
+
+constexpr int kStructure = 395, kProofs = 396, kRfc9162Sha256 = 1;
+constexpr int kInclusion = -1, kConsistency = -2;
+
+Bytes receipt(const admission::SigningKey& key, int kind, std::uint64_t first, std::uint64_t second,
+              const Path& path, const Digest& root) {
+  const Bytes proof =
+      cbor::encode(cbor::array({first, second, cbor::array({path.begin(), path.end()})}));
+  const auto id = key.public_key().id();
+  admission::Sign1 message = admission::sign_detached(
+      key, cbor::map({{admission::cose_label::kKeyId, ByteView(id)}, {kStructure, kRfc9162Sha256}}),
+      root);
+  message.unprotected =
+      cbor::map({{kProofs, cbor::map({{kind, cbor::array({Value(ByteView(proof))})}})}});
+  return admission::encode(message);
+}
+
+struct Parsed {
+  admission::Sign1 message;
+  std::uint64_t first = 0, second = 0;
+  Path path;
+};
+
+// Throws kMalformed or kInvalidInput for anything but a receipt as receipt() makes it.
+Parsed parse(ByteView bytes, int kind, const admission::PublicKey& key) {
+  const auto refuse = [](const char* sentence) {
+    throw Error(ErrorCode::kMalformed, "receipt", sentence);
+  };
+  Parsed out{admission::decode_sign1(bytes), 0, 0, {}};
+  const Value& header = out.message.protected_header;
+  const auto id = key.id();
+  if (header.as_map().size() != 3 || header.at(kStructure) != Value(kRfc9162Sha256) ||
+      header.at(admission::cose_label::kKeyId) != Value(ByteView(id)))
+    refuse("the protected header is not that of a receipt by this key");
+  if (out.message.payload) refuse("the root is not detached");
+  const Value& unprotected = out.message.unprotected;
+  const Value& proofs = unprotected.at(kProofs);
+  const std::vector<Value>& list = proofs.at(kind).as_array();
+  if (unprotected.as_map().size() != 1 || proofs.as_map().size() != 1 || list.size() != 1)
+    refuse("a receipt has one proof");
+  const Value proof = cbor::decode(list[0].as_bytes());
+  if (proof.as_array().size() != 3) refuse("a proof has three parts");
+  out.first = proof.as_array()[0].as_unsigned();
+  out.second = proof.as_array()[1].as_unsigned();
+  for (const Value& item : proof.as_array()[2].as_array()) {
+    const ByteView hash = item.as_bytes();
+    if (hash.size() != 32 || out.path.size() == 64) refuse("the path is not one of 32-byte hashes");
+    std::copy(hash.begin(), hash.end(), out.path.emplace_back().begin());
+  }
+  return out;
+}
+
+bool or_false(const auto& check) {
+  try {
+    return check();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIoError) throw;
+    return false;
+  }
+}
+
+}  // namespace
+
+Bytes inclusion_receipt(const admission::SigningKey& key, std::uint64_t size, std::uint64_t index,
+                        const Path& path, const Digest& root) {
+  return receipt(key, kInclusion, size, index, path, root);
+}
+
+Bytes consistency_receipt(const admission::SigningKey& key, std::uint64_t size1,
+                          std::uint64_t size2, const Path& path, const Digest& root2) {
+  return receipt(key, kConsistency, size1, size2, path, root2);
+}
+
+bool verify_inclusion_receipt(ByteView bytes, ByteView leaf, const admission::PublicKey& key,
+                              Place* place) {
+  return or_false([&] {
+    const Parsed found = parse(bytes, kInclusion, key);
+    Digest root;
+    if (!root_of_inclusion(leaf_hash(leaf), found.second, found.first, found.path, root) ||
+        !admission::verifies(found.message, key, root))
+      return false;
+    if (place) *place = {found.first, found.second};
+    return true;
+  });
+}
+
+bool verify_consistency_receipt(ByteView bytes, const Digest& root1, const Digest& root2,
+                                const admission::PublicKey& key) {
+  return or_false([&] {
+    const Parsed found = parse(bytes, kConsistency, key);
+    return admission::verifies(found.message, key, root2) &&
+           verify_consistency(found.first, root1, found.second, root2, found.path);
+  });
+}
+
+}  // namespace discreet::ledger

@@ -1,0 +1,208 @@
+// A signer who lies: the file is signed as it should be, and yet an entry breaks a rule.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "discreet/base/error.h"
+#include "discreet/ledger/ledger_testing.h"
+#include "discreet/ledger/note.h"
+#include "discreet/ledger/opening_impl.h"
+#include "discreet/ledger/verify.h"
+
+namespace discreet::ledger {
+namespace {
+
+using namespace testing;
+
+struct File {
+  std::vector<Entry> entries;
+  std::vector<Store::Opening> openings;
+};
+
+template <class T>
+T& entry(File& file, std::size_t i) {
+  return std::get<T>(file.entries.at(i));
+}
+
+// 0 header, 1 policy, 2-4 admissions, 5 terms, 6-8 uses, 9 end, 10 withdrawal of contribution 1,
+// 11 terms, 12-13 uses, 14 end, 15 release.
+File honest() {
+  File file;
+  State state;
+  const auto add = [&](const Entry& e) {
+    state.take(e);
+    file.entries.push_back(e);
+  };
+  Header h = header();
+  h.key = raw(ledger_key());
+  h.policy = sha256(bytes_of("policy"));
+  add(h);
+  const ByteView policy = bytes_of("policy");
+  add(Policy{Bytes(policy.begin(), policy.end())});
+  const auto who = contributions(0, 3);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    file.openings.push_back({state.size(), who[i].descriptor, who[i].attestation});
+    add(admission_of(h, i, file.openings.back(), raw(contributor_key())));
+  }
+  const auto epoch = [&](std::uint64_t n) {
+    Terms t = terms();
+    t.run = "run";
+    t.epoch = n;
+    t.as_of = kToday;
+    add(t);
+    std::uint64_t uses = 0;
+    std::size_t from = 0;
+    while (const auto due = state.next_due(from)) {
+      add(due->use);
+      from = due->index + 1;
+      ++uses;
+    }
+    add(EpochEnd{"run", n, uses});
+  };
+  epoch(0);
+  add(withdrawal(hash_of(who[1]), contributor_key()));
+  epoch(1);
+  add(Release{"run", sha256({})});
+  return file;
+}
+
+Verification verify_signed(const File& file) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  {
+    Store store(path, Store::Mode::kCreate);
+    Store::Batch batch;
+    Frontier frontier;
+    for (const Entry& e : file.entries) {
+      batch.add(encode(e));
+      frontier.append(leaf_hash(encode(e)));
+    }
+    batch.openings = file.openings;
+    store.append(0, batch);
+    store.sign({frontier.size(),
+                sign_note({header().origin, frontier.size(), frontier.root()}, ledger_key())});
+  }
+  return verify(path);
+}
+
+// The lie is found at the entry, by the rule.
+void expect_found(const std::function<void(File&)>& lie, std::uint64_t at, int rule) {
+  File file = honest();
+  lie(file);
+  const Verification found = verify_signed(file);
+  EXPECT_FALSE(found.ok) << at;
+  EXPECT_EQ(found.entry, at) << found.problem;
+  if (rule != 0) {
+    EXPECT_NE(found.problem.find("(rule " + std::to_string(rule) + ")"), std::string::npos)
+        << found.problem;
+  }
+}
+
+TEST(LedgerRules, AnHonestFileVerifies) {
+  const Verification found = verify_signed(honest());
+  EXPECT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.uses, 5u);
+}
+
+TEST(LedgerRules, ASpendBelowOrAboveWhatTheEventsComposeToIsFound) {
+  expect_found([](File& f) { entry<Use>(f, 7).spend -= 2; }, 7, 9);
+  expect_found([](File& f) { entry<Use>(f, 7).spend += 2; }, 7, 9);
+  // The second epoch charged as if it were the first: a total that was reset.
+  expect_found([](File& f) { entry<Use>(f, 12).spend = entry<Use>(f, 6).spend; }, 12, 9);
+  // Or added instead of composed.
+  expect_found([](File& f) { entry<Use>(f, 12).spend = 2 * entry<Use>(f, 6).spend; }, 12, 9);
+  // Terms that are worse than the spends say.
+  expect_found([](File& f) { entry<Terms>(f, 5).steps = 200; }, 6, 9);
+  expect_found([](File& f) { entry<Terms>(f, 5).deviation /= 2; }, 6, 9);
+  expect_found([](File& f) { entry<Terms>(f, 5).rate *= 2; }, 6, 9);
+}
+
+TEST(LedgerRules, AUseAfterItsWithdrawalIsFound) {
+  expect_found([](File& f) { entry<Use>(f, 12).contribution = 1; }, 12, 8);
+  expect_found(
+      [](File& f) {
+        Use again = entry<Use>(f, 12);
+        again.contribution = 1;
+        f.entries.insert(f.entries.begin() + 13, again);
+      },
+      13, 5);
+}
+
+TEST(LedgerRules, AnEpochThatLeavesSomeoneOutIsFound) {
+  expect_found([](File& f) { f.entries.erase(f.entries.begin() + 7); }, 7, 8);
+  expect_found([](File& f) { f.entries.erase(f.entries.begin() + 8); }, 8, 8);
+  expect_found([](File& f) { std::swap(f.entries[6], f.entries[7]); }, 6, 8);
+  expect_found([](File& f) { entry<EpochEnd>(f, 9).uses = 2; }, 9, 8);
+  expect_found([](File& f) { entry<EpochEnd>(f, 9).epoch = 5; }, 9, 6);
+  expect_found([](File& f) { entry<Terms>(f, 11).epoch = 2; }, 11, 6);
+  expect_found([](File& f) { entry<Terms>(f, 11).as_of = kToday - 1; }, 11, 6);
+  expect_found([](File& f) { entry<Terms>(f, 5).adjacency = accounting::Adjacency::kAddRemove; }, 5,
+               7);
+}
+
+TEST(LedgerRules, AnAdmissionThatSaysMoreThanItsDescriptorIsFound) {
+  expect_found([](File& f) { entry<Admission>(f, 3).clip *= 2; }, 3, 4);
+  expect_found([](File& f) { entry<Admission>(f, 3).uses = 5; }, 3, 4);
+  expect_found([](File& f) { entry<Admission>(f, 3).admissibility_class = "other"; }, 3, 4);
+  expect_found([](File& f) { entry<Admission>(f, 3).not_after += 1; }, 3, 4);
+  expect_found([](File& f) { entry<Admission>(f, 3).adapter = "more"; }, 3, 4);
+  expect_found([](File& f) { entry<Admission>(f, 3).multiplier = 1; }, 3, 4);  // below the floor
+  expect_found([](File& f) { entry<Admission>(f, 3).number = 7; }, 3, 3);
+  expect_found(
+      [](File& f) { entry<Admission>(f, 3).descriptor = entry<Admission>(f, 2).descriptor; }, 3, 3);
+  // An attestation by another key than the one recorded.
+  expect_found([](File& f) { entry<Admission>(f, 3).contributor = raw(key(9)); }, 3, 0);
+}
+
+TEST(LedgerRules, AWithdrawalByNobodyEntitledIsFound) {
+  expect_found([](File& f) { entry<Withdrawal>(f, 10).reason = "another"; }, 10, 5);
+  expect_found(
+      [](File& f) { f.entries[10] = withdrawal(entry<Withdrawal>(f, 10).descriptor, key(9)); }, 10,
+      5);
+  expect_found(
+      [](File& f) {
+        f.entries.insert(f.entries.begin() + 11,
+                         withdrawal(entry<Withdrawal>(f, 10).descriptor, steward_key()));
+      },
+      11, 5);
+}
+
+TEST(LedgerRules, AReleaseOfNoRunAndAHeaderInTheMiddleAreFound) {
+  expect_found([](File& f) { entry<Release>(f, 15).run = "unknown"; }, 15, 6);
+  expect_found([](File& f) { f.entries.push_back(f.entries[0]); }, 16, 1);
+  expect_found([](File& f) { entry<Policy>(f, 1).text.push_back(0); }, 1, 1);
+  expect_found([](File& f) { f.entries.push_back(Signed{}); }, 16, 2);
+  expect_found([](File& f) { f.entries.push_back(Refusals{}); }, 16, 4);
+}
+
+TEST(Entries, ComeBackFromTheirBytesAndNoOtherBytesAreOne) {
+  File file = honest();
+  file.entries.push_back(Refusals{{{"EXPIRED", 3}}});
+  file.entries.push_back(Summary{1, 2, {}, {{"public", 1, 2, 3}}});
+  file.entries.push_back(Signed{sha256({})});
+  for (const Entry& e : file.entries) {
+    const Bytes bytes = encode(e);
+    EXPECT_EQ(encode(decode_entry(bytes)), bytes);
+    EXPECT_EQ(decode_entry(bytes).index(), e.index());
+    Bytes longer = bytes, shorter = bytes;
+    longer.push_back(0);
+    shorter.pop_back();
+    EXPECT_THROW(decode_entry(longer), Error);
+    EXPECT_THROW(decode_entry(shorter), Error);
+  }
+  for (const std::uint64_t n : {0ull, 23ull, 24ull, 255ull, 256ull, 65535ull, 65536ull,
+                                4294967295ull, 4294967296ull, ~0ull}) {
+    const Use use{n, n, n};
+    std::uint8_t bytes[32];
+    const Bytes fast(bytes, bytes + encode_use(use, bytes));
+    EXPECT_EQ(fast, encode(use));
+    EXPECT_EQ(encode(decode_entry(fast)), fast);
+  }
+  // A long head where a short one would do, in a use: not canonical.
+  EXPECT_THROW(decode_entry(from_hex("840418050000")), Error);
+  EXPECT_THROW(decode_entry(from_hex("84041900050000")), Error);
+  EXPECT_THROW(decode_entry({}), Error);
+}
+
+}  // namespace
+}  // namespace discreet::ledger

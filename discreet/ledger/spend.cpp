@@ -1,0 +1,118 @@
+#include "discreet/ledger/spend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "discreet/accounting/accountant.h"
+#include "discreet/base/error.h"
+#include "discreet/numerics/rounding.h"
+
+namespace discreet::ledger {
+namespace {
+
+using accounting::Event;
+using numerics::round_down;
+using numerics::round_up;
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, "ledger terms", std::move(sentence));
+}
+
+accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
+  if (terms.deviation == 0) refuse("the standard deviation of the noise is 0");
+  if (bound.clip == 0) refuse("the clip norm is 0");
+  const double deviation = static_cast<double>(terms.deviation);
+  const double clip = static_cast<double>(bound.clip);
+  const double declared = round_down(deviation / clip, 2);
+  const bool worst_case = bound.promise == Promise::kWorstCase;
+  const double promised = worst_case
+                              ? round_down(static_cast<double>(bound.multiplier) *
+                                               std::sqrt(static_cast<double>(bound.uses)) / kNano,
+                                           4)
+                              : 0;
+  const double multiplier = std::max(declared, promised);
+  if (worst_case && (terms.family == Family::kLaplace || terms.family == Family::kDiscreteGaussian))
+    refuse("a worst-case promise needs Gaussian or rounded Gaussian noise");
+  if ((terms.family == Family::kDiscreteGaussian) != (terms.grid != 0))
+    refuse("a grid belongs to discrete Gaussian noise, and to no other");
+  switch (terms.family) {
+    case Family::kGaussian: return accounting::Gaussian{multiplier};
+    case Family::kRoundedGaussian: return accounting::RoundedGaussian{multiplier};
+    case Family::kLaplace:
+      return accounting::Laplace{round_down(deviation / std::sqrt(2.0) / clip, 4)};
+    case Family::kDiscreteGaussian:
+      return accounting::DiscreteGaussian{multiplier,
+                                          round_up(clip / static_cast<double>(terms.grid), 3)};
+  }
+  refuse("the noise family is unknown");
+}
+
+accounting::Sampling sampling_of(const Terms& terms) {
+  const double rate = std::min(1.0, round_up(static_cast<double>(terms.rate) / kPico, 2));
+  const auto unused = [&](bool no_rate, bool no_batch, bool no_population) {
+    if ((no_rate && terms.rate != 0) || (no_batch && terms.batch != 0) ||
+        (no_population && terms.population != 0))
+      refuse("the terms give a number their sampler does not have");
+  };
+  if (terms.rate > static_cast<std::uint64_t>(kPico)) refuse("the sampling rate is above 1");
+  switch (terms.sampler) {
+    case 0: unused(true, true, true); return accounting::NoSampling{};
+    case 1: unused(false, true, true); return accounting::Poisson{rate};
+    case 2: return accounting::TruncatedPoisson{rate, terms.batch, terms.population};
+    case 3: unused(true, false, false); return accounting::FixedSize{terms.batch, terms.population};
+    case 4: unused(true, false, true); return accounting::BallsAndBins{terms.batch};
+    case 5: unused(true, false, true); return accounting::ShuffledEpoch{terms.batch};
+  }
+  refuse(fmt::format("{} is no sampler", terms.sampler));
+}
+
+}  // namespace
+
+accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
+  if (terms.steps == 0) refuse("an epoch has at least one step");
+  const bool whole_epoch = terms.sampler >= 4;
+  if (whole_epoch && terms.steps != terms.batch)
+    refuse(fmt::format("{} steps are no epoch of {} batches", terms.steps, terms.batch));
+  return {Event(mechanism_of(terms, bound), sampling_of(terms), terms.adjacency),
+          whole_epoch ? 1 : terms.steps};
+}
+
+Spends::Spends(std::string accountant, double delta)
+    : accountant_(std::move(accountant)), delta_(delta), states_{{{}, 0}}, state_ids_{{{}, 0}} {
+  if (accounting::make_accountant(accountant_)->epsilon(delta_).epsilon.upper != 0)
+    refuse("no event should cost nothing");
+}
+
+std::uint64_t Spends::evaluate(const Multiset& events) const {
+  const auto accountant = accounting::make_accountant(accountant_);
+  for (const auto& [event, count] : events) accountant->compose(events_[event], count);
+  const double upper = accountant->epsilon(delta_).epsilon.upper;
+  const double micro = std::ceil(round_up(upper * kMicro, 1));
+  if (!(micro < 0x1p62)) refuse(fmt::format("the spend {} is no number to record", upper));
+  return static_cast<std::uint64_t>(micro);
+}
+
+Spends::StateId Spends::after(StateId state, const accounting::RepeatedEvent& next) {
+  const auto [known, fresh] =
+      event_ids_.try_emplace(next.event, static_cast<std::uint32_t>(events_.size()));
+  if (fresh) events_.push_back(next.event);
+  Multiset events = states_[state].events;
+  const auto at =
+      std::lower_bound(events.begin(), events.end(), std::pair(known->second, std::uint64_t{0}));
+  if (at != events.end() && at->first == known->second) {
+    if (at->second + next.count < next.count) refuse("the count of an event leaves 64 bits");
+    at->second += next.count;
+  } else {
+    events.insert(at, {known->second, next.count});
+  }
+  if (const auto found = state_ids_.find(events); found != state_ids_.end()) return found->second;
+  const std::uint64_t micro = evaluate(events);
+  const auto id = static_cast<StateId>(states_.size());
+  states_.push_back({events, micro});
+  state_ids_.emplace(std::move(events), id);
+  return id;
+}
+
+}  // namespace discreet::ledger

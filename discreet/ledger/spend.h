@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "discreet/accounting/event.h"
+#include "discreet/ledger/entry.h"
+
+// Proof: spend.md
+
+namespace discreet::ledger {
+
+// What a descriptor promises of one contribution, as far as spends depend on it.
+struct Bound {
+  std::uint64_t clip = 0;  // as in Admission
+  Promise promise = Promise::kWorstCase;
+  std::uint64_t multiplier = 0, uses = 0, epsilon = 0;
+  friend auto operator<=>(const Bound&, const Bound&) = default;
+};
+
+// The privacy event that an epoch under these terms is for one such contribution, and how often it
+// happens: per step, or once where the sampler makes the epoch the event.
+//
+// With noise of standard deviation s and a worst-case promise (C, z, k) the record
+// is clipped to min(C, s / (z·sqrt(k))), so its noise multiplier is max(s / C, z·sqrt(k)); with an
+// amplified promise it is clipped to C. Rounded towards less noise and a higher rate.
+// Throws kInvalidDpConfig for terms out of range, and for Laplace or discrete Gaussian noise under
+// a worst-case promise, which only the accountant can judge.
+accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound);
+
+// Cumulative spends, each computed once: contributions with the same history share a state, so the
+// accountant runs as often as there are different histories, not contributions.
+class Spends {
+ public:
+  using StateId = std::uint32_t;
+  static constexpr StateId kNothing = 0;  // no event yet
+
+  // accountant: a name that make_accountant takes. delta in (0, 1).
+  Spends(std::string accountant, double delta);
+
+  // The state after `next` in a state; composes events, never adds epsilons.
+  StateId after(StateId state, const accounting::RepeatedEvent& next);
+  // The least number of millionths that is no less than the certified upper end of epsilon at
+  // delta. Throws kInvalidDpConfig if the accountant finds none.
+  std::uint64_t least(StateId state) const { return states_[state].micro; }
+  std::size_t states() const noexcept { return states_.size(); }
+
+ private:
+  using Multiset = std::vector<std::pair<std::uint32_t, std::uint64_t>>;  // event, count; sorted
+  struct State {
+    Multiset events;
+    std::uint64_t micro;
+  };
+  std::uint64_t evaluate(const Multiset& events) const;
+
+  std::string accountant_;
+  double delta_;
+  std::vector<accounting::Event> events_;
+  std::map<accounting::Event, std::uint32_t> event_ids_;
+  std::vector<State> states_;
+  std::map<Multiset, StateId> state_ids_;
+};
+
+}  // namespace discreet::ledger

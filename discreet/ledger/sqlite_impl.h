@@ -1,0 +1,66 @@
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "discreet/base/bytes.h"
+
+// As much of SQLite as the ledger needs. Every failure throws: kIoError when the machine failed or
+// another process has the file, kMalformed when the file is no sound database.
+namespace discreet::ledger {
+
+class Statement;
+
+class Database {
+ public:
+  // flags: of sqlite3_open_v2.
+  Database(const std::filesystem::path& path, int flags);
+
+  void run(const char* sql);  // one or more statements without results
+  Statement prepare(std::string_view sql);
+  std::int64_t number(std::string_view sql);  // the first column of the first row
+
+  // What SQLite's result code means, as an exception.
+  [[noreturn]] void fail(int code) const;
+
+ private:
+  struct Close {
+    void operator()(sqlite3* db) const noexcept { sqlite3_close_v2(db); }
+  };
+  std::string path_;
+  std::unique_ptr<sqlite3, Close> db_;
+};
+
+class Statement {
+ public:
+  Statement(const Database& database, sqlite3_stmt* statement)
+      : database_(&database), statement_(statement) {}
+
+  Statement& bind(int index, std::uint64_t number);
+  Statement& bind(int index, ByteView bytes);  // borrowed until the statement is reset
+  Statement& bind_text(int index, std::string_view text);
+  bool step();  // whether there is a row
+  void once();  // for statements without rows: steps and resets
+  void reset() { sqlite3_reset(statement_.get()); }
+
+  bool is_null(int column) const;
+  // Throw kMalformed for a value of another type, or a negative number.
+  std::uint64_t number(int column) const;
+  ByteView bytes(int column) const;  // until the next step
+  std::string_view text(int column) const;
+
+ private:
+  struct Finalize {
+    void operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s); }
+  };
+  void require(int column, int type) const;
+  const Database* database_;
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+}  // namespace discreet::ledger

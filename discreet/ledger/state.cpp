@@ -1,0 +1,362 @@
+#include "discreet/ledger/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "discreet/admission/cose.h"
+#include "discreet/base/error.h"
+#include "discreet/ledger/note.h"
+
+namespace discreet::ledger {
+namespace {
+
+// `rule` is the number of the invariant in FORMAT.md.
+[[noreturn]] void broken(int rule, std::string sentence) {
+  throw Error(ErrorCode::kMalformed, "ledger", fmt::format("{} (rule {})", sentence, rule));
+}
+
+void require_name(std::string_view what, std::string_view text) {
+  if (text.empty() || text.size() > 128)
+    broken(4, fmt::format("the {} has {} bytes instead of 1 to 128", what, text.size()));
+}
+
+// Whether items ascend strictly by `key`.
+bool ascends(const auto& items, const auto& key) {
+  return std::adjacent_find(items.begin(), items.end(), [&](const auto& a, const auto& b) {
+           return !(key(a) < key(b));
+         }) == items.end();
+}
+
+}  // namespace
+
+State::State() = default;
+State::State(State&&) noexcept = default;
+State& State::operator=(State&&) noexcept = default;
+State::~State() = default;
+
+std::size_t State::DigestHash::operator()(const Digest& digest) const noexcept {
+  std::size_t hash;
+  std::memcpy(&hash, digest.data(), sizeof hash);
+  return hash;
+}
+
+const Header& State::header() const {
+  if (!header_) broken(1, "the ledger has no header");
+  return *header_;
+}
+
+void State::take(const Entry& entry) {
+  if (size_ < 2 ? entry.index() != size_ : entry.index() < 2)
+    broken(1, fmt::format("leaf {} is a {}; leaf 0 is the header, leaf 1 the policy, no other is",
+                          size_, name(entry)));
+  if (expected_note_.has_value() != std::holds_alternative<Signed>(entry))
+    broken(2, expected_note_
+                  ? fmt::format("a {} follows a checkpoint that it does not name", name(entry))
+                  : "a leaf names a checkpoint that was not signed before it");
+  const bool of_epoch = std::holds_alternative<Terms>(entry) ||
+                        std::holds_alternative<Use>(entry) ||
+                        std::holds_alternative<EpochEnd>(entry);
+  if (inside_epoch() && !of_epoch)
+    broken(6, fmt::format("a {} stands inside epoch {} of run {}", name(entry),
+                          open_terms_[0].terms.epoch, open_terms_[0].terms.run));
+  std::visit([this](const auto& e) { take(e); }, entry);
+  ++size_;
+}
+
+void State::take(const Header& e) {
+  if (e.schema != kSchemaVersion)
+    broken(1, fmt::format("entries have schema version {}; this build reads {}", e.schema,
+                          kSchemaVersion));
+  if (!is_note_name(e.origin)) broken(1, "the origin is no name");
+  if (e.delta == 0 || e.delta >= static_cast<std::uint64_t>(kAtto))
+    broken(1, "delta is not between 0 and 1");
+  if (!ascends(e.stewards, [](const RawKey& key) { return key; }))
+    broken(1, "the stewards' keys are not in ascending order");
+  static_cast<void>(admission::PublicKey::from_bytes(e.key));
+  for (const RawKey& key : e.stewards) static_cast<void>(admission::PublicKey::from_bytes(key));
+  spends_.emplace(e.accountant, static_cast<double>(e.delta) / kAtto);
+  header_ = e;
+}
+
+void State::take(const Policy& e) {
+  if (sha256(e.text) != header().policy) broken(1, "the policy is not the one of the header");
+}
+
+std::uint32_t State::class_index(const std::string& name) {
+  const auto [at, fresh] =
+      class_ids_.try_emplace(name, static_cast<std::uint32_t>(classes_.size()));
+  if (fresh) classes_.push_back(name);
+  return at->second;
+}
+
+void State::take(const Admission& e) {
+  if (e.number != next_number())
+    broken(3, fmt::format("contribution {} should have the number {}", e.number, next_number()));
+  require_name("class", e.admissibility_class);
+  if (e.adapter.size() > 256) broken(4, "the name of an adapter is too long");
+  if (e.clip < header().clip_floor || e.clip == 0)
+    broken(4, fmt::format("contribution {} declares a clip norm below the floor", e.number));
+  const bool worst_case = e.promise == Promise::kWorstCase;
+  if (worst_case && (e.multiplier < header().multiplier_floor || e.multiplier == 0 || e.uses == 0))
+    broken(4, fmt::format("contribution {} declares a noise multiplier below the floor", e.number));
+  if (worst_case ? e.epsilon != 0 : e.multiplier != 0 || e.uses != 0 || e.epsilon == 0)
+    broken(4, fmt::format("the bound of contribution {} does not fit its promise", e.number));
+  if (is_withdrawn(e.descriptor))
+    broken(5, fmt::format("contribution {} was withdrawn before it was admitted", e.number));
+  const auto index = static_cast<std::uint32_t>(contributions_.size());
+  if (!by_descriptor_.try_emplace(e.descriptor, index).second)
+    broken(3, fmt::format("the descriptor of contribution {} was admitted before", e.number));
+  const Bound bound{e.clip, e.promise, e.multiplier, e.uses, e.epsilon};
+  const auto [at, fresh] =
+      bound_ids_.try_emplace(bound, static_cast<std::uint32_t>(bounds_.size()));
+  if (fresh) bounds_.push_back(bound);
+  contributions_.push_back({e.number, e.descriptor, e.contributor, e.not_after, at->second,
+                            class_index(e.admissibility_class)});
+  ++counts_.admissions;
+}
+
+void State::take(const Terms& e) {
+  if (uses_began_) broken(6, "terms stand after the first use of their epoch");
+  require_name("run", e.run);
+  require_name("class", e.admissibility_class);
+  if (e.adjacency != header().adjacency)
+    broken(7, fmt::format("the terms are under {}, the ledger under {}",
+                          accounting::to_string(e.adjacency),
+                          accounting::to_string(header().adjacency)));
+  static_cast<void>(cbor::decode(e.profile));
+  if (open_terms_.empty()) {
+    if (e.epoch != next_epoch(e.run))
+      broken(6, fmt::format("epoch {} of run {} should be epoch {}", e.epoch, e.run,
+                            next_epoch(e.run)));
+    if (e.as_of < as_of_ || e.as_of < summary_.horizon)
+      broken(6, fmt::format("epoch {} of run {} is dated before what precedes it", e.epoch, e.run));
+  } else {
+    const Terms& first = open_terms_[0].terms;
+    if (e.run != first.run || e.epoch != first.epoch || e.as_of != first.as_of)
+      broken(6, "the terms of an epoch name another run, epoch or date");
+    if (!(open_terms_.back().terms.admissibility_class < e.admissibility_class))
+      broken(6, "the terms of an epoch are not in ascending order of class");
+  }
+  as_of_ = e.as_of;
+  open_terms_.push_back({e, size_, class_index(e.admissibility_class)});
+}
+
+const State::OpenTerms* State::terms_for(const Contribution& c) const {
+  if (c.withdrawn || c.not_after <= as_of_) return nullptr;
+  for (const OpenTerms& terms : open_terms_)
+    if (terms.class_index == c.class_index) return &terms;
+  return nullptr;
+}
+
+void State::require_none_due(std::size_t begin, std::size_t end) const {
+  for (std::size_t i = begin; i < end; ++i)
+    if (terms_for(contributions_[i]))
+      broken(8, fmt::format("contribution {} has no use in epoch {} of run {}",
+                            contributions_[i].number, open_terms_[0].terms.epoch,
+                            open_terms_[0].terms.run));
+}
+
+std::size_t State::index_of(std::uint64_t number) const {
+  if (number < contributions_.size() && contributions_[number].number == number) return number;
+  const auto at =
+      std::lower_bound(contributions_.begin(), contributions_.end(), number,
+                       [](const Contribution& c, std::uint64_t n) { return c.number < n; });
+  if (at == contributions_.end() || at->number != number)
+    broken(3, fmt::format("contribution {} was not admitted, or was summarised", number));
+  return static_cast<std::size_t>(at - contributions_.begin());
+}
+
+Spends::StateId State::spend_after(const Contribution& c, const OpenTerms& terms) {
+  LastStep& last = last_step_;
+  if (last.terms != terms.position || last.from != c.spend || last.bound != c.bound) {
+    const Bound& bound = bounds_[c.bound];
+    const auto to = spends_->after(c.spend, event_of(terms.terms, bound));
+    if (bound.promise == Promise::kAmplified && spends_->least(to) > bound.epsilon)
+      broken(9, fmt::format("epoch {} of run {} spends more than contribution {} allows",
+                            terms.terms.epoch, terms.terms.run, c.number));
+    last = {c.spend, to, c.bound, terms.position};
+  }
+  return last.to;
+}
+
+void State::take(const Use& e) {
+  if (open_terms_.empty()) broken(6, "a use stands outside an epoch");
+  const std::size_t index = index_of(e.contribution);
+  Contribution& c = contributions_[index];
+  if (index < next_index_)
+    broken(6, fmt::format("contribution {} occurs twice or out of order in its epoch", c.number));
+  if (index > next_index_) require_none_due(next_index_, index);
+  if (c.withdrawn) broken(5, fmt::format("contribution {} is used after its withdrawal", c.number));
+  const OpenTerms* terms = terms_for(c);
+  if (!terms || terms->position != e.terms)
+    broken(8, fmt::format("contribution {} is used under terms that are not its own", c.number));
+  c.spend = spend_after(c, *terms);
+  const std::uint64_t least = spends_->least(c.spend);
+  if (e.spend < least || e.spend - least > 2)
+    broken(9, fmt::format("the cumulative epsilon of contribution {} is recorded as {:.6f}; its "
+                          "events compose to {:.6f}",
+                          c.number, static_cast<double>(e.spend) / kMicro,
+                          static_cast<double>(least) / kMicro));
+  c.recorded = e.spend;
+  ++c.uses;
+  next_index_ = index + 1;
+  uses_began_ = true;
+  ++open_uses_;
+  ++counts_.uses;
+}
+
+std::optional<State::Due> State::next_due(std::size_t from) {
+  for (std::size_t i = from; i < contributions_.size(); ++i) {
+    const Contribution& c = contributions_[i];
+    if (const OpenTerms* terms = terms_for(c))
+      return Due{i, {terms->position, c.number, spends_->least(spend_after(c, *terms)) + 1}};
+  }
+  return std::nullopt;
+}
+
+void State::take(const EpochEnd& e) {
+  if (open_terms_.empty()) broken(6, "an epoch ends that did not begin");
+  const Terms& terms = open_terms_[0].terms;
+  if (e.run != terms.run || e.epoch != terms.epoch)
+    broken(6, fmt::format("epoch {} of run {} ends as another", terms.epoch, terms.run));
+  require_none_due(next_index_, contributions_.size());
+  if (e.uses != open_uses_)
+    broken(8, fmt::format("epoch {} of run {} has {} uses and says {}", e.epoch, e.run, open_uses_,
+                          e.uses));
+  next_epoch_[e.run] = e.epoch + 1;
+  open_terms_.clear();
+  next_index_ = 0;
+  open_uses_ = 0;
+  uses_began_ = false;
+  ++counts_.epochs;
+}
+
+void State::take(const Refusals& e) {
+  if (e.counts.empty() || !ascends(e.counts, [](const auto& item) { return item.first; }))
+    broken(4, "refusals are not counted per reason in ascending order");
+  for (const auto& [reason, count] : e.counts) {
+    require_name("reason", reason);
+    if (count == 0) broken(4, fmt::format("no contribution was refused as {}", reason));
+    counts_.refusals += count;
+  }
+}
+
+void State::take(const Withdrawal& e) {
+  if (e.reason.size() > 256) broken(4, "the reason of a withdrawal is too long");
+  const auto key = admission::PublicKey::from_bytes(e.key);
+  const auto found = by_descriptor_.find(e.descriptor);
+  const auto& stewards = header().stewards;
+  if (!std::binary_search(stewards.begin(), stewards.end(), e.key)) {
+    if (found == by_descriptor_.end()) {
+      ++unlinked_withdrawals_;  // whose admission may have been summarised since
+    } else if (contributions_[found->second].contributor != e.key) {
+      broken(5,
+             fmt::format("the withdrawal of contribution {} is signed by neither its contributor "
+                         "nor a steward",
+                         contributions_[found->second].number));
+    }
+  }
+  const auto signature = admission::decode_signature(e.signature);
+  if (signature.key_id != key.id() ||
+      !admission::verifies(signature.message, key,
+                           withdrawal_statement(header().origin, e.descriptor, e.reason, e.time)))
+    broken(5, "the signature of a withdrawal is wrong");
+  if (!withdrawn_.try_emplace(e.descriptor, true).second)
+    broken(5, fmt::format("the descriptor {} is withdrawn twice", to_hex(e.descriptor)));
+  if (found != by_descriptor_.end()) contributions_[found->second].withdrawn = true;
+  ++counts_.withdrawals;
+}
+
+void State::take(const Summary& e) {
+  if (e.horizon < summary_.horizon || e.leaves < summary_.leaves)
+    broken(10, "a summary covers less than the one before it");
+  if (!ascends(e.classes, [](const ClassTotal& total) { return total.admissibility_class; }))
+    broken(10, "the classes of a summary are not in ascending order");
+  summary_ = e;
+}
+
+void State::take(const Release& e) {
+  if (!next_epoch_.contains(e.run))
+    broken(6, fmt::format("run {} is released before its first epoch", e.run));
+  ++counts_.releases;
+}
+
+void State::take(const Signed& e) {
+  if (e.note != *expected_note_)
+    broken(2, "the note signed before this leaf is not the one it names");
+  expected_note_.reset();
+}
+
+void State::take_summarised(const Digest& hash) {
+  if (size_ < 2 || expected_note_) broken(10, "a leaf is summarised that must be kept");
+  std::uint8_t position[8];
+  for (int i = 0; i < 8; ++i) position[i] = static_cast<std::uint8_t>(size_ >> (56 - 8 * i));
+  summarised_digest_.update(position).update(hash);
+  if (inside_epoch()) {
+    uses_began_ = true;
+    ++open_uses_;
+  } else {
+    ++summarised_admissions_;
+  }
+  ++counts_.summarised;
+  ++size_;
+}
+
+void State::take_note(std::string_view note) {
+  if (inside_epoch()) broken(2, "a checkpoint was signed inside an epoch");
+  if (expected_note_) broken(2, "two checkpoints have no leaf between them");
+  expected_note_ = sha256(bytes_of(note));
+  ++counts_.notes;
+}
+
+void State::finish() {
+  if (!expected_note_) broken(2, "the last leaves are not signed");
+  if (counts_.summarised != summary_.leaves)
+    broken(10, fmt::format("{} leaves are summarised, the summary says {}", counts_.summarised,
+                           summary_.leaves));
+  if (summary_.leaves != 0 && summarised_digest_.finish() != summary_.digest)
+    broken(10, "the summarised leaves are not those of the summary");
+  std::uint64_t contributions = 0, uses = 0;
+  for (const ClassTotal& total : summary_.classes) {
+    contributions += total.contributions;
+    uses += total.uses;
+  }
+  if (contributions != summarised_admissions_ || contributions + uses != summary_.leaves)
+    broken(10, "the totals of the summary are not those of the leaves it replaced");
+  if (unlinked_withdrawals_ > contributions)
+    broken(5, "a contribution that was never admitted was withdrawn by someone who is no steward");
+}
+
+const State::Contribution* State::find(const Digest& descriptor) const {
+  const auto at = by_descriptor_.find(descriptor);
+  return at == by_descriptor_.end() ? nullptr : &contributions_[at->second];
+}
+
+std::uint64_t State::next_epoch(const std::string& run) const {
+  const auto at = next_epoch_.find(run);
+  return at == next_epoch_.end() ? 0 : at->second;
+}
+
+Summary State::summary(std::uint64_t horizon) const {
+  Summary out = summary_;
+  out.horizon = horizon;
+  std::map<std::string, ClassTotal> totals;
+  for (const ClassTotal& total : summary_.classes) totals[total.admissibility_class] = total;
+  for (const Contribution& c : contributions_) {
+    if (!is_due_for_summary(c, horizon)) continue;
+    ClassTotal& total = totals[class_name(c.class_index)];
+    ++total.contributions;
+    total.uses += c.uses;
+    total.most_spent = std::max(total.most_spent, c.recorded);
+  }
+  out.classes.clear();
+  for (auto& [name, total] : totals) {
+    total.admissibility_class = name;
+    out.classes.push_back(total);
+  }
+  return out;
+}
+
+}  // namespace discreet::ledger

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "discreet/ledger/entry.h"
+#include "discreet/ledger/spend.h"
+
+namespace discreet::ledger {
+
+// What the leaves read so far say, and the rules of FORMAT.md between them: the one place where
+// they are checked, by the writer before it writes and by every verifier. Memory grows with the
+// number of contributions (about 200 bytes each) and of different histories, not with that of uses.
+class State {
+ public:
+  State();
+  State(State&&) noexcept;
+  State& operator=(State&&) noexcept;
+  ~State();
+
+  // The next leaf. Throws kMalformed or kInvalidDpConfig, with the rule it breaks, if it may not
+  // stand here; the state is of no use then.
+  void take(const Entry& entry);
+  // The next leaf, of which only the hash was kept.
+  void take_summarised(const Digest& hash);
+  // A checkpoint was signed here: `note` is its text. Throws kMalformed inside an epoch.
+  void take_note(std::string_view note);
+  // After the last leaf: what a retention removed is what its summary says. Throws kMalformed.
+  void finish();
+
+  std::uint64_t size() const noexcept { return size_; }
+  bool inside_epoch() const noexcept { return !open_terms_.empty(); }
+  // Throws kMalformed if there is none yet.
+  const Header& header() const;
+  // The number that the next admission has.
+  std::uint64_t next_number() const noexcept { return counts_.admissions + summarised_admissions_; }
+
+  struct Contribution {
+    std::uint64_t number;
+    Digest descriptor;
+    RawKey contributor;
+    std::uint64_t not_after;
+    std::uint32_t bound;  // index into bounds
+    std::uint32_t class_index;
+    Spends::StateId spend = Spends::kNothing;
+    std::uint32_t uses = 0;
+    std::uint64_t recorded = 0;  // the last use's spend, millionths
+    bool withdrawn = false;
+  };
+  const std::vector<Contribution>& contributions() const noexcept { return contributions_; }
+  const Contribution* find(const Digest& descriptor) const;
+  const std::string& class_name(std::uint32_t index) const { return classes_[index]; }
+  bool is_withdrawn(const Digest& descriptor) const { return withdrawn_.contains(descriptor); }
+  // The epoch that a run would reserve next; 0 for a run not seen.
+  std::uint64_t next_epoch(const std::string& run) const;
+  std::uint64_t last_as_of() const noexcept { return as_of_; }
+
+  // Inside an epoch: the next contribution, at or after index `from`, that must have a use leaf,
+  // and the leaf. None when all have one.
+  struct Due {
+    std::size_t index;
+    Use use;
+  };
+  std::optional<Due> next_due(std::size_t from);
+
+  // The summary of everything that ended before `horizon`, and whether a leaf of a contribution
+  // belongs to it.
+  Summary summary(std::uint64_t horizon) const;
+  bool is_due_for_summary(const Contribution& c, std::uint64_t horizon) const {
+    return c.not_after <= horizon;
+  }
+  const Summary& last_summary() const noexcept { return summary_; }
+
+  struct Counts {
+    std::uint64_t admissions = 0, uses = 0, epochs = 0, withdrawals = 0, refusals = 0, releases = 0,
+                  summarised = 0, notes = 0;
+  };
+  const Counts& counts() const noexcept { return counts_; }
+  std::size_t histories() const noexcept { return spends_ ? spends_->states() : 0; }
+
+ private:
+  struct OpenTerms {
+    Terms terms;
+    std::uint64_t position;
+    std::uint32_t class_index;
+  };
+  struct DigestHash {
+    std::size_t operator()(const Digest& digest) const noexcept;
+  };
+
+  void take(const Header& e);
+  void take(const Policy& e);
+  void take(const Admission& e);
+  void take(const Terms& e);
+  void take(const Use& e);
+  void take(const EpochEnd& e);
+  void take(const Refusals& e);
+  void take(const Withdrawal& e);
+  void take(const Summary& e);
+  void take(const Release& e);
+  void take(const Signed& e);
+
+  std::uint32_t class_index(const std::string& name);
+  std::size_t index_of(std::uint64_t number) const;
+  // The terms that apply to a contribution in the open epoch; null if it has no part in it.
+  const OpenTerms* terms_for(const Contribution& c) const;
+  Spends::StateId spend_after(const Contribution& c, const OpenTerms& terms);
+  void require_none_due(std::size_t begin, std::size_t end) const;
+
+  std::uint64_t size_ = 0;
+  std::optional<Header> header_;
+  std::optional<Spends> spends_;
+  std::vector<Contribution> contributions_;
+  std::unordered_map<Digest, std::uint32_t, DigestHash> by_descriptor_;
+  std::unordered_map<Digest, bool, DigestHash> withdrawn_;
+  std::vector<std::string> classes_;
+  std::map<std::string, std::uint32_t> class_ids_;
+  std::vector<Bound> bounds_;
+  std::map<Bound, std::uint32_t> bound_ids_;
+  std::map<std::string, std::uint64_t> next_epoch_;  // by run
+  std::uint64_t as_of_ = 0;
+
+  std::vector<OpenTerms> open_terms_;  // of the epoch being read; empty outside
+  std::size_t next_index_ = 0;         // the first contribution that may come next in it
+  std::uint64_t open_uses_ = 0;        // uses read in it, summarised ones included
+  bool uses_began_ = false;
+
+  std::optional<Digest> expected_note_;  // the next leaf must be Signed with it
+
+  Sha256 summarised_digest_;
+  std::uint64_t summarised_admissions_ = 0;
+  std::uint64_t unlinked_withdrawals_ = 0;
+  Summary summary_;
+  Counts counts_;
+
+  // The last step of a spend: most contributions take the same.
+  struct LastStep {
+    Spends::StateId from = 0, to = 0;
+    std::uint32_t bound = 0;
+    std::uint64_t terms = ~std::uint64_t{0};
+  } last_step_;
+};
+
+}  // namespace discreet::ledger

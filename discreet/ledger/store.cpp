@@ -1,0 +1,236 @@
+#include "discreet/ledger/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "discreet/base/error.h"
+#include "discreet/ledger/sqlite_impl.h"
+
+namespace discreet::ledger {
+namespace {
+
+constexpr std::int64_t kApplication = 0x44534c31;  // "DSL1"
+
+constexpr std::string_view kTables[] = {
+    "CREATE TABLE checkpoint(size INTEGER PRIMARY KEY, note TEXT NOT NULL) STRICT",
+    "CREATE TABLE leaf(position INTEGER PRIMARY KEY, content BLOB, hash BLOB, "
+    "CHECK((content IS NULL) <> (hash IS NULL))) STRICT",
+    "CREATE TABLE opening(position INTEGER PRIMARY KEY, descriptor BLOB NOT NULL, "
+    "signature BLOB NOT NULL) STRICT",
+};
+
+[[noreturn]] void malformed(std::string sentence) {
+  throw Error(ErrorCode::kMalformed, "ledger", std::move(sentence));
+}
+
+void require_schema(Database& db) {
+  if (db.number("PRAGMA application_id") != kApplication)
+    malformed("the file is no ledger of discreet");
+  if (db.number("PRAGMA user_version") != 1)
+    malformed("the ledger has a file version this build does not read");
+  Statement rows = db.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
+  for (const std::string_view table : kTables)
+    if (!rows.step() || rows.is_null(0) || rows.text(0) != table)
+      malformed("the tables of the file are not those of a ledger");
+  if (rows.step()) malformed("the file holds more than a ledger");
+}
+
+Digest digest_of(ByteView bytes) {
+  Digest digest;
+  if (bytes.size() != digest.size()) malformed("a leaf hash of the file is not 32 bytes");
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
+  return digest;
+}
+
+}  // namespace
+
+struct Store::Lock {
+  int fd;
+  Lock(const std::filesystem::path& path, bool create)
+      : fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0644)) {
+    if (fd < 0)
+      throw Error(create && errno == EEXIST ? ErrorCode::kInvalidInput : ErrorCode::kIoError,
+                  "ledger",
+                  fmt::format("{}: {}", path.string(),
+                              create && errno == EEXIST
+                                  ? "the file is there already; a ledger is never overwritten"
+                                  : strerror(errno)));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      close(fd);
+      throw Error(ErrorCode::kIoError, "ledger",
+                  fmt::format("{}: another process is writing to the ledger", path.string()));
+    }
+  }
+  ~Lock() { close(fd); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+};
+
+Store::Store(const std::filesystem::path& path, Mode mode) : path_(path), mode_(mode) {
+  if (mode_ != Mode::kRead) lock_ = std::make_unique<Lock>(path, mode == Mode::kCreate);
+  if (mode_ == Mode::kRead && !std::filesystem::is_regular_file(path))
+    throw Error(ErrorCode::kIoError, "ledger",
+                fmt::format("{}: there is no such file", path.string()));
+  // Rolling a killed writer's transaction back takes a connection that may write.
+  const bool writes = mode_ != Mode::kRead || std::filesystem::exists(path.string() + "-journal");
+  db_ = open(writes ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
+}
+
+Store::~Store() { db_.reset(); }
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&& other) noexcept {
+  db_ = std::move(other.db_);
+  lock_ = std::move(other.lock_);
+  path_ = std::move(other.path_);
+  mode_ = other.mode_;
+  return *this;
+}
+
+std::unique_ptr<Database> Store::open(int flags) {
+  auto db = std::make_unique<Database>(path_, flags);
+  db->run("PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA cache_size=-16000");
+  if (mode_ == Mode::kCreate) {
+    db->run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version=1; {}; COMMIT",
+                        kApplication, fmt::join(kTables, "; "))
+                .c_str());
+    mode_ = Mode::kWrite;
+  }
+  require_schema(*db);
+  if (mode_ == Mode::kWrite)
+    db->run("PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON");
+  return db;
+}
+
+void Store::transact(const auto& work) {
+  db_->run("BEGIN IMMEDIATE");
+  try {
+    work();
+    db_->run("COMMIT");
+  } catch (...) {
+    try {
+      db_->run("ROLLBACK");
+    } catch (const Error&) {  // SQLite has rolled back by itself
+    }
+    throw;
+  }
+}
+
+Store::Leaves::Leaves(Store& store, std::uint64_t begin)
+    : rows_(std::make_unique<Statement>(store.db_->prepare(
+          "SELECT position, content, hash FROM leaf WHERE position >= ?1 ORDER BY position"))) {
+  rows_->bind(1, begin);
+}
+Store::Leaves::~Leaves() = default;
+
+bool Store::Leaves::next(Leaf& leaf) {
+  if (!rows_->step()) return false;
+  leaf.position = rows_->number(0);
+  leaf.summarised = rows_->is_null(1);
+  if (leaf.summarised == rows_->is_null(2))
+    malformed("a leaf has both content and hash, or neither");
+  if (leaf.summarised) {
+    leaf.content = {};
+    leaf.hash = digest_of(rows_->bytes(2));
+  } else {
+    leaf.content = rows_->bytes(1);
+  }
+  return true;
+}
+
+std::optional<Store::Note> Store::next_note(std::uint64_t above_size) {
+  Statement rows =
+      db_->prepare("SELECT size, note FROM checkpoint WHERE size > ?1 ORDER BY size LIMIT 1");
+  rows.bind(1, above_size);
+  if (!rows.step()) return std::nullopt;
+  return Note{rows.number(0), std::string(rows.text(1))};
+}
+
+std::optional<Store::Note> Store::last_note() {
+  Statement rows = db_->prepare("SELECT size, note FROM checkpoint ORDER BY size DESC LIMIT 1");
+  if (!rows.step()) return std::nullopt;
+  return Note{rows.number(0), std::string(rows.text(1))};
+}
+
+Store::Openings::Openings(Store& store)
+    : rows_(std::make_unique<Statement>(store.db_->prepare(
+          "SELECT position, descriptor, signature FROM opening ORDER BY position"))) {}
+Store::Openings::~Openings() = default;
+
+bool Store::Openings::next(Opening& opening) {
+  if (!rows_->step()) return false;
+  const auto copy = [](ByteView bytes) { return Bytes(bytes.begin(), bytes.end()); };
+  opening = {rows_->number(0), copy(rows_->bytes(1)), copy(rows_->bytes(2))};
+  return true;
+}
+
+std::optional<Store::Opening> Store::opening(std::uint64_t position) {
+  Statement rows = db_->prepare("SELECT descriptor, signature FROM opening WHERE position = ?1");
+  rows.bind(1, position);
+  if (!rows.step()) return std::nullopt;
+  const auto copy = [](ByteView bytes) { return Bytes(bytes.begin(), bytes.end()); };
+  return Opening{position, copy(rows.bytes(0)), copy(rows.bytes(1))};
+}
+
+void Store::Batch::add(ByteView leaf) {
+  bytes.insert(bytes.end(), leaf.begin(), leaf.end());
+  ends.push_back(bytes.size());
+}
+
+ByteView Store::Batch::leaf(std::size_t i) const {
+  const std::size_t begin = i == 0 ? 0 : ends[i - 1];
+  return ByteView(bytes).subspan(begin, ends[i] - begin);
+}
+
+void Store::append(std::uint64_t first, const Batch& batch) {
+  transact([&] {
+    Statement insert = db_->prepare("INSERT INTO leaf(position, content) VALUES(?1, ?2)");
+    for (std::size_t i = 0; i < batch.ends.size(); ++i)
+      insert.bind(1, first + i).bind(2, batch.leaf(i)).once();
+    Statement open =
+        db_->prepare("INSERT INTO opening(position, descriptor, signature) VALUES(?1, ?2, ?3)");
+    for (const Opening& opening : batch.openings)
+      open.bind(1, opening.position).bind(2, opening.descriptor).bind(3, opening.signature).once();
+  });
+}
+
+void Store::sign(const Note& note, const std::vector<std::pair<std::uint64_t, Digest>>& summarise) {
+  transact([&] {
+    db_->prepare("INSERT INTO checkpoint(size, note) VALUES(?1, ?2)")
+        .bind(1, note.size)
+        .bind_text(2, note.text)
+        .once();
+    Statement forget =
+        db_->prepare("UPDATE leaf SET content = NULL, hash = ?2 WHERE position = ?1");
+    Statement drop = db_->prepare("DELETE FROM opening WHERE position = ?1");
+    for (const auto& [position, hash] : summarise) {
+      forget.bind(1, position).bind(2, ByteView(hash)).once();
+      drop.bind(1, position).once();
+    }
+  });
+}
+
+void Store::discard_from(std::uint64_t size) {
+  transact([&] {
+    db_->prepare("DELETE FROM leaf WHERE position >= ?1").bind(1, size).once();
+    db_->prepare("DELETE FROM opening WHERE position >= ?1").bind(1, size).once();
+  });
+}
+
+void Store::reread() {
+  if (lock_) posix_fadvise(lock_->fd, 0, 0, POSIX_FADV_DONTNEED);
+  db_ = open(mode_ == Mode::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
+}
+
+void Store::check_pages() {
+  Statement rows = db_->prepare("PRAGMA integrity_check(1)");
+  if (!rows.step() || rows.text(0) != "ok") malformed("the pages of the file are damaged");
+}
+
+void Store::begin_snapshot() { db_->run("BEGIN"); }
+
+}  // namespace discreet::ledger

@@ -1,0 +1,64 @@
+#include "discreet/ledger/trace.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "discreet/base/error.h"
+
+namespace discreet::ledger {
+
+Trace trace(Store& store, const Digest& descriptor) {
+  Trace found;
+  std::map<std::uint64_t, Terms> open_terms;
+  std::set<std::string> runs;
+  Store::Leaves leaves(store, 0);
+  for (Store::Leaf leaf; leaves.next(leaf);) {
+    if (leaf.summarised) continue;
+    const Entry entry = decode_entry(leaf.content);
+    if (const auto* use = std::get_if<Use>(&entry)) {
+      if (!found.admission || use->contribution != found.admission->entry.number) continue;
+      const auto terms = open_terms.find(use->terms);
+      if (terms == open_terms.end())
+        throw Error(ErrorCode::kMalformed, "ledger",
+                    fmt::format("entry {} names terms that are not there", leaf.position));
+      found.uses.push_back({leaf.position, terms->second, *use});
+      found.spend = use->spend;
+      runs.insert(terms->second.run);
+    } else if (const auto* terms = std::get_if<Terms>(&entry)) {
+      open_terms.emplace(leaf.position, *terms);
+    } else if (std::holds_alternative<EpochEnd>(entry)) {
+      open_terms.clear();
+    } else if (const auto* admission = std::get_if<Admission>(&entry)) {
+      if (admission->descriptor == descriptor) found.admission = {leaf.position, *admission};
+    } else if (const auto* withdrawal = std::get_if<Withdrawal>(&entry)) {
+      if (withdrawal->descriptor == descriptor) found.withdrawal = {leaf.position, *withdrawal};
+    } else if (const auto* release = std::get_if<Release>(&entry)) {
+      if (runs.contains(release->run)) found.releases.push_back({leaf.position, *release});
+    }
+  }
+  return found;
+}
+
+Tree tree_of(Store& store) {
+  Tree tree;
+  Store::Leaves leaves(store, 0);
+  for (Store::Leaf leaf; leaves.next(leaf);)
+    tree.append(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
+  return tree;
+}
+
+Bytes leaf_at(Store& store, std::uint64_t position) {
+  Store::Leaves leaves(store, position);
+  Store::Leaf leaf;
+  if (!leaves.next(leaf) || leaf.position != position)
+    throw Error(ErrorCode::kInvalidInput, "ledger", fmt::format("there is no entry {}", position));
+  if (leaf.summarised)
+    throw Error(ErrorCode::kInvalidInput, "ledger",
+                fmt::format("entry {} was summarised; only its hash {} is left", position,
+                            to_hex(leaf.hash)));
+  return {leaf.content.begin(), leaf.content.end()};
+}
+
+}  // namespace discreet::ledger

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "discreet/ledger/entry.h"
+#include "discreet/ledger/merkle.h"
+#include "discreet/ledger/store.h"
+
+namespace discreet::ledger {
+
+// Everything the ledger says of one contribution: every run, epoch and release it touched, and what
+// each cost it. Positions are those of leaves.
+struct Trace {
+  struct UseOf {
+    std::uint64_t position;
+    Terms terms;
+    Use use;
+  };
+  template <class T>
+  struct At {
+    std::uint64_t position;
+    T entry;
+  };
+  std::optional<At<Admission>> admission;  // none: never admitted, or summarised since
+  std::vector<UseOf> uses;
+  std::optional<At<Withdrawal>> withdrawal;
+  std::vector<At<Release>> releases;  // of runs that had used it
+  std::uint64_t spend = 0;            // cumulative epsilon, millionths
+};
+
+// Reads the whole file; verify it first. Throws kMalformed for a file that does not verify anyway.
+Trace trace(Store& store, const Digest& descriptor);
+
+// All leaves of a file, for proofs of many of them.
+Tree tree_of(Store& store);
+// One leaf. Throws kInvalidInput if there is none, or only its hash is left.
+Bytes leaf_at(Store& store, std::uint64_t position);
+
+}  // namespace discreet::ledger

@@ -1,0 +1,237 @@
+#include "discreet/ledger/withdrawal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "discreet/admission/cose.h"
+#include "discreet/base/error.h"
+#include "discreet/ledger/note.h"
+#include "discreet/ledger/opening_impl.h"
+#include "discreet/ledger/receipt.h"
+#include "discreet/ledger/trace.h"
+
+namespace discreet::ledger {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "discreet-withdrawal-bundle-v1";
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidInput, "withdraw", std::move(sentence));
+}
+
+Digest digest_from(std::string_view hex) {
+  const Bytes bytes = from_hex(hex);
+  Digest digest;
+  if (bytes.size() != digest.size()) refuse("a hash or key is 64 hexadecimal digits");
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
+  return digest;
+}
+
+// One part of a bundle: a leaf that its receipt places in the signed tree.
+class Parts {
+ public:
+  Parts(std::uint64_t size, const admission::PublicKey& key) : size_(size), key_(key) {}
+
+  template <class T>
+  T read(const json& part, const char* what) const {
+    const Bytes leaf = from_hex(part.at("leaf").get<std::string>());
+    Place place;
+    if (!verify_inclusion_receipt(from_hex(part.at("receipt").get<std::string>()), leaf, key_,
+                                  &place))
+      refuse(fmt::format("the receipt of the {} does not hold", what));
+    if (place.size != size_) refuse(fmt::format("the receipt of the {} is of another tree", what));
+    const Entry entry = decode_entry(leaf);
+    const T* found = std::get_if<T>(&entry);
+    if (!found) refuse(fmt::format("the {} is a {}", what, name(entry)));
+    position_ = place.index;
+    return *found;
+  }
+  std::uint64_t position() const { return position_; }  // of the part read last
+
+ private:
+  std::uint64_t size_;
+  admission::PublicKey key_;
+  mutable std::uint64_t position_ = 0;
+};
+
+BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey>& expected) {
+  BundleVerdict out;
+  if (bundle.at("format") != kFormat) refuse("this is no withdrawal bundle");
+  const auto key =
+      admission::PublicKey::from_bytes(from_hex(bundle.at("public_key").get<std::string>()));
+  if (expected && *expected != key)
+    refuse("the bundle is signed by another key than the one given");
+  const auto text = [&](const char* name) { return bundle.at(name).get<std::string>(); };
+  const std::string origin = text("origin");
+  const auto now = open_note(text("note"), {origin, key});
+  const auto then = open_note(text("note_at_admission"), {origin, key});
+  if (!now || !then) refuse("a checkpoint of the bundle is not signed by its key");
+  if (!verify_consistency_receipt(from_hex(text("consistency")), then->root, now->root, key))
+    refuse("the later tree does not extend the one of the admission");
+
+  const Parts parts(now->size, key);
+  const Header header = parts.read<Header>(bundle.at("header"), "header");
+  if (parts.position() != 0 || header.origin != origin ||
+      !std::ranges::equal(header.key, key.bytes()))
+    refuse("the header is of another ledger");
+  const Admission admitted = parts.read<Admission>(bundle.at("admission"), "admission");
+  if (parts.position() >= then->size) refuse("the admission is later than its checkpoint");
+  const Store::Opening opening{parts.position(), from_hex(text("descriptor")),
+                               from_hex(text("attestation"))};
+  require_opens(admitted, encode(admitted), opening, header);
+  if (!attested(opening, admission::PublicKey::from_bytes(admitted.contributor)))
+    refuse("the attestation is not signed by the contributor's key");
+
+  const Withdrawal withdrawn = parts.read<Withdrawal>(bundle.at("withdrawal"), "withdrawal");
+  const std::uint64_t withdrawn_at = parts.position();
+  const auto signer = admission::PublicKey::from_bytes(withdrawn.key);
+  const auto signature = admission::decode_signature(withdrawn.signature);
+  if (withdrawn.descriptor != admitted.descriptor ||
+      (withdrawn.key != admitted.contributor &&
+       !std::binary_search(header.stewards.begin(), header.stewards.end(), withdrawn.key)) ||
+      !admission::verifies(
+          signature.message, signer,
+          withdrawal_statement(origin, withdrawn.descriptor, withdrawn.reason, withdrawn.time)))
+    refuse("the withdrawal is not one of this contribution");
+  for (const json& item : bundle.at("uses")) {
+    const Terms terms = parts.read<Terms>(item.at("terms"), "terms");
+    const std::uint64_t terms_at = parts.position();
+    const Use use = parts.read<Use>(item.at("use"), "use");
+    if (use.terms != terms_at || use.contribution != admitted.number ||
+        terms.admissibility_class != admitted.admissibility_class ||
+        parts.position() > withdrawn_at || use.spend < out.spend)
+      refuse("a use is not one of this contribution before its withdrawal");
+    out.spend = use.spend;
+    ++out.uses;
+  }
+  for (const json& item : bundle.at("releases")) {
+    static_cast<void>(parts.read<Release>(item, "release"));
+    ++out.releases;
+  }
+  out.origin = origin;
+  out.descriptor = to_hex(admitted.descriptor);
+  out.ok = true;
+  return out;
+}
+
+}  // namespace
+
+Withdrawal sign_withdrawal(const admission::SigningKey& key, std::string_view origin,
+                           const Digest& descriptor, std::string reason, std::uint64_t time) {
+  Withdrawal out;
+  out.descriptor = descriptor;
+  out.time = time;
+  const auto public_key = key.public_key();
+  std::copy(public_key.bytes().begin(), public_key.bytes().end(), out.key.begin());
+  out.signature = admission::sign(key, withdrawal_statement(origin, descriptor, reason, time));
+  out.reason = std::move(reason);
+  return out;
+}
+
+std::string write_deletion_event(const Withdrawal& w) {
+  return json{{"descriptor", to_hex(w.descriptor)},
+              {"reason", w.reason},
+              {"time", w.time},
+              {"public_key", to_hex(w.key)},
+              {"signature", to_hex(w.signature)}}
+             .dump() +
+         "\n";
+}
+
+std::vector<Withdrawal> read_deletion_events(std::string_view lines) {
+  std::vector<Withdrawal> out;
+  std::size_t number = 0;
+  while (!lines.empty()) {
+    const std::size_t end = std::min(lines.find('\n'), lines.size());
+    const std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    try {
+      const json event = json::parse(line);
+      Withdrawal& w = out.emplace_back();
+      if (event.size() != 5) refuse("an event has five members");
+      w.descriptor = digest_from(event.at("descriptor").get<std::string>());
+      w.reason = event.at("reason").get<std::string>();
+      if (!event.at("time").is_number_unsigned()) refuse("time is seconds since 1970");
+      w.time = event.at("time").get<std::uint64_t>();
+      w.key = digest_from(event.at("public_key").get<std::string>());
+      w.signature = from_hex(event.at("signature").get<std::string>());
+    } catch (const json::exception&) {
+      refuse(
+          fmt::format("line {} is no deletion event: a JSON object with descriptor, reason, "
+                      "time, public_key and signature",
+                      number));
+    } catch (const Error& error) {
+      refuse(fmt::format("line {} is no deletion event: {}", number, error.sentence()));
+    }
+  }
+  return out;
+}
+
+std::string withdrawal_bundle(const std::filesystem::path& ledger, const admission::SigningKey& key,
+                              const Digest& descriptor) {
+  Store store(ledger, Store::Mode::kRead);
+  store.begin_snapshot();
+  const Trace found = trace(store, descriptor);
+  if (!found.withdrawal) refuse(fmt::format("descriptor {} is not withdrawn", to_hex(descriptor)));
+  if (!found.admission)
+    refuse(
+        "the contribution was never admitted, or was summarised since: there is nothing to open");
+  const auto opening = store.opening(found.admission->position);
+  if (!opening) refuse("the ledger does not hold the descriptor");
+  const auto last = store.last_note();
+  const auto first = store.next_note(found.admission->position);
+  const Tree tree = tree_of(store);
+  if (!last || !first || tree.size() != last->size)
+    throw Error(ErrorCode::kMalformed, "withdraw", "the ledger is not signed to its end");
+  const RangeHash range = [&](auto begin, auto end) { return tree.range(begin, end); };
+  const Digest root = tree.range(0, last->size);
+  const auto part = [&](std::uint64_t position) {
+    return json{
+        {"leaf", to_hex(leaf_at(store, position))},
+        {"receipt", to_hex(inclusion_receipt(key, last->size, position,
+                                             inclusion_proof(position, last->size, range), root))}};
+  };
+  json uses = json::array(), releases = json::array();
+  for (const Trace::UseOf& use : found.uses)
+    uses.push_back({{"terms", part(use.use.terms)}, {"use", part(use.position)}});
+  for (const auto& release : found.releases) releases.push_back(part(release.position));
+  const json bundle = {
+      {"format", kFormat},
+      {"origin", read_unverified(last->text).origin},
+      {"public_key", to_hex(key.public_key().bytes())},
+      {"note", last->text},
+      {"note_at_admission", first->text},
+      {"consistency",
+       to_hex(consistency_receipt(key, first->size, last->size,
+                                  consistency_proof(first->size, last->size, range), root))},
+      {"header", part(0)},
+      {"descriptor", to_hex(opening->descriptor)},
+      {"attestation", to_hex(opening->signature)},
+      {"admission", part(found.admission->position)},
+      {"uses", uses},
+      {"withdrawal", part(found.withdrawal->position)},
+      {"releases", releases},
+  };
+  return bundle.dump() + "\n";
+}
+
+BundleVerdict verify_bundle(std::string_view text, const std::optional<admission::PublicKey>& key) {
+  BundleVerdict out;
+  try {
+    return check(json::parse(text), key);
+  } catch (const json::exception&) {
+    out.problem = "the text is no withdrawal bundle";
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIoError) throw;
+    out.problem = error.sentence();
+  }
+  return out;
+}
+
+}  // namespace discreet::ledger

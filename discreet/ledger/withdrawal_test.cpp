@@ -1,0 +1,117 @@
+#include "discreet/ledger/withdrawal.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "discreet/base/error.h"
+#include "discreet/ledger/ledger_testing.h"
+#include "discreet/ledger/trace.h"
+#include "discreet/ledger/verify.h"
+
+namespace discreet::ledger {
+namespace {
+
+using namespace testing;
+
+struct Withdrawn {
+  Folder folder;
+  std::filesystem::path path = folder / "l.db";
+  std::vector<Ledger::Contribution> who = contributions(0, 3);
+  Withdrawn() {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(who);
+    ledger.reserve_epoch("run", 0, kToday, {terms()});
+    ledger.reserve_epoch("run", 1, kToday, {terms()});
+    ledger.release("run", sha256(bytes_of("manifest")));
+    ledger.withdraw(std::vector{withdrawal(hash_of(who[1]), contributor_key())});
+    ledger.reserve_epoch("run", 2, kToday, {terms()});
+    ledger.reserve_epoch("another", 0, kToday, {terms()});
+    ledger.release("another", sha256(bytes_of("manifest 2")));
+  }
+};
+
+TEST(Trace, NamesEveryRunEpochAndReleaseThatAContributionTouchedAndItsSpend) {
+  const Withdrawn w;
+  Store store(w.path, Store::Mode::kRead);
+  const Trace gone = trace(store, hash_of(w.who[1]));
+  ASSERT_EQ(gone.uses.size(), 2u);
+  EXPECT_EQ(gone.uses[1].terms.run, "run");
+  EXPECT_EQ(gone.uses[1].terms.epoch, 1u);
+  EXPECT_EQ(gone.spend, gone.uses[1].use.spend);
+  EXPECT_TRUE(gone.withdrawal);
+  EXPECT_EQ(gone.releases.size(), 1u);
+  const Trace stays = trace(store, hash_of(w.who[2]));
+  EXPECT_EQ(stays.uses.size(), 4u);
+  EXPECT_EQ(stays.releases.size(), 2u);
+  EXPECT_GT(stays.spend, gone.spend);
+  EXPECT_FALSE(trace(store, Digest{}).admission);
+}
+
+TEST(DeletionEvents, ComeBackFromTheirLinesAndSayWhichLineIsNone) {
+  const Withdrawal one = sign_withdrawal(contributor_key(), "o", sha256({}), "a \"reason\"", 7);
+  const std::string line = write_deletion_event(one);
+  const auto back = read_deletion_events(line + "\n" + line);
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(encode(back[1]), encode(one));
+  for (const std::string& bad :
+       {std::string("{}"), std::string("[]"), std::string("nonsense"), line.substr(0, 40),
+        std::string("{\"descriptor\":\"00\",\"reason\":\"\",\"time\":1,\"public_key\":\"\","
+                    "\"signature\":\"\"}"),
+        std::string("{\"descriptor\":1,\"reason\":\"\",\"time\":-1,\"public_key\":\"\","
+                    "\"signature\":\"\"}")}) {
+    try {
+      read_deletion_events(line + bad);
+      FAIL() << bad;
+    } catch (const Error& error) {
+      EXPECT_NE(error.sentence().find("line 2"), std::string::npos) << error.sentence();
+    }
+  }
+}
+
+TEST(WithdrawalBundle, IsVerifiedWithoutTheLedger) {
+  const Withdrawn w;
+  const std::string bundle = withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1]));
+  const BundleVerdict verdict = verify_bundle(bundle, ledger_key().public_key());
+  ASSERT_TRUE(verdict.ok) << verdict.problem;
+  EXPECT_EQ(verdict.uses, 2u);
+  EXPECT_EQ(verdict.releases, 1u);
+  EXPECT_EQ(verdict.descriptor, to_hex(hash_of(w.who[1])));
+  EXPECT_FALSE(verify_bundle(bundle, key(7).public_key()).ok);
+  EXPECT_THROW(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[0])), Error);
+}
+
+TEST(WithdrawalBundle, NoAlteredPartIsMissed) {
+  const Withdrawn w;
+  const std::string bundle = withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1]));
+  const auto whole = nlohmann::json::parse(bundle);
+  // Every hexadecimal text of the bundle, one digit changed.
+  int altered = 0;
+  const auto flat = whole.flatten();
+  for (const auto& [where, value] : flat.items()) {
+    if (!value.is_string() || where == "/format") continue;
+    std::string text = value.get<std::string>();
+    for (const std::size_t at : {text.size() / 3, text.size() / 2, text.size() - 2}) {
+      std::string changed = text;
+      changed[at] = changed[at] == '0' ? '1' : '0';
+      auto other = whole;
+      other[nlohmann::json::json_pointer(where)] = changed;
+      EXPECT_FALSE(
+          verify_bundle(other.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), {})
+              .ok)
+          << where << " at " << at;
+      ++altered;
+    }
+  }
+  EXPECT_GT(altered, 50);
+  for (const auto& [where, value] : whole.items()) {
+    auto other = whole;
+    other.erase(where);
+    EXPECT_FALSE(verify_bundle(other.dump(), {}).ok) << where;
+  }
+  EXPECT_FALSE(verify_bundle("", {}).ok);
+  EXPECT_FALSE(verify_bundle("[]", {}).ok);
+}
+
+}  // namespace
+}  // namespace discreet::ledger

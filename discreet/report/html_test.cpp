@@ -1,0 +1,134 @@
+#include "discreet/report/html.h"
+
+#include <gtest/gtest.h>
+
+#include "discreet/base/error.h"
+#include "discreet/report/run_testing.h"
+#include "discreet/report/words_impl.h"
+#include "discreet/run/folder_testing.h"
+
+namespace discreet::report {
+namespace {
+
+using run::Folder;
+
+std::string page_of(const MadeUpRun& made_up, bool is_public, const char* name = "run") {
+  const Folder folder;
+  made_up.write(folder / name);
+  write_report(folder / name, is_public, folder / "out.html");
+  const Bytes bytes = run::read_file(folder / "out.html");
+  return {bytes.begin(), bytes.end()};
+}
+
+bool has(const std::string& page, std::string_view text) {
+  return page.find(text) != std::string::npos;
+}
+
+TEST(Report, PublicPagesOfRunsThatDifferInTheDataAreTheSameBytes) {
+  for (const char* ended : {"completed", "budget_reached", "interrupted", "mechanism"}) {
+    MadeUpRun one{.ended = ended}, other{.data = 0.37, .ended = ended};
+    EXPECT_EQ(page_of(one, true, "one"), page_of(other, true, "other"));
+    EXPECT_NE(page_of(one, false), page_of(other, false));
+  }
+}
+
+TEST(Report, PublicPagesDoNotShowWhenARunWasInterrupted) {
+  EXPECT_EQ(page_of({.steps = 15, .ended = "interrupted"}, true),
+            page_of({.steps = 16, .ended = "interrupted"}, true));
+}
+
+TEST(Report, HasNoPublicPageOfARunThatFailedOrGoesOn) {
+  for (const char* ended : {"", "failed"})
+    EXPECT_THROW(page_of({.steps = 15, .ended = ended}, true), Error);
+  EXPECT_TRUE(has(page_of({.steps = 15, .ended = ""}, false), ">Unfinished<"));
+  EXPECT_TRUE(has(page_of({.steps = 15, .ended = "failed"}, false), ">Failed<"));
+}
+
+TEST(Report, StatesTheClaimAndWhatItIsNot) {
+  const std::string page = page_of({}, false);
+  EXPECT_TRUE(has(page, "≤ 2.7000"));
+  EXPECT_TRUE(has(page, "certified between 2.6973 and 2.7000"));
+  EXPECT_TRUE(has(page, "10<sup>−5</sup>"));
+  EXPECT_TRUE(has(page, "<code>add_remove</code>"));
+  EXPECT_TRUE(has(page, "93.12%"));
+  EXPECT_TRUE(has(page, "they have no guarantee"));
+  EXPECT_TRUE(has(page, "chosen on this data are not covered"));
+  EXPECT_TRUE(has(page, "<strong>Confidential.</strong>"));
+  EXPECT_FALSE(has(page, "Not private"));
+  const std::string open = page_of({}, true);
+  EXPECT_TRUE(has(open, "≤ 2.7000"));
+  EXPECT_TRUE(has(open, "<strong>Public report.</strong>"));
+  for (const char* confidential : {"93.12%", "Gradient norms", "Clipped records", "Loss",
+                                   "<strong>Confidential.</strong>", "Trace</th>"})
+    EXPECT_FALSE(has(open, confidential)) << confidential;
+}
+
+TEST(Report, MarksARunThatIsNotPrivateAtTheTop) {
+  for (const bool is_public : {false, true}) {
+    const std::string page = page_of({.secure = false}, is_public);
+    const std::size_t alarm = page.find("<h2>Not private</h2>");
+    ASSERT_NE(alarm, std::string::npos);
+    EXPECT_LT(alarm, page.find("<h1>"));
+    EXPECT_TRUE(has(page, "noise and sampling follow from the public seed"));
+    EXPECT_TRUE(has(page, "This run promises nothing."));
+    EXPECT_FALSE(has(page, "What this model reveals about any one person is limited"));
+    EXPECT_FALSE(has(page, "Every record that was trained on has the promise"));
+  }
+}
+
+TEST(Report, EscapesWhatComesFromTheRun) {
+  const std::string hostile = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>";
+  MadeUpRun made_up{.yaml = "    public_modules: ['" + hostile + "']\n"};
+  made_up.change = [&](const std::string& kind, std::vector<cbor::Entry>& fields) {
+    for (cbor::Entry& field : fields) {
+      if (kind != "run_header") continue;
+      if (field.key.as_text() == "specification") field.value = hostile;
+      if (field.key.as_text() == "layout_hash") field.value = "\"><b>" + hostile;
+      if (field.key.as_text() == "not_private") field.value = cbor::array({hostile});
+    }
+  };
+  for (const bool is_public : {false, true}) {
+    const std::string page = page_of(made_up, is_public, "<i>run");
+    EXPECT_FALSE(has(page, "<script"));
+    EXPECT_FALSE(has(page, "<img"));
+    EXPECT_FALSE(has(page, "<i>run"));
+    EXPECT_TRUE(has(page, "&lt;script&gt;alert(1)&lt;/script&gt;"));
+  }
+}
+
+TEST(Report, PublicPagesNameNoDataFile) {
+  const MadeUpRun made_up{.yaml = "data:\n  format: csv\n  train: patients-of-ward-7.csv\n"};
+  EXPECT_TRUE(has(page_of(made_up, false), "patients-of-ward-7"));
+  EXPECT_FALSE(has(page_of(made_up, true), "patients-of-ward-7"));
+}
+
+TEST(Report, OfAHundredThousandStepsIsSmall) {
+  const std::string page =
+      page_of({.planned = 100000, .steps = 100000, .steps_per_epoch = 100}, false);
+  EXPECT_LT(page.size(), 500'000u);
+  EXPECT_TRUE(has(page, "the band goes from the least"));
+}
+
+TEST(Report, IsReadableByTheOwnerAloneUnlessItIsPublic) {
+  const Folder folder;
+  MadeUpRun{}.write(folder / "run");
+  const auto others = std::filesystem::perms::group_read | std::filesystem::perms::others_read;
+  for (const bool is_public : {false, true}) {
+    write_report(folder / "run", is_public, default_report(folder / "run", is_public));
+    const auto mode =
+        std::filesystem::status(default_report(folder / "run", is_public)).permissions();
+    EXPECT_EQ((mode & others) != std::filesystem::perms::none, is_public);
+  }
+}
+
+TEST(Report, BoundsHowOftenAGuessIsRight) {
+  EXPECT_EQ(right_guesses_percent(0, 0), 50);
+  EXPECT_EQ(right_guesses_percent(0, 1), 100);
+  EXPECT_EQ(right_guesses_percent(1, 0), 73.2);       // e / (1 + e) = 0.73106
+  EXPECT_EQ(right_guesses_percent(8, 1e-5), 99.967);  // 0.9996647
+  EXPECT_EQ(right_guesses_percent(2.93, 1e-5), 95);   // 0.94932
+  EXPECT_EQ(right_guesses_percent(1000, 1e-5), 100);
+}
+
+}  // namespace
+}  // namespace discreet::report

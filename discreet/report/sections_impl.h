@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "discreet/report/summary.h"
+
+// The sections of the page in their order, as HTML. Those that take Observed show what is
+// confidential; without it they show what is declared. A section of the ledger, of withdrawals or
+// of a release is one more function here and one more line in html.cpp.
+namespace discreet::report {
+
+std::string banners(const Declared& declared, bool is_public);
+std::string title(const Declared& declared, const Observed* observed);
+std::string headline(const Declared& declared, const Observed* observed);
+std::string figures(const Declared& declared, const Observed* observed);  // figures.cpp
+std::string guarantees(const Declared& declared, bool is_public);
+std::string set_up(const Declared& declared);
+std::string noise(const Declared& declared);
+std::string happenings(const Observed& observed);
+std::string configuration(const Declared& declared, bool is_public);
+std::string provenance(const Declared& declared, const Observed* observed);
+
+}  // namespace discreet::report

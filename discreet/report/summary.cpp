@@ -1,0 +1,316 @@
+#include "discreet/report/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "discreet/base/error.h"
+#include "discreet/mechanism/config_read.h"
+#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/config_table.h"
+#include "discreet/mechanism/prevalidation.h"
+#include "discreet/run/files.h"
+#include "discreet/run/trace.h"
+
+namespace discreet::report {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kOperator = "report";
+constexpr std::size_t kHappeningsShown = 100;
+
+[[noreturn]] void malformed(std::string sentence) {
+  throw Error(ErrorCode::kMalformed, kOperator, std::move(sentence));
+}
+
+// One line of the trace, and where it is.
+struct Line {
+  Json fields;
+  std::uint64_t number;
+
+  [[noreturn]] void refuse(const char* key, const char* wanted) const {
+    malformed(fmt::format("line {} of trace.jsonl: {} is not {}", number, key, wanted));
+  }
+  const Json* find(const char* key) const {
+    const auto at = fields.find(key);
+    return at == fields.end() || at->is_null() ? nullptr : &*at;
+  }
+  std::optional<double> number_of(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number() || !std::isfinite(value->get<double>())) refuse(key, "a finite number");
+    return value->get<double>();
+  }
+  std::optional<std::uint64_t> count_of(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number_unsigned() || value->get<std::uint64_t>() > (std::uint64_t{1} << 53))
+      refuse(key, "a whole number");
+    return value->get<std::uint64_t>();
+  }
+  std::optional<std::string> text_of(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_string()) refuse(key, "a text");
+    return value->get<std::string>();
+  }
+  template <class T>
+  T need(std::optional<T> value, const char* key) const {
+    if (!value) refuse(key, "there");
+    return *std::move(value);
+  }
+};
+
+// Follows a trace line by line.
+class Follower {
+ public:
+  explicit Follower(RunSummary& into) : d_(into.declared), o_(into.observed) {}
+
+  void take(const run::TraceLine& trace_line) {
+    const Line line{Json::parse(trace_line.text), ++o_.lines};
+    const std::string& kind = trace_line.kind;
+    if (kind == "run_header") return header(line);
+    if (kind == "run_end") return end(line);
+    // Whatever comes after an end or a failure: the run went on.
+    d_.ended = Ended::kUnfinished;
+    end_.reset();
+    if (kind == "iter") iter(line);
+    if (kind == "evaluation") evaluation(line);
+    if (kind == "warning") happened(line, "warning", line.text_of("warning").value_or(""));
+    if (kind == "resumed") {
+      may_go_back_ = true;
+      const std::uint64_t again = line.count_of("charged_again").value_or(0);
+      happened(line, "resumed",
+               again == 0 ? "from the last checkpoint"
+                          : fmt::format("from the last checkpoint; {} steps were charged again: {}",
+                                        again, line.text_of("differs").value_or("")));
+    }
+    if (kind == "failure") failure(line);
+  }
+
+  // After the last line.
+  void finish() {
+    const mechanism::DpConfig& dp = d_.config.privacy;
+    d_.claim = {std::nullopt, dp.target_epsilon, dp.target_delta, dp.adjacency};
+    if (!end_) {
+      if (d_.not_private.empty()) within_budget(spent_);
+      return;
+    }
+    const bool by_plan = d_.ended == Ended::kCompleted || d_.ended == Ended::kBudgetReached;
+    // The lower end of an interrupted run is that of the steps it took: not for everyone to see.
+    if (by_plan) d_.claim.lower = end_->lower;
+    if (by_plan || d_.ended == Ended::kInterrupted) d_.claim.upper = end_->upper;
+    if (d_.not_private.empty()) within_budget(by_plan ? end_->upper : spent_);
+    if (end_->upper < spent_)
+      malformed(
+          fmt::format("the last line claims epsilon {}, less than the {} that its steps "
+                      "spent: it is not the claim of this run",
+                      end_->upper, spent_));
+    if (by_plan) {
+      d_.steps = o_.steps;
+      d_.epsilon = o_.epsilon;
+      d_.noise_multiplier = o_.noise_multiplier;
+    }
+  }
+
+ private:
+  struct End {
+    double lower, upper;
+  };
+
+  void header(const Line& line) {
+    d_.specification = line.need(line.text_of("specification"), "specification");
+    d_.layout_hash = line.need(line.text_of("layout_hash"), "layout_hash");
+    const std::string hash = line.need(line.text_of("config_hash"), "config_hash");
+    if (hash != d_.config_hash)
+      malformed(
+          fmt::format("config.yaml has the hash {}, and the trace is of a run with {}: one of "
+                      "the two is not of this run, or was edited",
+                      d_.config_hash, hash));
+    const Json* reasons = line.find("not_private");
+    if (reasons == nullptr || !reasons->is_array()) line.refuse("not_private", "a list");
+    for (const Json& reason : *reasons) {
+      if (!reason.is_string()) line.refuse("not_private", "a list of texts");
+      d_.not_private.push_back(reason.get<std::string>());
+    }
+    // The trace may have more reasons than the configuration, never fewer.
+    for (const std::string& reason : mechanism::not_private_reasons(d_.config.privacy))
+      if (std::find(d_.not_private.begin(), d_.not_private.end(), reason) == d_.not_private.end())
+        malformed("the configuration is not private (" + reason +
+                  "), but the first line of the trace does not say so");
+    if (const Json* allocation = line.find("allocation_map")) {
+      if (!allocation->is_object()) line.refuse("allocation_map", "a map");
+      for (const auto& [name, pair] : allocation->items()) {
+        if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number() || !pair[1].is_number())
+          line.refuse("allocation_map", "a map to multiplier and clip bound");
+        d_.parts.push_back({name, pair[1].get<double>(), pair[0].get<double>()});
+      }
+    }
+    o_.epsilon.push_back({0, 0});
+  }
+
+  void iter(const Line& line) {
+    const double step = static_cast<double>(line.need(line.count_of("t"), "t") + 1);
+    if (step <= o_.epsilon.back().step) {
+      if (!may_go_back_ || step < 1) line.refuse("t", "later than that of the step before");
+      forget_from(step);
+    }
+    may_go_back_ = false;
+    const auto put = [&](Series& series, const char* key) {
+      if (const auto value = line.number_of(key)) series.push_back({step, *value});
+    };
+    const double spent =
+        line.need(line.number_of("cumulative_epsilon_after"), "cumulative_epsilon_after");
+    if (spent < spent_) line.refuse("cumulative_epsilon_after", "at least that of the step before");
+    spent_ = spent;
+    // What was spent before the first step: private bounds of the data.
+    if (o_.epsilon.size() == 1)
+      o_.epsilon[0].value = line.number_of("cumulative_epsilon_before").value_or(0);
+    o_.epsilon.push_back({step, spent});
+    put(o_.noise_multiplier, "noise_scale_sigma");
+    if (!scaled_ && !o_.noise_multiplier.empty()) {
+      for (NoisePart& part : d_.parts) part.noise_multiplier *= o_.noise_multiplier[0].value;
+      scaled_ = true;
+    }
+    put(o_.norm_p50, "norm_p50");
+    put(o_.norm_p95, "norm_p95");
+    put(o_.clip_fraction, "clip_fraction");
+    o_.zeroed_records += line.count_of("zeroed_records").value_or(0);
+    o_.steps = static_cast<std::uint64_t>(step);
+  }
+
+  // Steps from here on were executed again; what they cost the first time is in `spent_`.
+  void forget_from(double step) {
+    for (Series* series :
+         {&o_.epsilon, &o_.noise_multiplier, &o_.norm_p50, &o_.norm_p95, &o_.clip_fraction})
+      std::erase_if(*series, [&](const Point& point) { return point.step >= step; });
+    std::erase_if(o_.evaluations, [&](const Evaluation& each) { return each.step >= step; });
+  }
+
+  void evaluation(const Line& line) {
+    const double epoch =
+        line.number_of("epoch").value_or(static_cast<double>(o_.evaluations.size() + 1));
+    o_.evaluations.push_back({static_cast<double>(o_.steps), epoch, line.number_of("train_loss"),
+                              line.number_of("train_accuracy"), line.number_of("test_loss"),
+                              line.number_of("test_accuracy")});
+    const Evaluation& last = o_.evaluations.back();
+    o_.accuracy_is_held_out = last.test_accuracy.has_value();
+    o_.accuracy = last.test_accuracy ? last.test_accuracy : last.train_accuracy;
+  }
+
+  void happened(const Line& line, const char* kind, std::string text) {
+    if (o_.happenings.size() == kHappeningsShown) {
+      ++o_.more_happenings;
+      return;
+    }
+    o_.happenings.push_back({line.count_of("t").value_or(o_.steps), kind, std::move(text)});
+  }
+
+  void failure(const Line& line) {
+    const std::string code = line.text_of("failure_code").value_or("");
+    d_.ended = code == to_string(ErrorCode::kPrivacyBudgetExceeded) ? Ended::kBudgetReached
+                                                                    : Ended::kFailed;
+    happened(line, "failure", code + ": " + line.text_of("diagnostics").value_or(""));
+  }
+
+  // The claim of a training run is `epsilon` and says how it ended; that of the mechanism alone is
+  // `final_epsilon`, what was spent so far, which is a claim only where the end was planned.
+  void end(const Line& line) {
+    const mechanism::DpConfig& dp = d_.config.privacy;
+    const Json* epsilon = line.find("epsilon");
+    const bool claims_nothing = epsilon == nullptr && line.fields.contains("epsilon");
+    if (claims_nothing && d_.not_private.empty()) line.refuse("epsilon", "an interval");
+    if (epsilon == nullptr) epsilon = line.find("final_epsilon");
+    if (epsilon == nullptr || !epsilon->is_object()) line.refuse("epsilon", "an interval");
+    const Line interval{*epsilon, line.number};
+    const double lower = interval.need(interval.number_of("lower"), "epsilon.lower");
+    const double upper = interval.need(interval.number_of("upper"), "epsilon.upper");
+    if (!(0 <= lower && lower <= upper)) line.refuse("epsilon", "an interval");
+    if (line.need(line.number_of("delta"), "delta") != dp.target_delta)
+      line.refuse("delta", "that of the configuration");
+    if (line.need(line.text_of("adjacency"), "adjacency") != accounting::to_string(dp.adjacency))
+      line.refuse("adjacency", "that of the configuration");
+    if (const auto accuracy = line.number_of("accuracy")) {
+      o_.accuracy = accuracy;
+      o_.accuracy_is_held_out = true;
+    }
+    if (const auto planned = line.count_of("planned_steps")) d_.planned_steps = planned;
+    end_ = {lower, upper};
+    if (const auto ended = line.text_of("ended")) {
+      for (const Ended each :
+           {Ended::kCompleted, Ended::kBudgetReached, Ended::kInterrupted, Ended::kFailed})
+        if (*ended == to_string(each)) {
+          d_.ended = each;
+          return;
+        }
+      line.refuse("ended", "completed, budget_reached, interrupted or failed");
+    }
+    if (d_.ended != Ended::kUnfinished) return;  // a failure came before
+    d_.ended =
+        d_.planned_steps && o_.steps == *d_.planned_steps ? Ended::kCompleted : Ended::kStopped;
+  }
+
+  void within_budget(double epsilon) const {
+    const double target = d_.config.privacy.target_epsilon;
+    if (epsilon > target)
+      malformed(
+          fmt::format("epsilon is {}, above the configured budget of {}: no run of the "
+                      "mechanism does that",
+                      epsilon, target));
+  }
+
+  Declared& d_;
+  Observed& o_;
+  std::optional<End> end_;
+  double spent_ = 0;          // by all steps, also those that were executed again
+  bool may_go_back_ = false;  // a "resumed" came since the last step
+  bool scaled_ = false;
+};
+
+}  // namespace
+
+std::string_view to_string(Ended ended) noexcept {
+  switch (ended) {
+    case Ended::kCompleted: return "completed";
+    case Ended::kBudgetReached: return "budget_reached";
+    case Ended::kInterrupted: return "interrupted";
+    case Ended::kStopped: return "stopped";
+    case Ended::kFailed: return "failed";
+    case Ended::kUnfinished: return "unfinished";
+  }
+  return "?";
+}
+
+RunSummary summarize(const std::filesystem::path& run) {
+  for (const auto& path : {run / "config.yaml", run / "trace.jsonl"})
+    if (!std::filesystem::exists(path))
+      throw Error(ErrorCode::kInvalidInput, kOperator,
+                  fmt::format("{} is not there; give the directory of a run", path.string()));
+  RunSummary summary;
+  Declared& declared = summary.declared;
+  const Bytes yaml = run::read_file(run / "config.yaml");
+  declared.config =
+      mechanism::load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
+                             (run / "config.yaml").string())
+          .config;
+  declared.planned_steps = declared.config.privacy.target_steps;
+  declared.config_hash = to_hex(mechanism::config_hash(declared.config));
+  Observed& observed = summary.observed;
+  observed.name = std::filesystem::absolute(run).lexically_normal().filename().string();
+  if (observed.name.empty())
+    observed.name = std::filesystem::absolute(run).lexically_normal().parent_path().filename();
+
+  Follower follower(summary);
+  const std::vector<run::TraceLine> lines = run::trace_lines(run / "trace.jsonl");
+  if (lines.empty())
+    malformed((run / "trace.jsonl").string() + " has no whole line: nothing is known of the run");
+  for (const run::TraceLine& line : lines) follower.take(line);
+  follower.finish();
+  observed.trace_head = to_hex(sha256(bytes_of(lines.back().text)));
+  return summary;
+}
+
+}  // namespace discreet::report

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "discreet/accounting/event.h"
+#include "discreet/mechanism/config.h"
+
+// What a run directory says about its run, in two halves: what may be shown to anyone, and what
+// depends on the data. The public report is made from the first half alone, so that a value nobody
+// thought about is left out and not let through (soundness E1).
+namespace discreet::report {
+
+// How a run ended, by its trace.
+enum class Ended : std::uint8_t {
+  kCompleted,      // after its planned steps
+  kBudgetReached,  // the next step would have spent more than the budget
+  kInterrupted,    // a person stopped it; the run's last line has the claim for that
+  kStopped,        // it was closed before its planned end, nothing says why
+  kFailed,         // with an error
+  kUnfinished,     // no last line: still running, or killed
+};
+std::string_view to_string(Ended ended) noexcept;  // "completed", "budget_reached" and so on
+
+// What is claimed for everything the run has released.
+//   kCompleted, kBudgetReached, kInterrupted: the claim of the run's last line.
+//   Otherwise: the budget. The mechanism releases no step that would pass it, so what was released
+//   is a part of a run within the budget, whenever and why ever it stopped (soundness B7).
+struct Claim {
+  std::optional<double> lower;  // of epsilon, rounded down; none unless the run ended by its plan
+  double upper = 0;             // of epsilon, rounded up: the guarantee
+  double delta = 0;
+  accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
+};
+
+// A value after `step` steps.
+struct Point {
+  double step = 0;
+  double value = 0;
+};
+using Series = std::vector<Point>;  // ascending in step
+
+// A part of the model that is clipped together, at the first step.
+struct NoisePart {
+  std::string name;
+  double clip_norm = 0;         // C_g
+  double noise_multiplier = 0;  // sigma_g: the noise on the sum has standard deviation sigma_g C_g
+};
+
+// Declared in the configuration, or scheduled by the accountant from it: the same whatever the
+// records are.
+struct Declared {
+  mechanism::Config config;  // resolved
+  std::string specification;
+  std::string config_hash, layout_hash;  // hexadecimal
+  std::vector<std::string> not_private;  // why the run promises nothing; empty if it does
+  std::vector<NoisePart> parts;          // empty where the trace does not say them
+  Ended ended = Ended::kUnfinished;
+  Claim claim;
+  std::optional<std::uint64_t> planned_steps;
+  // Of runs that ended by their plan or budget, where the end itself follows from the
+  // configuration; empty and none otherwise.
+  std::optional<std::uint64_t> steps;
+  Series epsilon;           // upper end, cumulative; begins after 0 steps
+  Series noise_multiplier;  // noise_scale_sigma
+};
+
+// One line "evaluation" of the trace, none where it has null.
+struct Evaluation {
+  double step = 0, epoch = 0;
+  std::optional<double> train_loss, train_accuracy, test_loss, test_accuracy;
+};
+
+// A warning, failure or resumption, as the trace says it.
+struct Happening {
+  std::uint64_t step = 0;
+  std::string kind;  // "warning", "failure", "resumed"
+  std::string text;
+};
+
+// Depends on the data, or on when the run stopped: confidential.
+struct Observed {
+  std::string name;         // of the run directory
+  std::string trace_head;   // SHA-256 of the last line, hexadecimal
+  std::uint64_t lines = 0;  // of the trace
+  std::uint64_t steps = 0;  // released
+  Series epsilon;           // as in Declared, however the run ended
+  Series noise_multiplier;
+  Series norm_p50, norm_p95;  // of gradients, before clipping
+  Series clip_fraction;
+  std::uint64_t zeroed_records = 0;  // not finite, over all steps
+  std::vector<Evaluation> evaluations;
+  std::optional<double> accuracy;  // of the run's last line (held out), or of the last evaluation
+  bool accuracy_is_held_out = false;
+  std::vector<Happening> happenings;  // the first hundred
+  std::uint64_t more_happenings = 0;  // not in the list
+};
+
+struct RunSummary {
+  Declared declared;
+  Observed observed;
+};
+
+// Reads RUN/config.yaml and RUN/trace.jsonl; no other file, and no key. Throws
+//   kInvalidInput  if the directory or one of the two is not there;
+//   kMalformed     if the chain of the trace is broken (with the line), a line has a value that
+//                  cannot be, the configuration is not that of the trace, or the claim contradicts
+//                  configuration or steps: less epsilon than the steps spent, another delta or
+//                  adjacency;
+//   kInvalidDpConfig  as load_config();
+//   kIoError       if a file cannot be read.
+RunSummary summarize(const std::filesystem::path& run);
+
+}  // namespace discreet::report

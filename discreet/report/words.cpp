@@ -1,0 +1,206 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "discreet/base/rounded_text.h"
+#include "discreet/report/plot.h"
+#include "discreet/report/words_impl.h"
+
+namespace discreet::report {
+
+using accounting::Adjacency;
+
+std::string scientific(double x) {
+  if (x == 0) return "0";
+  if (x >= 1e-3 && x < 1e6) return fmt::format("{:.6g}", x);
+  std::string text = fmt::format("{:.3e}", x);
+  const std::size_t at = text.find('e');
+  const int power = std::stoi(text.substr(at + 1));
+  std::string digits = text.substr(0, at);
+  while (digits.back() == '0') digits.pop_back();
+  if (digits.back() == '.') digits.pop_back();
+  return fmt::format("{}10<sup>{}{}</sup>", digits == "1" ? "" : digits + " × ",
+                     power < 0 ? "−" : "", std::abs(power));
+}
+
+std::string grouped(std::uint64_t n) {
+  if (n < 1000) return fmt::format("{}", n);
+  return fmt::format("{},{:03}", grouped(n / 1000), n % 1000);
+}
+
+std::string neighbours(Adjacency adjacency) {
+  switch (adjacency) {
+    case Adjacency::kAddRemove: return "one record added or removed";
+    case Adjacency::kZeroOut: return "one record blanked out";
+    case Adjacency::kReplaceOne: return "one record exchanged";
+  }
+  return "?";
+}
+
+std::string status_word(Ended ended) {
+  switch (ended) {
+    case Ended::kCompleted: return "Completed";
+    case Ended::kBudgetReached: return "Budget reached";
+    case Ended::kInterrupted: return "Interrupted";
+    case Ended::kStopped: return "Stopped before its plan";
+    case Ended::kFailed: return "Failed";
+    case Ended::kUnfinished: return "Unfinished";
+  }
+  return "?";
+}
+
+double right_guesses_percent(double epsilon, double delta) {
+  const double share = 1 - (1 - delta) / (1 + std::exp(epsilon));
+  const double fine = share < 0.99 ? 10 : 1000;  // near certainty the digits that say how near
+  return std::min(100.0, std::ceil(share * 100 * fine) / fine);
+}
+
+namespace {
+
+// What "without your record" is.
+std::string alternative(Adjacency adjacency) {
+  switch (adjacency) {
+    case Adjacency::kAddRemove: return "had that person’s record never been in the data";
+    case Adjacency::kZeroOut: return "had that person’s record been blanked out";
+    case Adjacency::kReplaceOne: return "had that person’s record been anyone else’s";
+  }
+  return "?";
+}
+
+std::string question(Adjacency adjacency) {
+  switch (adjacency) {
+    case Adjacency::kAddRemove: return "whether that record was used";
+    case Adjacency::kZeroOut: return "whether that record was used or blanked out";
+    case Adjacency::kReplaceOne: return "which of two records was used";
+  }
+  return "?";
+}
+
+std::string formal_neighbours(Adjacency adjacency) {
+  switch (adjacency) {
+    case Adjacency::kAddRemove: return "that differ by adding or removing one record";
+    case Adjacency::kZeroOut:
+      return "that differ in one record, whose contribution is zero in one of them";
+    case Adjacency::kReplaceOne: return "of equal size that differ in one record";
+  }
+  return "?";
+}
+
+std::string factor(double epsilon) {
+  const double value = std::exp(epsilon);
+  return value < 1e6 ? round_up(value * (1 + 1e-15), value < 10     ? 2
+                                                     : value < 1000 ? 1
+                                                                    : 0)
+                     : scientific(std::nextafter(value, 1e308));
+}
+
+}  // namespace
+
+std::string statement(const Declared& declared) {
+  if (!declared.not_private.empty())
+    return "<p class=\"lead\">This run promises nothing. It was executed in a way that gives no "
+           "privacy, and nothing it released may be treated as private. The numbers below show "
+           "what the same settings would have promised.</p>";
+  const Claim& claim = declared.claim;
+  const double right = right_guesses_percent(claim.upper, claim.delta);
+  std::string out = fmt::format(
+      "<p class=\"lead\">What this model reveals about any one person is limited. Whatever "
+      "someone concludes from it, they could also have concluded {}. The probability of that "
+      "differs by a factor of at most {} (that is e<sup>ε</sup>), up to a remainder of "
+      "δ&nbsp;=&nbsp;{}.</p>\n",
+      alternative(claim.adjacency), factor(claim.upper), scientific(claim.delta));
+  out += fmt::format(
+      "<p>As a game: someone who knows every other record, and has no idea {}, studies the model "
+      "and guesses. They are right at most {:.5g} times in 100; blind guessing is right 50 "
+      "times.{}</p>\n",
+      question(claim.adjacency), right,
+      right < 99
+          ? ""
+          : " At this ε that is a weak limit on the strongest conceivable attack. Attacks on "
+            "real data usually achieve less, but nothing here proves that they must.");
+  out += fmt::format(
+      "<p class=\"formal\">For the auditor: everything this run released is (ε, δ)-differentially "
+      "private with ε&nbsp;≤&nbsp;{} and δ&nbsp;=&nbsp;{}. For all data sets D, D′ {} and every "
+      "set S of outcomes, "
+      "<span class=\"formula\">P[M(D)&nbsp;∈&nbsp;S] ≤ e<sup>ε</sup>&nbsp;P[M(D′)&nbsp;∈&nbsp;S] + "
+      "δ</span>.</p>\n",
+      brief_up(claim.upper), scientific(claim.delta), formal_neighbours(claim.adjacency));
+  return out;
+}
+
+std::string basis(const Declared& declared) {
+  switch (declared.ended) {
+    case Ended::kCompleted: return "The run took all its planned steps.";
+    case Ended::kBudgetReached:
+      return "The run ended by itself: one more step would have spent more than the budget.";
+    case Ended::kInterrupted:
+      return "The run was interrupted. When that happened may depend on the data, so ε is not "
+             "what the executed steps cost: it is what the run could have spent by its plan.";
+    case Ended::kStopped:
+      return "The run ended before its plan, and nothing says why. That may depend on the data, "
+             "so ε is the whole budget, not what the executed steps cost.";
+    case Ended::kFailed:
+      return "The run failed. When that happened may depend on the data, so ε is the whole "
+             "budget, not what the executed steps cost.";
+    case Ended::kUnfinished:
+      return "The run has not ended: it goes on, or it was killed. ε is the whole budget, not "
+             "what the steps so far have cost.";
+  }
+  return "?";
+}
+
+std::vector<std::string> guaranteed(const Declared& declared) {
+  if (!declared.not_private.empty()) return {"Nothing: see the reasons at the top."};
+  return {
+      "Every record that was trained on has the promise above, against anyone, whatever else they "
+      "know.",
+      "It covers all that the run released: every noisy gradient, every version of the model, and "
+      "the model at the end.",
+      "Whatever is computed from the model later, such as predictions, costs no further privacy.",
+      fmt::format("The upper end of ε is a certified bound, never rounded down. No step was "
+                  "released that would have passed the budget of {:.6g}.",
+                  declared.config.privacy.target_epsilon),
+  };
+}
+
+std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public) {
+  const mechanism::DpConfig& dp = declared.config.privacy;
+  std::vector<std::string> out = {
+      "<strong>Held-out records</strong> have no guarantee: accuracy and loss on them are measured "
+      "without noise.",
+      "<strong>Hyper-parameters</strong> chosen on this data are not covered: other runs that were "
+      "tried on it spent privacy of their own.",
+      "<strong>Several records of one person</strong> are protected less: for k of them ε grows up "
+      "to k-fold.",
+      "<strong>What is true of the whole population</strong> is what a model is for. It may be "
+      "learned about a person who never took part.",
+      "<strong>That each gradient comes from one record alone</strong> is assumed: no layer may "
+      "mix "
+      "records.",
+  };
+  if (dp.adjacency == Adjacency::kZeroOut)
+    out.emplace_back("<strong>The number of records</strong> is not protected.");
+  if (dp.adjacency == Adjacency::kReplaceOne)
+    out.emplace_back("<strong>The number of records</strong> is public.");
+  if (dp.noise_family == mechanism::NoiseFamily::kGaussian ||
+      dp.noise_family == mechanism::NoiseFamily::kLaplace)
+    out.emplace_back(
+        "<strong>The last bits of floating-point numbers</strong>: noise is drawn in binary64, and "
+        "the proof is for real numbers.");
+  if (dp.secure)
+    out.emplace_back(
+        "<strong>Whoever has <code>secret.key</code></strong> can remove the noise. It must stay "
+        "secret or be destroyed.");
+  if (is_public)
+    out.emplace_back(
+        "<strong>That this page is genuine</strong>: it is not signed. Its hashes can be compared "
+        "with those of the run.");
+  else
+    out.emplace_back(
+        "<strong>That this trace is the original</strong>: its chain was checked, but who can "
+        "rewrite all of it can rewrite the chain. Compare its last digest with one kept "
+        "elsewhere.");
+  return out;
+}
+
+}  // namespace discreet::report

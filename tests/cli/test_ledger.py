@@ -1,0 +1,248 @@
+"""`discreet ledger` and `discreet withdraw`: what an auditor, a contributor and a steward do."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+
+import cbor2
+import pytest
+from pycose.headers import Algorithm, KID
+from pycose.keys import OKPKey
+from pycose.keys.curves import Ed25519
+from pycose.messages import Sign1Message
+from cryptography.hazmat.primitives.serialization import load_pem_public_key, Encoding, PublicFormat
+
+from command import discreet
+
+EXAMPLE = pathlib.Path(os.environ["DISCREET_BUILD"]) / "tests" / "ledger_example"
+ORIGIN = "test.example/corpus"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ledger")
+    printed = subprocess.run([EXAMPLE, folder], check=True, capture_output=True, text=True).stdout
+    (folder / "hashes").write_text(printed)
+    return folder
+
+
+@pytest.fixture
+def folder(original, tmp_path):
+    shutil.copytree(original, tmp_path / "corpus")
+    return tmp_path / "corpus"
+
+
+def answer(*args, status=0):
+    result = discreet(*map(str, args), "--json")
+    assert result.returncode == status, result.stderr + result.stdout
+    return json.loads(result.stdout)
+
+
+def hashes(folder):
+    return (folder / "hashes").read_text().split()
+
+
+def raw_key(folder, name="ledger"):
+    key = load_pem_public_key((folder / f"{name}.pub").read_bytes())
+    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+
+def test_verify_needs_only_the_file_and_reports_what_it_holds(folder):
+    found = answer("ledger", "verify", folder / "ledger.db")
+    assert found["verified"] and not found["key_given"]
+    assert found["origin"] == ORIGIN and found["accountant"] == "pld" and found["adjacency"] == "zero_out"
+    assert found["counts"]["admissions"] == 6 and found["counts"]["summarised"] == 3
+    assert found["counts"]["refusals"] == 2 and found["attestations_verified"] == 6
+    assert found["summarised_classes"] == [
+        {"class": "sensitive", "contributions": 1, "uses": 2,
+         "most_spent": found["summarised_classes"][0]["most_spent"]}]
+    text = discreet("ledger", "verify", str(folder / "ledger.db")).stdout
+    assert text.startswith("VERIFIED ") and "summarised" in text and "compare it" in text
+
+
+def test_the_recorded_epsilon_is_that_of_the_composed_steps(folder):
+    spent = answer("ledger", "trace", folder / "ledger.db", hashes(folder)[0])["epsilon"]
+    account = answer("account", "--sampling-rate", "0.01", "--noise-multiplier", "3", "--steps", "200",
+                     "--delta", "1e-5")
+    assert account["epsilon"]["upper"] <= spent <= account["epsilon"]["upper"] + 3e-6
+
+
+def test_verify_with_key_and_old_checkpoint_shows_strangers_and_rollback(folder):
+    db = folder / "ledger.db"
+    assert answer("ledger", "verify", db, "--public-key", folder / "ledger.pub", "--checkpoint",
+                  folder / "early.note")["verified"]
+    assert answer("ledger", "verify", db, "--public-key", folder / "stranger.pub",
+                  status=1)["kind"] == "signature"
+    early = (folder / "early.note").read_text()
+    size = early.splitlines()[1]
+    (folder / "bent.note").write_text(early.replace(f"\n{size}\n", f"\n{int(size) + 1}\n", 1))
+    assert answer("ledger", "verify", db, "--checkpoint", folder / "bent.note", status=1)["kind"] == "signature"
+    with sqlite3.connect(db) as connection:
+        size = int(size)
+        connection.execute("DELETE FROM leaf WHERE position >= ?", (size,))
+        connection.execute("DELETE FROM checkpoint WHERE size > ?", (size,))
+        connection.execute("DELETE FROM opening WHERE position >= ?", (size,))
+    found = answer("ledger", "verify", db, "--checkpoint", folder / "late.note", status=1)
+    assert not found["verified"]
+
+
+def test_verify_names_the_first_wrong_entry(folder):
+    db = folder / "ledger.db"
+    with sqlite3.connect(db) as connection:
+        position, content = connection.execute(
+            "SELECT position, content FROM leaf WHERE substr(content, 1, 2) = x'8404' LIMIT 1").fetchone()
+        entry = cbor2.loads(content)
+        entry[3] -= 5
+        connection.execute("UPDATE leaf SET content = ? WHERE position = ?", (cbor2.dumps(entry), position))
+    found = answer("ledger", "verify", db, status=1)
+    assert found["kind"] == "entry" and found["entry"] == position
+    assert discreet("ledger", "verify", str(db)).stdout.startswith(f"BROKEN (entry) at entry {position}")
+
+
+def test_explain_shows_an_entry_with_its_terms_and_no_payload_value(folder):
+    result = discreet("ledger", "verify", str(folder / "ledger.db"), "--explain", "13")
+    assert result.returncode == 0
+    shown = json.loads(result.stdout[result.stdout.index("\n{"):])
+    assert shown["entry"] == 13 and "leaf_hash" in shown
+
+
+def test_show_has_no_field_beyond_the_declared_ones(folder):
+    lines = discreet("ledger", "show", str(folder / "ledger.db"), "--limit", "1000", "--json").stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [row["entry"] for row in rows] == list(range(len(rows)))
+    assert rows[0]["type"] == "header" and rows[1]["type"] == "policy"
+    use = next(row for row in rows if row["type"] == "use")
+    assert set(use) == {"type", "entry", "contribution", "terms", "under", "cumulative_epsilon_micro"}
+    assert use["under"]["depth_profile"] == {"layers": [9, 11]}
+    assert use["under"]["noise_variance"] == 9
+    assert not any(word in line for line in lines for word in ("norm_max", "loss", "latency", "batch_size"))
+
+
+def mth(leaves):
+    if len(leaves) == 1:
+        return leaves[0]
+    k = 1
+    while 2 * k < len(leaves):
+        k *= 2
+    return hashlib.sha256(b"\1" + mth(leaves[:k]) + mth(leaves[k:])).digest()
+
+
+def climb(leaf, index, size, path):
+    fn, sn, r = index, size - 1, leaf
+    for p in path:
+        assert sn > 0
+        if fn & 1 or fn == sn:
+            r = hashlib.sha256(b"\1" + p + r).digest()
+            while not fn & 1 and fn:
+                fn, sn = fn >> 1, sn >> 1
+        else:
+            r = hashlib.sha256(b"\1" + r + p).digest()
+        fn, sn = fn >> 1, sn >> 1
+    assert sn == 0
+    return r
+
+
+def test_prove_gives_paths_that_lead_to_the_signed_root(folder):
+    import base64
+    db = folder / "ledger.db"
+    with sqlite3.connect(db) as connection:
+        leaves = [h if h else hashlib.sha256(b"\0" + c).digest()
+                  for c, h in connection.execute("SELECT content, hash FROM leaf ORDER BY position")]
+    for index in (0, 3, 8, len(leaves) - 1):
+        proof = answer("ledger", "prove", db, index)
+        root = base64.b64decode(proof["note"].splitlines()[2])
+        assert root == mth(leaves)
+        assert climb(leaves[index], index, proof["tree_size"], map(bytes.fromhex, proof["path"])) == root
+    assert answer("ledger", "prove", db, "--consistency", 5)["from_size"] == 5
+    assert discreet("ledger", "prove", str(db), "999").returncode == 2
+    assert discreet("ledger", "prove", str(db)).returncode == 2
+
+
+def test_receipts_are_verified_by_pycose(folder):
+    out = folder / "receipts.jsonl"
+    exported = answer("ledger", "export", folder / "ledger.db", "--receipts", out, "--key", folder / "ledger.key")
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert exported["receipts"] == len(rows) > 20
+    key = OKPKey(crv=Ed25519, x=raw_key(folder))
+    for row in rows:
+        message = Sign1Message.decode(bytes.fromhex(row["receipt"]))
+        assert message.phdr[KID] == hashlib.sha256(raw_key(folder)).digest()[:16]
+        assert message.phdr[Algorithm].fullname == "EDDSA"
+        assert message.phdr[395] == 1 and message.payload is None
+        size, index, path = cbor2.loads(message.uhdr[396][-1][0])
+        assert index == row["entry"]
+        message.payload = climb(bytes.fromhex(row["leaf_hash"]), index, size, path)
+        message.key = key
+        assert message.verify_signature()
+        message.payload = hashlib.sha256(b"another root").digest()
+        assert not message.verify_signature()
+    assert discreet("ledger", "export", str(folder / "ledger.db"), "--receipts", str(out), "--key",
+                    str(folder / "stranger.key")).returncode == 2
+
+
+def withdraw(folder, descriptor, key="contributor"):
+    return answer("withdraw", descriptor, "--origin", ORIGIN, "--key", folder / f"{key}.key", "--reason", "moved",
+                  "--events", folder / "events.jsonl")
+
+
+def record(folder, status=0, *extra):
+    return discreet("withdraw", "--ledger", str(folder / "ledger.db"), "--key", str(folder / "ledger.key"),
+                    "--events", str(folder / "events.jsonl"), "--json", *map(str, extra))
+
+
+def test_a_deletion_event_is_consumed_exactly_once_and_its_bundle_verifies_offline(folder):
+    first, second = hashes(folder)[:2]
+    withdraw(folder, first)
+    withdraw(folder, second, "steward")
+    withdraw(folder, first, "steward")
+    done = json.loads(record(folder, 0, "--bundles", folder).stdout)
+    assert (done["recorded"], done["already_recorded"]) == (2, 1)
+    assert json.loads(record(folder).stdout)["recorded"] == 0
+    found = answer("ledger", "verify", folder / "ledger.db", "--checkpoint", folder / "late.note")
+    assert found["verified"] and found["counts"]["withdrawals"] == 2
+    traced = answer("ledger", "trace", folder / "ledger.db", first)
+    assert [(use["run"], use["epoch"]) for use in traced["uses"]] == [("run-1", 0), ("run-1", 1)]
+    assert traced["withdrawal"]["reason"] == "moved" and len(traced["releases"]) == 1
+
+    bundle = folder / f"{first}.json"
+    (folder / "ledger.db").unlink()
+    verdict = answer("withdraw", "--verify", bundle, "--public-key", folder / "ledger.pub")
+    assert verdict["verified"] and verdict["uses"] == 2 and verdict["releases"] == 1
+    assert verdict["epsilon"] == traced["epsilon"]
+    answer("withdraw", "--verify", bundle, "--public-key", folder / "stranger.pub", status=1)
+    bundle.write_text(bundle.read_text().replace('"origin":"test', '"origin":"best'))
+    answer("withdraw", "--verify", bundle, status=1)
+
+
+def test_a_stranger_cannot_withdraw_and_the_ledger_stays_as_it_was(folder):
+    before = (folder / "ledger.db").read_bytes()
+    withdraw(folder, hashes(folder)[0], "stranger")
+    refused = record(folder)
+    assert refused.returncode == 2 and "neither its contributor nor a steward" in refused.stderr
+    after = answer("ledger", "verify", folder / "ledger.db", "--checkpoint", folder / "late.note")
+    assert after["verified"] and after["counts"]["withdrawals"] == 0 and len(before) > 0
+
+
+def test_bad_input_gets_one_sentence_and_its_status(folder, tmp_path):
+    (tmp_path / "text").write_text("this is no ledger\n" * 400)
+    (tmp_path / "empty").write_text("")
+    assert discreet("ledger", "verify", str(tmp_path / "text")).returncode == 1
+    assert discreet("ledger", "verify", str(tmp_path / "empty")).returncode == 1
+    assert discreet("ledger", "verify", str(tmp_path / "missing")).returncode == 3
+    assert discreet("ledger", "trace", str(folder / "ledger.db"), "00").returncode == 2
+    assert discreet("ledger", "verify", str(folder / "ledger.db"), "--checkpoint",
+                    str(tmp_path / "text")).returncode == 2
+    assert discreet("withdraw").returncode == 2
+    (folder / "events.jsonl").write_text("{}\n")
+    refused = record(folder)
+    assert refused.returncode == 2 and "line 1" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["verify", "show", "prove", "trace", "export"])
+def test_every_subcommand_has_help_with_an_example(command):
+    result = discreet("ledger", command, "--help")
+    assert result.returncode == 0 and f"discreet ledger {command} ledger.db" in result.stdout
