@@ -3,7 +3,6 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "cli/command.h"
@@ -22,25 +21,6 @@ struct Options {
   bool json = false;
 };
 
-std::set<Digest> read_hashes(const std::string& path) {
-  std::set<Digest> out;
-  std::istringstream lines(read_input(path));
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (line.empty()) continue;
-    Digest digest{};
-    const Bytes bytes = line.size() == 2 * digest.size() ? from_hex(line) : Bytes{};
-    if (bytes.empty())
-      throw Error(ErrorCode::kInvalidInput, "admit",
-                  fmt::format("{}:{}: the line is no descriptor hash", path, number));
-    std::copy(bytes.begin(), bytes.end(), digest.begin());
-    out.insert(digest);
-  }
-  return out;
-}
-
 int run(const Options& options) {
   Circumstances at;
   at.time = options.at.empty() ? std::chrono::duration_cast<std::chrono::seconds>(
@@ -48,7 +28,8 @@ int run(const Options& options) {
                                      .count()
                                : parse_instant(options.at, "--at");
   at.statements = read_statements(options.statements);
-  if (!options.withdrawn.empty()) at.withdrawn = read_hashes(options.withdrawn);
+  if (!options.withdrawn.empty())
+    at.withdrawn = parse_hashes(read_input(options.withdrawn), options.withdrawn);
   const Policy policy = read_policy(read_input(options.policy), options.policy);
   if (!options.uses.empty()) {
     const auto store = std::make_shared<UseStore>(options.uses);

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "discreet/base/error.h"
 #include "discreet/run/files.h"
@@ -17,35 +15,6 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& sentence) {
   throw Error(ErrorCode::kInvalidInput, "input", sentence);
-}
-
-// Calls take(number, object) for every line that is not empty.
-template <class F>
-void each_line(const std::string& path, F take) {
-  std::istringstream lines(read_input(path));
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.find_first_not_of(" \r\t") == std::string::npos) continue;
-    const auto object = nlohmann::json::parse(line, nullptr, false);
-    if (!object.is_object()) refuse(fmt::format("{}:{}: the line is no JSON object", path, number));
-    take(number, object);
-  }
-}
-
-Bytes hex_member(const nlohmann::json& object, const char* name, bool needed,
-                 const std::string& where) {
-  const auto at = object.find(name);
-  if (at == object.end() || at->is_null()) {
-    if (!needed) return {};
-    refuse(fmt::format("{}: there is no \"{}\"", where, name));
-  }
-  if (!at->is_string()) refuse(fmt::format("{}: \"{}\" is no text", where, name));
-  try {
-    return from_hex(at->get<std::string>());
-  } catch (const Error& error) {
-    refuse(fmt::format("{}: \"{}\": {}", where, name, error.sentence()));
-  }
 }
 
 }  // namespace
@@ -59,24 +28,13 @@ std::string read_input(const std::string& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::vector<Anchored> read_anchors(const std::string& path) {
-  std::vector<Anchored> out;
-  each_line(path, [&](int line, const nlohmann::json& object) {
-    const std::string where = fmt::format("{}:{}", path, line);
-    out.push_back({line,
-                   {hex_member(object, "descriptor", true, where),
-                    hex_member(object, "attestation", false, where)}});
-  });
-  return out;
+std::vector<admission::Anchored> read_anchors(const std::string& path) {
+  return admission::parse_anchors(read_input(path), path);
 }
 
 admission::Statements read_statements(const std::string& path) {
-  std::vector<Bytes> all;
-  if (path.empty()) return {};
-  each_line(path, [&](int line, const nlohmann::json& object) {
-    all.push_back(hex_member(object, "statement", true, fmt::format("{}:{}", path, line)));
-  });
-  return admission::decode_statements(all);
+  return path.empty() ? admission::Statements()
+                      : admission::parse_statements(read_input(path), path);
 }
 
 void append_lines(const std::string& path, const std::string& lines) {

@@ -3,24 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "discreet/admission/gate.h"
+#include "discreet/admission/anchor_file.h"
 
 namespace discreet::cli {
 
 // The bytes of an input file. Throws kInvalidInput if it cannot be opened.
 std::string read_input(const std::string& path);
 
-// A line of an anchor file, JSON: "descriptor" and "attestation" in hexadecimal are what counts
-// ("attestation" may be missing); the other members repeat it for people and other tools, and are
-// not read. A line that is no such object throws kInvalidInput with its number; what the bytes hold
-// is the gate's business.
-struct Anchored {
-  int line;
-  admission::Contribution contribution;
-};
-std::vector<Anchored> read_anchors(const std::string& path);
-
-// The lines of a statement file, {"statement": hexadecimal} each, verified.
+// The files of anchor_file.h; an empty path has no statements.
+std::vector<admission::Anchored> read_anchors(const std::string& path);
 admission::Statements read_statements(const std::string& path);
 
 // Puts lines at the end of a file, whole or not at all.

@@ -46,14 +46,15 @@ bool adapts_bounds(const DpConfig& dp) noexcept {
 }
 
 double charged_delta(const DpConfig& dp, const ModelLayout& layout,
-                     const std::vector<PriorRelease>& before) {
+                     const std::vector<PriorRelease>& before, std::uint64_t slots) {
   const std::uint64_t steps = 2 * charged_steps(dp);
   // Counts are Gaussian whatever the family: at most three for each part, and one.
   const bool counts = adapts_bounds(dp) || dp.metrics_release == MetricsRelease::kDp;
-  const double tail = next_up(
-      sampler_delta(dp.noise_family, layout.private_parameters(), steps, dp.target_epsilon) +
-      sampler_delta(NoiseFamily::kGaussian, counts ? 3 * layout.size() + 1 : 0, steps,
-                    dp.target_epsilon));
+  const double tail =
+      next_up(sampler_delta(dp.noise_family, layout.private_parameters(), steps * slots,
+                            dp.target_epsilon) +
+              sampler_delta(NoiseFamily::kGaussian, counts ? 3 * layout.size() + 1 : 0, steps,
+                            dp.target_epsilon));
   const double both = 1 + numerics::exp(std::min(dp.target_epsilon, 700.0));
   const double batches = numerics::round_up(static_cast<double>(steps) * 0x1p-144 * both, 4);
   double delta = next_down(next_down(dp.target_delta - tail) - batches);
@@ -66,6 +67,15 @@ double charged_delta(const DpConfig& dp, const ModelLayout& layout,
                             "leave out ({}); take a discrete noise family",
                             dp.target_delta, steps, layout.private_parameters(), tail + batches));
   return delta;
+}
+
+std::uint64_t slots_of(Injection injection, const DpConfig& dp, std::uint64_t most_records) {
+  switch (injection) {
+    case Injection::kPerStep: return 1;
+    case Injection::kPerMicrobatch: return dp.gradient_accumulation_steps;
+    case Injection::kPerSample: return most_records;
+  }
+  return 1;
 }
 
 // Every output of a convolution begins at another place of its padded input.
@@ -136,7 +146,12 @@ ClipOptions Mechanism::Fixed::clip_options() const noexcept {
       dp().nonfinite == NonfinitePolicy::kZero ? Nonfinite::kZero : Nonfinite::kAbort;
   options.max_microbatch = dp().max_microbatch;
   options.threads = threads;
+  options.binary32_records = binary32_records;
   return options;
+}
+
+std::uint64_t Mechanism::Fixed::noise_slots() const noexcept {
+  return router ? slots_of(router->routes().injection, dp(), most_records) : 1;
 }
 
 AdaptiveClipOptions Mechanism::Fixed::adaptive_options() const {
@@ -154,6 +169,9 @@ std::optional<accounting::Adaptation> Mechanism::Fixed::counts(std::size_t parts
 
 accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double sigma) const {
   const std::size_t parts = allocation.plan.partition.parts();
+  // Every class of a routed run has at least this multiplier, rounding included.
+  if (router && !is_discrete())
+    return {accounting::Gaussian{sigma}, accounted_sampling, dp().adjacency};
   accounting::GaussianGroups groups = accounted_groups(allocation, sigma, counts(parts));
   if (!is_discrete()) {
     const double inflation =
@@ -174,28 +192,32 @@ accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double s
                   fmt::format("noise.discrete is {}: the sum of up to {} records of norm {} is not "
                               "exact in so fine steps; take a coarser grid",
                               *dp().noise_discrete, most_records, clip));
-  if (dp().noise_family == NoiseFamily::kRoundedGaussian)
-    return {accounting::RoundedGaussian{accounting::effective_noise_multiplier(groups)},
-            accounted_sampling, dp().adjacency};
-  if (parts != 1 || groups.adaptation)
+  const bool rounded = dp().noise_family == NoiseFamily::kRoundedGaussian;
+  if (!rounded && (parts != 1 || groups.adaptation))
     throw Error(
         ErrorCode::kInvalidDpConfig, kOperator,
         fmt::format("{} noise is accounted for one clip bound without counts beside it; take "
                     "a flat clipping.strategy, or rounded_gaussian",
                     spelling(dp().noise_family)));
-  const double multiplier = groups.groups[0].noise_multiplier;
-  const double clip = next_up(allocation.plan.clip[0] / *dp().noise_discrete);  // in grid steps
+  const double multiplier = router    ? sigma
+                            : rounded ? accounting::effective_noise_multiplier(groups)
+                                      : groups.groups[0].noise_multiplier;
+  return {discrete_mechanism(multiplier, allocation.plan.clip[0]), accounted_sampling,
+          dp().adjacency};
+}
+
+accounting::Mechanism Mechanism::Fixed::discrete_mechanism(double sigma, double bound) const {
+  if (dp().noise_family == NoiseFamily::kRoundedGaussian) return accounting::RoundedGaussian{sigma};
+  const double clip = next_up(bound / *dp().noise_discrete);  // in grid steps
   if (dp().noise_family == NoiseFamily::kDiscreteGaussian)
-    return {accounting::DiscreteGaussian{multiplier, clip}, accounted_sampling, dp().adjacency};
+    return accounting::DiscreteGaussian{sigma, clip};
   const double square = next_up(clip * clip);
   const double dimension = static_cast<double>(layout.private_parameters());
-  const double stddev =
-      next_down(multiplier * next_down(allocation.plan.clip[0] / *dp().noise_discrete));
+  const double stddev = next_down(sigma * next_down(bound / *dp().noise_discrete));
   // A vector of whole numbers has |x| <= x^2, hence L1 norm at most the squared L2 norm.
-  return {accounting::Skellam{next_down(stddev * stddev),
-                              std::min(square, next_up(next_up(std::sqrt(dimension)) * clip)), clip,
-                              clip},
-          accounted_sampling, dp().adjacency};
+  return accounting::Skellam{next_down(stddev * stddev),
+                             std::min(square, next_up(next_up(std::sqrt(dimension)) * clip)), clip,
+                             clip};
 }
 
 // ---------------------------------------------------------------- the state
@@ -219,6 +241,10 @@ Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
   if (!dp.enabled) {
     plan.partition = partition(out.layout, Cut::kFlat);
     plan.clip.assign(plan.partition.parts(), 0x1p1000);  // clips nothing
+    return out;
+  }
+  if (fixed.router) {
+    out.allocation = fixed.router->allocation();
     return out;
   }
   std::optional<NormHistory> history;
@@ -282,9 +308,41 @@ Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment
       {canonical_bytes(resolved), ByteView(data_commitment), kAlgorithm, kSpecVersion})));
 }
 
-Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
+namespace {
+
+// What a class gives of its bound to the rounding of sums, at most; beyond it sums are made in
+// smaller runs of binary32.
+constexpr double kMostTheta = 0x1p-6;
+
+// The largest runs of binary32 that leave every class its bound; theta is fixed for them.
+std::size_t charge_rounding(Router& router, const Mechanism::Fixed& fixed) {
+  if (fixed.is_discrete()) return fixed.binary32_records;
+  const DpConfig& dp = fixed.dp();
+  if (!dp.clip_ghost && !dp.fused_kernel) {
+    if (router.charge(summation_charge(fixed.most_records), kMostTheta))
+      return fixed.binary32_records;
+  } else {
+    ClipOptions options = fixed.clip_options();
+    for (;; options.binary32_records /= 2) {
+      const double factor =
+          sensitivity_factor(fixed.most_records, fixed.most_positions, options, Slots::kFixed);
+      if (router.charge(next_up(factor - 1), kMostTheta)) return options.binary32_records;
+      if (options.binary32_records == 0) break;
+    }
+  }
+  throw Error(ErrorCode::kInvalidDpConfig, "Router",
+              fmt::format("the rounding of a sum of {} records with the widest bound is more than "
+                          "1/64 of the strictest class's bound; make the bounds of classes less "
+                          "unequal, the batches smaller, or take a discrete noise family",
+                          fixed.most_records));
+}
+
+}  // namespace
+
+Mechanism::Mechanism(const Config& given, const ModelLayout& layout, MechanismStreams streams,
                      const Digest& token, int threads, std::size_t most_positions,
-                     std::vector<PriorRelease> before) {
+                     std::vector<PriorRelease> before, std::optional<Routes> routes) {
+  Config resolved = given;
   prevalidate(resolved.privacy, 0);
   if (resolved.privacy.secure && !streams.noise.is_secure())
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
@@ -292,15 +350,28 @@ Mechanism::Mechanism(const Config& resolved, const ModelLayout& layout, Mechanis
                 "cryptographic; take mechanism_streams, or set secure: false");
   ModelLayout marked =
       layout.with_public(resolved.privacy.public_modules, resolved.privacy.public_groups);
+  std::optional<Router> router;
+  if (routes) {
+    resolved = routed_config(std::move(resolved), *routes, marked);
+    router.emplace(std::move(*routes), marked);
+    marked = router->layout();
+  }
   const SamplingPlan plan = plan_sampling(resolved.privacy);
   const std::uint64_t most = most_records_of(plan);
-  const double delta = resolved.privacy.enabled ? charged_delta(resolved.privacy, marked, before)
-                                                : resolved.privacy.target_delta;
+  const std::uint64_t slots =
+      router ? slots_of(router->routes().injection, resolved.privacy, most) : 1;
+  const double delta = resolved.privacy.enabled
+                           ? charged_delta(resolved.privacy, marked, before, slots)
+                           : resolved.privacy.target_delta;
   const double batch = static_cast<double>(plan.batch.value_or(1));
-  fixed_ = std::make_unique<Fixed>(Fixed{resolved, std::move(marked), std::move(streams), token,
-                                         threads, most_positions, plan,
-                                         sampling_of(resolved.privacy), batch, most, delta,
-                                         not_private_reasons(resolved.privacy), std::move(before)});
+  fixed_ = std::make_unique<Fixed>(Fixed{
+      resolved, std::move(marked), std::move(streams), token, threads, most_positions, plan,
+      sampling_of(resolved.privacy), batch, most, delta, not_private_reasons(resolved.privacy),
+      std::move(before), mechanism::config_hash(given)});
+  if (router) {
+    fixed_->binary32_records = charge_rounding(*router, *fixed_);
+    fixed_->router.emplace(std::move(*router));
+  }
   state_ = std::make_unique<State>(*fixed_);
 }
 
@@ -320,13 +391,31 @@ std::uint64_t Mechanism::most_records() const noexcept { return fixed_->most_rec
 const std::vector<std::string>& Mechanism::not_private() const noexcept {
   return fixed_->not_private;
 }
+const Router* Mechanism::router() const noexcept {
+  return fixed_->router ? &*fixed_->router : nullptr;
+}
+
+accounting::Mechanism Mechanism::use_of(std::size_t c) const {
+  if (!fixed_->router || c >= fixed_->router->classes())
+    throw Error(ErrorCode::kInvalidInput, kOperator, fmt::format("there is no class {}", c));
+  const RoutePlan& plan = fixed_->router->routes().plans[c];
+  if (!fixed_->is_discrete()) return noise_of_use(plan);
+  double bound = plan.flat_clip.value_or(plan.blocks[0].clip);
+  return fixed_->discrete_mechanism(fixed_->router->noise_multiplier(c),
+                                    std::min(bound, plan.blocks[0].clip));
+}
+
 accounting::EpsilonBound Mechanism::spent() const {
   return state_->accountant->epsilon(fixed_->delta);
 }
 
 // Step 7: one microbatch.
-void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) const {
+void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
+                          Accumulation& into) const {
   const DpConfig& dp = fixed_->dp();
+  if (!fixed_->router && !classes.empty())
+    throw Error(ErrorCode::kInvalidInput, kOperator,
+                "records have classes, but the run has no routes");
   if (into.microbatches == dp.gradient_accumulation_steps)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 fmt::format("all {} microbatches of the step are in; call release",
@@ -349,7 +438,10 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
   const ClipOptions options = fixed_->clip_options();
   const ClipPlan& plan = state_->now.allocation.plan;
   RecordNorms norms;
-  if (!dp.enabled) {
+  if (fixed_->router) {
+    norms = fixed_->router->clip(microbatch, classes, options,
+                                 fixed_->is_discrete() ? *dp.noise_discrete : 0, into.sum);
+  } else if (!dp.enabled) {
     norms = clip(state_->now.layout, microbatch, ClipStrategy::kPerSample, false, plan, options,
                  into.sum);
   } else if (state_->now.mask) {
@@ -382,13 +474,14 @@ void Mechanism::clip_into(const Microbatch& microbatch, Accumulation& into) cons
   if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
 }
 
-void Mechanism::accumulate(const Microbatch& microbatch, bool more) {
+void Mechanism::accumulate(const Microbatch& microbatch, bool more,
+                           std::span<const std::uint32_t> classes) {
   if (state_->accumulation) {
-    clip_into(microbatch, *state_->accumulation);
+    clip_into(microbatch, classes, *state_->accumulation);
   } else {
     Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
                        std::exchange(spare_, std::nullopt));
-    clip_into(microbatch, first);
+    clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }
   if (more) return;
@@ -402,13 +495,20 @@ void Mechanism::drop_microbatches() noexcept {
   state_->accumulation.reset();
 }
 
-StepResult Mechanism::apply(std::span<const Microbatch> microbatches) {
+StepResult Mechanism::apply(std::span<const Microbatch> microbatches,
+                            std::span<const std::vector<std::uint32_t>> classes) {
+  if (fixed_->router ? classes.size() != microbatches.size() : !classes.empty())
+    throw Error(
+        ErrorCode::kInvalidInput, kOperator,
+        fmt::format("classes for {} microbatches of {}", classes.size(), microbatches.size()));
   if (state_->accumulation)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "microbatches are accumulated already; call release, or apply alone");
   Accumulation accumulation(state_->now.layout, state_->now.allocation.plan.partition.parts());
-  for (const Microbatch& microbatch : microbatches) {
-    clip_into(microbatch, accumulation);
+  for (std::size_t i = 0; i < microbatches.size(); ++i) {
+    clip_into(microbatches[i],
+              classes.empty() ? std::span<const std::uint32_t>() : std::span(classes[i]),
+              accumulation);
     ++accumulation.microbatches;
   }
   GradientSum sum = std::move(accumulation.sum);

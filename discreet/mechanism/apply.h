@@ -18,6 +18,7 @@
 #include "discreet/mechanism/config.h"
 #include "discreet/mechanism/metrics.h"
 #include "discreet/mechanism/noise.h"
+#include "discreet/mechanism/route.h"
 #include "discreet/mechanism/sample.h"
 #include "discreet/mechanism/schedule.h"
 
@@ -95,10 +96,13 @@ class Mechanism {
   // The rounding of sums over so many is charged, and passes with more are refused. before: what
   // was released from these records already; spent(), schedules, projections and the saved state
   // include it. Throws kInvalidDpConfig for what does not fit together, such as an event of another
-  // adjacency; kPrivacyBudgetExceeded if `before` alone is above the target.
+  // adjacency; kPrivacyBudgetExceeded if `before` alone is above the target. routes: records have
+  // classes, each with its own bounds and parameters (route.h). config() is then routed_config()'s:
+  // its noise_multiplier is that of the routes; and layout() has the parameters that no class may
+  // reach as public.
   Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
             const Digest& token, int threads = 1, std::size_t most_positions = 1,
-            std::vector<PriorRelease> before = {});
+            std::vector<PriorRelease> before = {}, std::optional<Routes> routes = std::nullopt);
   ~Mechanism();
   Mechanism(Mechanism&&) noexcept;
 
@@ -109,7 +113,9 @@ class Mechanism {
   // then.
   //   more: this is a piece of a microbatch, and the next one goes on with it. Memory is bounded by
   //   pieces, however many records a step draws; their number is no part of the release.
-  void accumulate(const Microbatch& microbatch, bool more = false);
+  //   classes: of a routed run, one per record: an index of its plans, or kNoRoute; else empty
+  void accumulate(const Microbatch& microbatch, bool more = false,
+                  std::span<const std::uint32_t> classes = {});
   // Forgets the microbatches of a step that is not released: release() refused it, and the run ends
   // or draws the step anew.
   void drop_microbatches() noexcept;
@@ -118,7 +124,9 @@ class Mechanism {
   // and as the accountant.
   StepResult release();
   // Both, for all microbatches of a step: they are taken in, or none is.
-  StepResult apply(std::span<const Microbatch> microbatches);
+  //   classes: of a routed run, those of each microbatch; else empty
+  StepResult apply(std::span<const Microbatch> microbatches,
+                   std::span<const std::vector<std::uint32_t>> classes = {});
 
   std::uint64_t t() const noexcept;  // optimizer steps done
   // Spent so far, at target_delta less what the noise sampler leaves out.
@@ -137,6 +145,12 @@ class Mechanism {
   std::uint64_t most_records() const noexcept;
   // Why the run is stamped not_private; empty if it is not.
   const std::vector<std::string>& not_private() const noexcept;
+  // Of a routed run; null otherwise.
+  const Router* router() const noexcept;
+  // What one use of a contribution of class c is, for its own account: its events are this with the
+  // sampling of the run, or without any where the promise is for every pattern of uses. The run's
+  // own event is no better for any class.
+  accounting::Mechanism use_of(std::size_t c) const;
 
   // dp_replay_t of the state as it is.
   Digest replay() const;
@@ -172,7 +186,8 @@ class Mechanism {
   struct Accumulation;
 
  private:
-  void clip_into(const Microbatch& microbatch, Accumulation& into) const;
+  void clip_into(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
+                 Accumulation& into) const;
   // sum: that of the accumulation, to be made the release; accumulation.sum is not read.
   StepResult release(const Accumulation& accumulation, GradientSum sum);
   std::unique_ptr<State> read(ByteView bytes) const;

@@ -20,6 +20,9 @@ struct Mechanism::Fixed {
   double delta;  // target_delta less what noise sampler and batch bound leave out
   std::vector<std::string> not_private;
   std::vector<PriorRelease> before;
+  Digest config_hash = {};  // of the configuration as it was given
+  std::optional<Router> router = {};
+  std::size_t binary32_records = ClipOptions().binary32_records;
 
   const DpConfig& dp() const noexcept { return config.privacy; }
   bool adapts() const noexcept;
@@ -31,6 +34,10 @@ struct Mechanism::Fixed {
   AdaptiveClipOptions adaptive_options() const;
   // How many counts are released beside the gradient, and their sigma_b.
   std::optional<accounting::Adaptation> counts(std::size_t parts) const;
+  // In how many draws the noise of a step is made.
+  std::uint64_t noise_slots() const noexcept;
+  // Of a release of noise multiplier sigma, in a run with discrete noise on one part of bound C.
+  accounting::Mechanism discrete_mechanism(double sigma, double clip) const;
   // The step's accounting event at base multiplier sigma > 0.
   accounting::Event event(const Allocation& allocation, double sigma) const;
 };

@@ -96,9 +96,10 @@ cbor::Value encoded(const std::vector<PriorRelease>& before) {
   return cbor::array(std::move(out));
 }
 
-// A run without such releases has no field for them.
-cbor::Value with_before(std::vector<cbor::Entry> entries, const std::vector<PriorRelease>& before) {
-  if (!before.empty()) entries.push_back({"before", encoded(before)});
+// A run without releases before the first step, or without routes, has no field for them.
+cbor::Value with_optional(std::vector<cbor::Entry> entries, const Mechanism::Fixed& fixed) {
+  if (!fixed.before.empty()) entries.push_back({"before", encoded(fixed.before)});
+  if (fixed.router) entries.push_back({"routes", ByteView(hash_of(fixed.router->routes()))});
   return cbor::map(std::move(entries));
 }
 
@@ -114,10 +115,10 @@ Bytes Mechanism::save() const {
                          {"below", packed(accumulation->counts.below)},
                          {"within", packed(accumulation->counts.within)},
                          {"statistics", accumulation->statistics.encode()}});
-  return cbor::encode(with_before(
+  return cbor::encode(with_optional(
       {{"format", kFormat},
        {"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
-       {"config_hash", ByteView(config_hash(fixed_->config))},
+       {"config_hash", ByteView(fixed_->config_hash)},
        {"layout_hash", ByteView(fixed_->layout.hash())},
        {"config", config_of(fixed_->dp())},
        {"t", s.t},
@@ -137,7 +138,7 @@ Bytes Mechanism::save() const {
        {"reserved_event", s.reserved ? cbor::Value(accounting::encode(*s.reserved)) : nullptr},
        {"sampling_rate_history_hash_chain", ByteView(s.sampling_rate_chain)},
        {"sigma_map_history_hash_chain", ByteView(s.sigma_map_chain)}},
-      fixed_->before));
+      *fixed_));
 }
 
 // The state that the bytes are of, as far as it can be read.
@@ -149,11 +150,15 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
     if (saved.at("format").as_text() != kFormat)
       malformed(fmt::format("its format is {}, not {}", saved.at("format").as_text(), kFormat));
     require_equal(saved.at("config"), config_of(fixed_->dp()), "configuration");
-    require_equal(saved.at("config_hash"), ByteView(config_hash(fixed_->config)), "configuration");
+    require_equal(saved.at("config_hash"), ByteView(fixed_->config_hash), "configuration");
     require_equal(saved.at("layout_hash"), ByteView(fixed_->layout.hash()), "model layout");
     const cbor::Value* before = saved.find("before");
     require_equal(before != nullptr ? *before : encoded({}), encoded(fixed_->before),
                   "release before the first step");
+    const cbor::Value* routes = saved.find("routes");
+    const cbor::Value own_routes =
+        fixed_->router ? cbor::Value(ByteView(hash_of(fixed_->router->routes()))) : nullptr;
+    require_equal(routes != nullptr ? *routes : cbor::Value(nullptr), own_routes, "set of routes");
     s.t = saved.at("t").as_unsigned();
     s.t_micro = saved.at("t_micro_counter").as_unsigned();
     s.cumulative_epsilon = saved.at("cumulative_epsilon").as_float();
@@ -287,9 +292,9 @@ cbor::Value FailureRecord::to_cbor() const {
 cbor::Value Mechanism::trace_header() const {
   const DpConfig& dp = fixed_->dp();
   std::vector<cbor::Value> reasons(fixed_->not_private.begin(), fixed_->not_private.end());
-  return with_before(
+  return with_optional(
       {{"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
-       {"config_hash", ByteView(config_hash(fixed_->config))},
+       {"config_hash", ByteView(fixed_->config_hash)},
        {"layout_hash", ByteView(fixed_->layout.hash())},
        {"dp_mode", spelling(dp.mode)},
        {"accountant", spelling(dp.accountant)},
@@ -312,7 +317,7 @@ cbor::Value Mechanism::trace_header() const {
        {"target_delta", dp.target_delta},
        {"accounted_delta", fixed_->delta},
        {"not_private", cbor::array(std::move(reasons))}},
-      fixed_->before);
+      *fixed_);
 }
 
 cbor::Value Mechanism::trace_end() const {

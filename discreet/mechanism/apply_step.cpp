@@ -186,9 +186,19 @@ Drawn draw(const Fixed& fixed, const State& state, GradientSum sum, const Decide
     request.scalars = out.normals;
     request.scalar_stddev = ones;
     request.threads = fixed.threads;
-    out.noise =
-        generate_noise(state.now.layout, parts, request,
-                       state.stream ? *state.stream : fixed.streams.noise, state.noise, out.values);
+    const random::Generator& generator = state.stream ? *state.stream : fixed.streams.noise;
+    // Of several slots each has the same share of the variance; the sum has all of it, and more by
+    // rounding.
+    const std::uint64_t slots = fixed.noise_slots();
+    if (slots > 1) {
+      const double root = numerics::next_down(std::sqrt(static_cast<double>(slots)));
+      for (double& stddev : in_unit) stddev = next_up(stddev / root);
+    }
+    for (std::uint64_t slot = 0; slot < slots; ++slot) {
+      request.step = state.t * slots + slot;
+      out.noise =
+          generate_noise(state.now.layout, parts, request, generator, out.noise, out.values);
+    }
   }
   std::atomic<bool> finite = true;
   for_all(out.values, fixed.threads, [&](std::span<double> piece) {
@@ -223,8 +233,10 @@ DpMetrics measure(const Fixed& fixed, const State& state, const Accumulation& ac
   if (decided.event) {
     out.effective_noise_multiplier =
         accounting::gaussian_noise_multiplier(decided.event->mechanism()).value_or(decided.sigma);
-    out.effective_heterogeneous_multiplier = accounting::effective_noise_multiplier(
-        gaussian_groups(state.now.allocation, decided.sigma));
+    out.effective_heterogeneous_multiplier =
+        fixed.router ? decided.sigma
+                     : accounting::effective_noise_multiplier(
+                           gaussian_groups(state.now.allocation, decided.sigma));
   }
   out.effective_accumulation_factor = accumulation.microbatches;
   out.projected_final_epsilon = decided.projected;

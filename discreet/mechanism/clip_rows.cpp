@@ -13,6 +13,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/mechanism/clip_kernels_impl.h"
+#include "discreet/mechanism/clip_ranges_impl.h"
 #include "discreet/numerics/rounding.h"
 #include "discreet/numerics/strict_arithmetic.h"
 
@@ -23,6 +24,8 @@ constexpr const char* kOperator = "ClipPerSample_v1";
 
 constexpr std::size_t kPiece = 16384;  // coordinates: the unit of a norm and of a thread's work
 constexpr std::size_t kRows = 64;      // rows handed to a kernel at once
+constexpr std::size_t kShort = 256;    // coordinates: pieces below it are measured together,
+constexpr std::size_t kPack = 4096;    // so many coordinates at once
 // Bytes of gradients that are read a second time from a thread's second cache, or from the third,
 // of which a thread may count on this much.
 constexpr std::size_t kSecondCache = std::size_t{1} << 20;
@@ -37,6 +40,8 @@ struct Piece {
   std::size_t end;
   std::uint32_t part;
   bool was_zero = false;  // every bit of its sum, before the first record
+  // How many pieces, from this one on, are measured together; 0: it is measured with one before.
+  std::size_t packed = 1;
 };
 
 // Parts [first_part, end_part) that are measured, then summed, for `window` records at a time.
@@ -140,18 +145,51 @@ std::vector<Group> group_parts(const ModelLayout& layout, const Partition& parti
   return groups;
 }
 
+// All ranges in one group: scales are decided from all norms of a record.
+std::vector<Group> group_ranges(std::span<const CoordinateRange> ranges, std::size_t parts,
+                                std::size_t records, std::size_t bytes, int threads) {
+  const std::size_t second_cache = kSecondCache * static_cast<std::size_t>(std::max(1, threads));
+  Group group;
+  group.end_part = static_cast<std::uint32_t>(parts);
+  std::uint64_t elements = 0;
+  for (const CoordinateRange& range : ranges) {
+    elements += range.end - range.begin;
+    for (std::size_t begin = range.begin; begin < range.end; begin += kPiece)
+      group.pieces.push_back(
+          {range.tensor, begin, std::min(begin + kPiece, range.end), range.part});
+  }
+  group.window = window_of(elements * bytes, records, second_cache);
+  Piece* leader = nullptr;
+  std::size_t held = 0;
+  for (Piece& piece : group.pieces) {
+    const std::size_t n = piece.end - piece.begin;
+    if (leader != nullptr && leader->part == piece.part && leader->tensor == piece.tensor &&
+        n < kShort && held + n <= kPack) {
+      ++leader->packed;
+      piece.packed = 0;
+      held += n;
+    } else {
+      leader = n < kShort ? &piece : nullptr;
+      held = n;
+    }
+  }
+  return {std::move(group)};
+}
+
 // What all threads work on. Each walks the same schedule over its own share of the pieces; norms
 // and scales are decided by the first one between two barriers.
 template <class Real>
 class Team {
  public:
   Team(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-       const ClipOptions& options, std::vector<Group> groups, GradientSum* sum)
+       const ClipOptions& options, std::vector<Group> groups, GradientSum* sum,
+       const Permits* permits = nullptr)
       : layout_(layout),
         gradients_(gradients),
         options_(options),
         groups_(std::move(groups)),
         sum_(sum),
+        permits_(permits),
         shares_(shares(layout, gradients, options)),
         barrier_(static_cast<std::ptrdiff_t>(shares_)),
         scratch_(shares_) {
@@ -202,7 +240,9 @@ class Team {
 
   // Both, while the records of a window are in the cache. Stops at the first part of a record that
   // is not finite, or whose norms are: false, and the sum is as it was.
-  bool measure_and_accumulate(const ClipPlan& plan, RecordNorms& norms) {
+  //   decide(group, first, end): fills the scales of these records and parts.
+  template <class Decide>
+  bool measure_and_accumulate(Decide decide, RecordNorms& norms) {
     if (steps() > 1) before_ = std::make_unique_for_overwrite<double[]>(sum_->values().size());
     bool finite = true;
     std::size_t begun = 0;
@@ -212,7 +252,10 @@ class Team {
         for (std::size_t first = 0; first < gradients_.records; first += group.window) {
           const std::size_t end = window_end(group, first);
           measure(share, group, first, end, norms);
-          if (share == 0) finite = decide(plan, group, first, end, norms);
+          if (share == 0) {
+            finite = all_numbers(group, first, end, norms);
+            if (finite) decide(group, first, end);
+          }
           barrier_.arrive_and_wait();
           if (!finite) return;
           if (share == 0) begun = g + 1;
@@ -270,11 +313,16 @@ class Team {
                RecordNorms& norms) {
     const std::size_t records = end - first;
     for (const Piece& piece : pieces_of(group, share)) {
+      if (piece.packed == 0) continue;
       double* out =
           piece_norms_.data() + static_cast<std::size_t>(&piece - group.pieces.data()) * records;
       const Real* rows[kRows];
       for (std::size_t r = 0; r < records; r += kRows) {
         const std::size_t count = std::min(kRows, records - r);
+        if (permits_ != nullptr) {
+          permitted_norms(piece, first + r, count, out + r);
+          continue;
+        }
         for (std::size_t k = 0; k < count; ++k) rows[k] = row(piece, first + r + k);
         kernels::norms_from_above(rows, count, piece.end - piece.begin, out + r);
       }
@@ -287,7 +335,7 @@ class Team {
       for (std::uint32_t part = group.first_part; part < group.end_part; ++part) {
         together.clear();
         for (; p < group.pieces.size() && group.pieces[p].part == part; ++p)
-          together.push_back(piece_norms_[p * records + r]);
+          if (group.pieces[p].packed != 0) together.push_back(piece_norms_[p * records + r]);
         const bool finite = std::none_of(together.begin(), together.end(),
                                          [](double norm) { return std::isnan(norm); });
         norms.norms[(first + r) * norms.parts + part] =
@@ -297,14 +345,50 @@ class Team {
     barrier_.arrive_and_wait();
   }
 
-  bool decide(const ClipPlan& plan, const Group& group, std::size_t first, std::size_t end,
-              RecordNorms& norms) const {
-    for (std::size_t i = first; i < end; ++i)
-      for (std::uint32_t part = group.first_part; part < group.end_part; ++part) {
-        const double norm = norms.norm(i, part);
-        if (std::isnan(norm)) return false;
-        norms.scales[i * norms.parts + part] = clip_scale(norm, plan.clip[part]);
+  // The norms of those records that may reach the piece, 0 for the others.
+  void permitted_norms(const Piece& piece, std::size_t first, std::size_t count,
+                       double* out) const {
+    const Real* rows[kRows];
+    double found[kRows];
+    std::size_t k = 0;
+    for (std::size_t r = 0; r < count; ++r)
+      if ((*permits_)(first + r, piece.part)) rows[k++] = row(piece, first + r);
+    if (piece.packed > 1)
+      packed_norms(piece, rows, k, found);
+    else
+      kernels::norms_from_above(rows, k, piece.end - piece.begin, found);
+    k = 0;
+    for (std::size_t r = 0; r < count; ++r)
+      out[r] = (*permits_)(first + r, piece.part) ? found[k++] : 0;
+  }
+
+  // The norms of several short pieces together: side by side they are one row.
+  //   rows: where the first piece begins, of `count` records
+  static void packed_norms(const Piece& first, const Real* const* rows, std::size_t count,
+                           double* out) {
+    constexpr std::size_t kTogether = 4;
+    Real packed[kTogether][kPack];
+    for (std::size_t r = 0; r < count; r += kTogether) {
+      const std::size_t k = std::min(kTogether, count - r);
+      const Real* sources[kTogether];
+      std::size_t length = 0;
+      for (std::size_t i = 0; i < k; ++i) {
+        sources[i] = packed[i];
+        Real* to = packed[i];
+        for (const Piece* piece = &first; piece != &first + first.packed; ++piece)
+          to = std::copy_n(rows[r + i] + (piece->begin - first.begin), piece->end - piece->begin,
+                           to);
+        length = static_cast<std::size_t>(to - packed[i]);
       }
+      kernels::norms_from_above(sources, k, length, out + r);
+    }
+  }
+
+  bool all_numbers(const Group& group, std::size_t first, std::size_t end,
+                   const RecordNorms& norms) const {
+    for (std::size_t i = first; i < end; ++i)
+      for (std::uint32_t part = group.first_part; part < group.end_part; ++part)
+        if (std::isnan(norms.norm(i, part))) return false;
     return true;
   }
 
@@ -348,6 +432,7 @@ class Team {
   const ClipOptions& options_;
   std::vector<Group> groups_;
   GradientSum* sum_;
+  const Permits* permits_;  // null: every record reaches every part
   std::size_t shares_;
   std::barrier<> barrier_;
   std::vector<double> piece_norms_;  // of a window: piece, then record
@@ -383,13 +468,11 @@ RecordNorms empty_norms(std::size_t records, std::size_t parts) {
 
 template <class Real>
 RecordNorms norms_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-                     const Partition& partition, const ClipOptions& options) {
-  RecordNorms norms = empty_norms(gradients.records, partition.parts());
+                     std::size_t parts, std::vector<Group> groups, const ClipOptions& options,
+                     const Permits* permits = nullptr) {
+  RecordNorms norms = empty_norms(gradients.records, parts);
   norms.scales.clear();
-  Team<Real> team(
-      layout, gradients, options,
-      group_parts(layout, partition, gradients.records, sizeof(Real), options.threads, true),
-      nullptr);
+  Team<Real> team(layout, gradients, options, std::move(groups), nullptr, permits);
   team.run([&](std::size_t share) { team.measure(share, norms); });
   for (std::size_t i = 0; i < norms.records; ++i) {
     const auto own = std::span(norms.norms).subspan(i * norms.parts, norms.parts);
@@ -403,13 +486,29 @@ RecordNorms norms_of(const ModelLayout& layout, const PerSampleGradients<Real>& 
 }
 
 template <class Real>
+RecordNorms norms_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                     const Partition& partition, const ClipOptions& options) {
+  return norms_of(
+      layout, gradients, partition.parts(),
+      group_parts(layout, partition, gradients.records, sizeof(Real), options.threads, true),
+      options);
+}
+
+template <class Real>
+void sum_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+            std::vector<Group> groups, const RecordNorms& decided, const ClipOptions& options,
+            GradientSum& sum) {
+  Team<Real> team(layout, gradients, options, std::move(groups), &sum);
+  team.run([&](std::size_t share) { team.accumulate(share, decided); });
+}
+
+template <class Real>
 void sum_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
             const Partition& partition, const RecordNorms& decided, const ClipOptions& options,
             GradientSum& sum) {
-  Team<Real> team(
-      layout, gradients, options,
-      group_parts(layout, partition, gradients.records, sizeof(Real), options.threads, true), &sum);
-  team.run([&](std::size_t share) { team.accumulate(share, decided); });
+  sum_of(layout, gradients,
+         group_parts(layout, partition, gradients.records, sizeof(Real), options.threads, true),
+         decided, options, sum);
 }
 
 template <class Real>
@@ -428,7 +527,12 @@ RecordNorms clip(const ModelLayout& layout, const PerSampleGradients<Real>& grad
   if (!plan.flat_clip) {
     norms = empty_norms(gradients.records, plan.partition.parts());
     Team<Real> team(layout, gradients, options, std::move(groups), &sum);
-    if (team.measure_and_accumulate(plan, norms)) return norms;
+    const auto decide = [&](const Group& group, std::size_t first, std::size_t end) {
+      for (std::size_t i = first; i < end; ++i)
+        for (std::uint32_t part = group.first_part; part < group.end_part; ++part)
+          norms.scales[i * norms.parts + part] = clip_scale(norms.norm(i, part), plan.clip[part]);
+    };
+    if (team.measure_and_accumulate(decide, norms)) return norms;
   }
   norms = norms_of(layout, gradients, plan.partition, options);
   decide_scales(plan, norms);
@@ -463,6 +567,54 @@ void checked_add(const ModelLayout& layout, const PerSampleGradients<Real>& grad
 }
 
 }  // namespace
+
+template <class Real>
+RecordNorms range_norms(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                        std::span<const CoordinateRange> ranges, const Permits& permits,
+                        const ClipOptions& options) {
+  check_options(options);
+  check_gradients(layout, gradients);
+  return norms_of(
+      layout, gradients, permits.parts,
+      group_ranges(ranges, permits.parts, gradients.records, sizeof(Real), options.threads),
+      options, &permits);
+}
+
+template <class Real>
+RecordNorms clip_ranges(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                        std::span<const CoordinateRange> ranges, const Permits& permits,
+                        const ClipOptions& options, const DecideScales& decide, GradientSum& sum) {
+  check_options(options);
+  check_gradients(layout, gradients);
+  check_sum(layout, sum);
+  RecordNorms norms = empty_norms(gradients.records, permits.parts);
+  if (gradients.records == 0) return norms;
+  const auto groups =
+      group_ranges(ranges, permits.parts, gradients.records, sizeof(Real), options.threads);
+  Team<Real> team(layout, gradients, options, groups, &sum, &permits);
+  const auto decide_window = [&](const Group&, std::size_t first, std::size_t end) {
+    decide(first, end, norms);
+  };
+  if (team.measure_and_accumulate(decide_window, norms)) return norms;
+  norms = norms_of(layout, gradients, permits.parts, groups, options, &permits);
+  norms.scales.resize(norms.norms.size());
+  decide(0, norms.records, norms);
+  sum_of(layout, gradients, groups, norms, options, sum);
+  return norms;
+}
+
+template RecordNorms range_norms(const ModelLayout&, const PerSampleGradients<float>&,
+                                 std::span<const CoordinateRange>, const Permits&,
+                                 const ClipOptions&);
+template RecordNorms range_norms(const ModelLayout&, const PerSampleGradients<double>&,
+                                 std::span<const CoordinateRange>, const Permits&,
+                                 const ClipOptions&);
+template RecordNorms clip_ranges(const ModelLayout&, const PerSampleGradients<float>&,
+                                 std::span<const CoordinateRange>, const Permits&,
+                                 const ClipOptions&, const DecideScales&, GradientSum&);
+template RecordNorms clip_ranges(const ModelLayout&, const PerSampleGradients<double>&,
+                                 std::span<const CoordinateRange>, const Permits&,
+                                 const ClipOptions&, const DecideScales&, GradientSum&);
 
 RecordNorms clip_per_sample(const ModelLayout& layout, const PerSampleGradients<float>& gradients,
                             const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {

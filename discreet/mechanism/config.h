@@ -274,6 +274,30 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
+// How often noise is drawn for a step. Only the sum leaves the mechanism, so each is one Gaussian
+// release with the noise s_b of the plans: of n slots, each has standard deviation s_b / sqrt(n).
+// The number of slots is public and does not follow the batch: slots that no record is in are
+// noised too, else the variance would tell how many there were.
+enum class Injection : std::uint8_t {
+  kPerStep,        // per_step: one slot
+  kPerMicrobatch,  // per_microbatch: gradient_accumulation_steps slots
+  kPerSample,      // per_sample: as many slots as a step may have records, most_records()
+};
+
+// The section `corpus`: contributions with signed bounds (room `admission`). Without a policy
+// records are not contributions. A section that says nothing is no part of the hash of a
+// configuration.
+struct CorpusConfig {
+  std::optional<std::string> policy;       // the file
+  std::optional<std::string> descriptors;  // the anchor file of `discreet attest`
+  std::optional<std::string> uses;         // the store of uses, shared by all runs of the corpus
+  std::optional<std::string> at;           // the beginning of the epoch, "2026-11-16T12:00:00Z"
+  std::optional<std::string> statements;   // rotations and revocations of keys
+  std::optional<std::string> withdrawn;    // hashes of descriptors, one a line
+  Injection injection = Injection::kPerStep;
+  friend bool operator==(const CorpusConfig&, const CorpusConfig&) = default;
+};
+
 // A whole configuration file.
 struct Config {
   DpConfig privacy;  // security.differential_privacy
@@ -281,6 +305,7 @@ struct Config {
   ModelConfig model;
   OptimizerConfig optimizer;
   RunConfig run;
+  CorpusConfig corpus;
   friend bool operator==(const Config&, const Config&) = default;
 };
 

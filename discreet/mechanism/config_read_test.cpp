@@ -123,6 +123,13 @@ const Setting kEveryKey[] = {
     {"optimizer.weight_decay", "0.1"},
     {"optimizer.schedule", "cosine"},
     {"optimizer.average", "0.99"},
+    {"corpus.policy", "policy.yaml"},
+    {"corpus.descriptors", "anchors.jsonl"},
+    {"corpus.uses", "corpus.uses"},
+    {"corpus.at", "2026-11-16T12:00:00Z"},
+    {"corpus.statements", "statements.jsonl"},
+    {"corpus.withdrawn", "withdrawn.txt"},
+    {"corpus.injection", "per_sample"},
 };
 
 const Key<Config>& key_at(const std::string& path) {
@@ -199,7 +206,7 @@ TEST(ConfigRead, NamesKeyLineValueAndNearestSpelling) {
   EXPECT_EQ(refusal_of("target_delta: 1"),
             "f:6: security.differential_privacy.target_delta is 1; it must lie in (0, 1)");
   EXPECT_EQ(refusal_of_file("training:\n  file: a.csv\n"),
-            "f:1: training is no key; the keys here are security, data, model, optimizer, run");
+            "f:1: training is no key; the keys here are security, data, model, optimizer, run, corpus");
   EXPECT_EQ(refusal_of_file("target_epsilon: 3\n"),
             "f:1: target_epsilon is no key; write it below security.differential_privacy:");
   EXPECT_EQ(refusal_of_file("differential_privacy: {}\n"),

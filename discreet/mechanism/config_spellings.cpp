@@ -41,6 +41,7 @@ constexpr Words<2> kActivations = {"relu", "tanh"};
 constexpr Words<3> kFeatureMapKinds = {"none", "scattering", "fourier"};
 constexpr Words<2> kOptimizerKinds = {"sgd", "adam"};
 constexpr Words<3> kRateSchedules = {"constant", "cosine", "linear"};
+constexpr Words<3> kInjections = {"per_step", "per_microbatch", "per_sample"};
 
 }  // namespace
 
@@ -67,5 +68,6 @@ std::span<const std::string_view> spellings(Activation) { return kActivations; }
 std::span<const std::string_view> spellings(FeatureMapKind) { return kFeatureMapKinds; }
 std::span<const std::string_view> spellings(OptimizerKind) { return kOptimizerKinds; }
 std::span<const std::string_view> spellings(RateSchedule) { return kRateSchedules; }
+std::span<const std::string_view> spellings(Injection) { return kInjections; }
 
 }  // namespace discreet::mechanism

@@ -429,6 +429,23 @@ struct Rows {
     whole("run.checkpoint_every", AT(run.checkpoint_every),
           "Steps between checkpoints; 0: only at the end", kCount);
   }
+
+  void corpus() {
+    whole("corpus.policy", AT(corpus.policy),
+          "Policy of a corpus of signed contributions: their classes, bounds, layers and noise");
+    whole(
+        "corpus.descriptors", AT(corpus.descriptors),
+        "Anchor file of 'attest': a record is the contribution whose anchor is the SHA-256 of its "
+        "line of data.train");
+    whole("corpus.uses", AT(corpus.uses),
+          "Confidential store of uses, shared by all runs of the corpus");
+    whole("corpus.at", AT(corpus.at),
+          "Beginning of the epoch in which contributions are admitted, as 2026-11-16T12:00:00Z");
+    whole("corpus.statements", AT(corpus.statements), "Rotations and revocations of 'keygen'");
+    whole("corpus.withdrawn", AT(corpus.withdrawn), "Hashes of withdrawn descriptors, one a line");
+    whole("corpus.injection", AT(corpus.injection),
+          "In how many draws the noise of a step is made; the sum is the same in law");
+  }
 };
 
 }  // namespace
@@ -447,6 +464,7 @@ const std::vector<Key<Config>>& config_keys() {
     rows.model();
     rows.optimizer();
     rows.run();
+    rows.corpus();
     return std::move(rows.keys);
   }();
   return all;

@@ -46,6 +46,7 @@ std::span<const std::string_view> spellings(Activation);
 std::span<const std::string_view> spellings(FeatureMapKind);
 std::span<const std::string_view> spellings(OptimizerKind);
 std::span<const std::string_view> spellings(RateSchedule);
+std::span<const std::string_view> spellings(Injection);
 
 // "per_sample" of ClipStrategy::kPerSample and so on; "?" for a number that is no enumerator.
 template <class Enum>

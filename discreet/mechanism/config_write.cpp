@@ -44,11 +44,16 @@ struct ToCbor {
 
 bool is_setting(const Key<Config>& key) { return key.alias_of.empty() && !key.is_position; }
 
+// A run without a corpus is what it was before there was such a section.
+bool is_written(const Key<Config>& key, const Config& config) {
+  return is_setting(key) && !(config.corpus == CorpusConfig{} && key.path.starts_with("corpus."));
+}
+
 void write_section(std::string& out, const KeyTree<Config>& tree, const Config& config,
                    std::size_t indent) {
   for (const KeyTree<Config>& child : tree.children) {
     if (child.key != nullptr) {
-      if (!is_setting(*child.key)) continue;
+      if (!is_written(*child.key, config)) continue;
       out +=
           fmt::format("{:{}}{}: {}\n", "", indent, child.name, yaml_text(child.key->get(config)));
       continue;
@@ -64,7 +69,8 @@ void write_section(std::string& out, const KeyTree<Config>& tree, const Config& 
 Bytes canonical_bytes(const Config& resolved) {
   std::vector<cbor::Entry> entries;
   for (const Key<Config>& key : config_keys()) {
-    if (is_setting(key)) entries.push_back({key.path, std::visit(ToCbor{}, key.get(resolved))});
+    if (is_written(key, resolved))
+      entries.push_back({key.path, std::visit(ToCbor{}, key.get(resolved))});
   }
   return cbor::encode(cbor::array({"discreet.config.v1", cbor::map(std::move(entries))}));
 }

@@ -125,6 +125,13 @@ bool Ghost<Real>::has_private(std::size_t l) const {
   return false;
 }
 
+// Whether the record adds to the tensor's gradient.
+template <class Real>
+bool Ghost<Real>::reaches(std::size_t record, const std::optional<std::size_t>& tensor) const {
+  return tensor && layout.tensors()[*tensor].is_private() &&
+         (permits == nullptr || (*permits)(record, plan.partition.part_of[*tensor]));
+}
+
 template <class Real>
 void Ghost<Real>::measure(std::size_t l) {
   if (!has_private(l)) return;
@@ -134,7 +141,7 @@ void Ghost<Real>::measure(std::size_t l) {
   in_shares(norms.records, cost, options.threads, [&](std::size_t begin, std::size_t end) {
     NormScratch<Real> scratch;
     for (std::size_t i = begin; i < end; ++i) {
-      if (norms.zeroed[i] != 0) continue;
+      if (norms.zeroed[i] != 0 || !(reaches(i, tensors[0]) || reaches(i, tensors[1]))) continue;
       bool is_wide = true;
       const std::array<Bound, 2> bounds =
           record_bounds(layout, pass.layers[l], i, scratch, is_wide);
@@ -147,7 +154,7 @@ void Ghost<Real>::measure(std::size_t l) {
         continue;
       }
       for (std::size_t k = 0; k < 2; ++k) {
-        if (!tensors[k] || !layout.tensors()[*tensors[k]].is_private()) continue;
+        if (!reaches(i, tensors[k])) continue;
         double& norm = norms.norms[i * norms.parts + plan.partition.part_of[*tensors[k]]];
         norm = hypotenuse_upper(norm, bounds[k].norm);
       }

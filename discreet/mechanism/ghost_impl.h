@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "discreet/mechanism/clip.h"
+#include "discreet/mechanism/clip_ranges_impl.h"
 #include "discreet/mechanism/layer_pass.h"
 #include "discreet/mechanism/outer_sum_impl.h"
 #include "discreet/numerics/parallel.h"
@@ -56,6 +57,8 @@ struct Ghost {
   const BackwardPass<Real>& pass;
   const ClipPlan& plan;
   const ClipOptions& options;
+  // Which parts each record may reach; null: all. Layers that it may not reach are not read.
+  const Permits* permits = nullptr;
   RecordNorms norms = {};
   std::vector<std::uint8_t> wide = {};  // layers x records: not fit for products in binary32
 
@@ -70,6 +73,7 @@ struct Ghost {
 
  private:
   bool has_private(std::size_t l) const;
+  bool reaches(std::size_t record, const std::optional<std::size_t>& tensor) const;
   bool finite(std::size_t l, std::size_t record) const;
   void refuse_nonfinite(std::size_t l) const;
 };

@@ -50,6 +50,10 @@ struct RoutePlan {
   friend bool operator==(const RoutePlan&, const RoutePlan&) = default;
 };
 
+// The class of a record that contributes nothing to a step, such as one without uses left: it keeps
+// its place in the batch, and none of its values is read.
+inline constexpr std::uint32_t kNoRoute = 0xffffffff;
+
 // The noise of one use as the accountant sees it: per block the multiplier stddev_b / clip_b,
 // rounded down, inside the flat bound. Its effective_noise_multiplier is the sigma of a use.
 accounting::GaussianGroups noise_of_use(const RoutePlan& plan);

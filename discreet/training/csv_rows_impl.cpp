@@ -112,6 +112,7 @@ std::uint64_t CsvRows::for_each(
       if (fields.size() != header_.size())
         throw BadField{
             "", fmt::format("{} fields where the header has {}", fields.size(), header_.size())};
+      line_ = line;
       take(fields);
     } catch (const BadField& bad) {
       if (on_bad_row == BadRow::kRefuse) throw bad_line(input_, bad);

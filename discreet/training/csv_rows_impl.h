@@ -25,6 +25,8 @@ class CsvRows {
   CsvRows(const std::filesystem::path& path, char separator);
 
   const std::vector<std::string>& header() const noexcept { return header_; }
+  // While `take` is called: the row as it is in the file, without its end.
+  std::string_view line() const noexcept { return line_; }
 
   // Calls `take` with the fields of every row, as many as the header has; lines without anything
   // are passed over. A BadField thrown by `take` makes the row a bad one. Returns how many rows
@@ -36,6 +38,7 @@ class CsvRows {
   Input input_;
   char separator_;
   std::vector<std::string> header_;
+  std::string_view line_;
 };
 
 // The place of a column; kInvalidDpConfig with the nearest name if the header has none.

@@ -25,8 +25,9 @@ struct Dataset {
   std::vector<float> target;          // one per row if classes is 0
   std::vector<std::string> feature_names;
   std::vector<std::string> class_names;
-  std::uint64_t skipped = 0;  // rows left out because they were bad; confidential
-  Digest digest{};            // SHA-256 of the content: what a run commits to
+  std::uint64_t skipped = 0;    // rows left out because they were bad; confidential
+  std::vector<Digest> anchors;  // csv: SHA-256 of each record's line, without its end
+  Digest digest{};              // SHA-256 of the content: what a run commits to
 };
 
 // What to do with a row that cannot be read.

@@ -13,7 +13,8 @@ using mechanism::StepResult;
 // A run of records that is clipped at once.
 struct Piece {
   std::span<const std::uint64_t> records;
-  bool more;  // of the same microbatch
+  std::size_t first;  // its place in the batch
+  bool more;          // of the same microbatch
 };
 
 // gradient_accumulation_steps microbatches of equal size up to one record, each cut into pieces of
@@ -27,7 +28,7 @@ std::vector<Piece> pieces_of(std::span<const std::uint64_t> batch,
     const std::size_t end = batch.size() * (m + 1) / parts;
     do {
       const std::size_t length = std::min<std::size_t>(privacy.max_microbatch, end - begin);
-      out.push_back({batch.subspan(begin, length), begin + length < end});
+      out.push_back({batch.subspan(begin, length), begin, begin + length < end});
       begin += length;
     } while (begin < end);
   }
@@ -56,16 +57,20 @@ void add_to(EpochTally& tally, const BackwardResult& gradients) {
   for (const float loss : gradients.losses) tally.loss += static_cast<double>(loss);
 }
 
-void clip(Training& training, const BackwardResult& gradients, bool more) {
+// classes: of the records, if they are contributions; else empty.
+void clip(Training& training, const BackwardResult& gradients, bool more,
+          std::span<const std::uint32_t> classes) {
   const mechanism::DpConfig& privacy = training.config.privacy;
   if (!privacy.enabled || privacy.clip_ghost || privacy.fused_kernel) {
-    training.mechanism.accumulate(gradients.pass, more);
+    training.mechanism.accumulate(gradients.pass, more, classes);
     return;
   }
   // Strategies that need each record's own gradient.
   for_each_explicit(gradients.pass, training.mechanism.layout(),
                     [&](const mechanism::PerSampleGradients<double>& explicit_, bool last) {
-                      training.mechanism.accumulate(explicit_, more || !last);
+                      const auto own = classes.first(std::min(classes.size(), explicit_.records));
+                      training.mechanism.accumulate(explicit_, more || !last, own);
+                      classes = classes.subspan(own.size());
                     });
 }
 
@@ -133,7 +138,11 @@ StepReport step(Training& training, RunFiles& files,
   // Sample.
   const std::vector<std::uint64_t> batch = training.sampler.batch(training.mechanism.t());
 
-  // Gradients, clip. A route decides here which parameters a record reaches, between the two.
+  // Reserve: no gradient of a contribution is computed before its use is on the disk.
+  std::vector<std::uint32_t> classes;
+  if (training.corpus != nullptr) classes = training.corpus->reserve(training.mechanism.t(), batch);
+
+  // Gradients, clip: by each record's own route, if it has one.
   EpochTally tally = training.tally;
   const mechanism::Allocation allocation = training.mechanism.allocation();
   std::optional<StepResult> released;
@@ -141,7 +150,10 @@ StepReport step(Training& training, RunFiles& files,
     for (const Piece& piece : pieces_of(batch, training.config.privacy)) {
       const BackwardResult gradients = gradients_of(training, piece.records);
       add_to(tally, gradients);
-      clip(training, gradients, piece.more);
+      clip(training, gradients, piece.more,
+           training.corpus == nullptr
+               ? std::span<const std::uint32_t>()
+               : std::span(classes).subspan(piece.first, piece.records.size()));
     }
     // Noise, account: the budget is checked before anything is drawn.
     released.emplace(training.mechanism.release());

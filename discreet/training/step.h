@@ -8,6 +8,7 @@
 
 #include "discreet/mechanism/apply.h"
 #include "discreet/mechanism/sample.h"
+#include "discreet/training/corpus.h"
 #include "discreet/training/dataset.h"
 #include "discreet/training/network.h"
 #include "discreet/training/optimizer.h"
@@ -47,6 +48,7 @@ struct Training {
   EpochTally tally;
   int threads = 1;
   std::optional<std::uint64_t> planned_steps;  // none: until the budget is reached
+  Corpus* corpus = nullptr;                    // null: records are not contributions
 
   // What is released: the average of iterates if there is one, else the weights.
   std::vector<std::span<const float>> model() const;

@@ -11,6 +11,7 @@
 #include "discreet/base/version.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/run/files.h"
+#include "discreet/training/corpus.h"
 #include "discreet/training/environment.h"
 #include "discreet/training/model.h"
 #include "discreet/training/open.h"
@@ -96,6 +97,13 @@ class Run {
                   fmt::format("declared_size is {}, but there are {} records; declare at least as "
                               "many as there may be",
                               *privacy().declared_size, data_.train.rows));
+    if (config_.corpus.policy) {
+      if (!privacy().target_steps)
+        throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                    "a corpus needs planned steps: give run.epochs or target_steps");
+      corpus_.emplace(config_, data_.train, options_.threads);
+      notes_.push_back(corpus_->sentence());
+    }
     if (config_.data.format == mechanism::DataFormat::kCsv) features_ = data_.train.feature_names;
     map_features(config_, data_.train, options_.threads);
     if (data_.test) map_features(config_, *data_.test, options_.threads);
@@ -108,7 +116,7 @@ class Run {
                     public_key(privacy()));
     mechanism::Mechanism mechanism(config_, network.layout(), streams_->mechanism(),
                                    mechanism::kernel_replay_token(config_, commitment_),
-                                   options_.threads, 1, data_.before);
+                                   options_.threads, 1, data_.before, routes(network));
     mechanism::Sampler sampler(mechanism.sampling(), data_.train.rows, streams_->sampling({}));
     Optimizer optimizer(optimizer_options(config_), mechanism.layout());
     training_.emplace(Training{config_,
@@ -120,8 +128,29 @@ class Run {
                                std::move(mechanism),
                                {},
                                options_.threads,
-                               privacy().target_steps});
+                               privacy().target_steps,
+                               corpus_ ? &*corpus_ : nullptr});
     require_same_run();
+  }
+
+  std::optional<mechanism::Routes> routes(const Network& network) {
+    if (!corpus_) return std::nullopt;
+    corpus_->resolve(
+        network.layout().with_public(privacy().public_modules, privacy().public_groups),
+        mechanism::plan_sampling(privacy()));
+    return corpus_->routes();
+  }
+
+  // Uses are those of this run and lineage: what is executed again bit for bit was used once.
+  void begin_corpus() {
+    if (!corpus_) return;
+    Sha256 run;
+    const auto& begun = files_.header();
+    run.update(in_environment(*key_, begun ? begun->environment : environment_)
+                   .derive("uses")
+                   .secret_bytes());
+    run.update(bytes_of(mechanism().lineage()));
+    corpus_->begin(run.finish(), *privacy().target_steps);
   }
 
   // Of bounds that are released before training: of the file as it is, since no record is read yet.
@@ -178,6 +207,7 @@ class Run {
     entries.push_back({"planned_steps", number(privacy().target_steps)});
     entries.push_back({"steps_per_epoch", plan.steps_per_epoch});
     entries.push_back({"parameters", mechanism().layout().trainable_parameters()});
+    if (corpus_) entries.push_back({"corpus", corpus_->summary(mechanism())});
     return cbor::map(std::move(entries));
   }
 
@@ -200,6 +230,7 @@ class Run {
     if (differs.empty()) {
       if (saved) mechanism().restore(state, t);
       use_lineage();
+      begin_corpus();
       files_.begin_trace(header(), at);
       return;
     }
@@ -219,6 +250,7 @@ class Run {
                       "takes epsilon to {}, above the target {}; go on where the run was begun",
                       differs, released - t, spent, privacy().target_epsilon));
     use_lineage();
+    begin_corpus();
     files_.extend_trace(at, cbor::map({{"t", t},
                                        {"released", released},
                                        {"charged_again", released - t},
@@ -364,6 +396,7 @@ class Run {
   Digest commitment_{};
   std::optional<random::Key> key_;  // of run_key()
   std::optional<RunStreams> streams_;
+  std::optional<Corpus> corpus_;
   std::optional<Training> training_;
   std::optional<double> projected_;    // epsilon at the planned end, where nothing can change it
   std::vector<std::string> features_;  // csv: the names of the columns, in their order
@@ -393,8 +426,10 @@ mechanism::LoadedConfig load_training_config(std::string_view yaml, std::string_
            .where.contains("security.differential_privacy.nonfinite"))
     all.emplace_back("nonfinite=zero");
   mechanism::LoadedConfig out = mechanism::load_config(yaml, name, all);
-  for (auto* path : {&out.config.data.train, &out.config.data.train_labels, &out.config.data.test,
-                     &out.config.data.test_labels})
+  for (auto* path :
+       {&out.config.data.train, &out.config.data.train_labels, &out.config.data.test,
+        &out.config.data.test_labels, &out.config.corpus.policy, &out.config.corpus.descriptors,
+        &out.config.corpus.uses, &out.config.corpus.statements, &out.config.corpus.withdrawn})
     if (*path) *path = std::filesystem::absolute(relative_to / **path).lexically_normal().string();
   return out;
 }

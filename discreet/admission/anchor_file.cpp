@@ -1,0 +1,85 @@
+#include "discreet/admission/anchor_file.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "discreet/base/error.h"
+
+namespace discreet::admission {
+namespace {
+
+[[noreturn]] void refuse(const std::string& sentence) {
+  throw Error(ErrorCode::kInvalidInput, "input", sentence);
+}
+
+// Calls take(number, object) for every line that is not empty.
+template <class F>
+void each_line(std::string_view text, const std::string& path, F take) {
+  std::istringstream lines{std::string(text)};
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.find_first_not_of(" \r\t") == std::string::npos) continue;
+    const auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) refuse(fmt::format("{}:{}: the line is no JSON object", path, number));
+    take(number, object);
+  }
+}
+
+Bytes hex_member(const nlohmann::json& object, const char* name, bool needed,
+                 const std::string& where) {
+  const auto at = object.find(name);
+  if (at == object.end() || at->is_null()) {
+    if (!needed) return {};
+    refuse(fmt::format("{}: there is no \"{}\"", where, name));
+  }
+  if (!at->is_string()) refuse(fmt::format("{}: \"{}\" is no text", where, name));
+  try {
+    return from_hex(at->get<std::string>());
+  } catch (const Error& error) {
+    refuse(fmt::format("{}: \"{}\": {}", where, name, error.sentence()));
+  }
+}
+
+}  // namespace
+
+std::vector<Anchored> parse_anchors(std::string_view text, const std::string& name) {
+  std::vector<Anchored> out;
+  each_line(text, name, [&](int line, const nlohmann::json& object) {
+    const std::string where = fmt::format("{}:{}", name, line);
+    out.push_back({line,
+                   {hex_member(object, "descriptor", true, where),
+                    hex_member(object, "attestation", false, where)}});
+  });
+  return out;
+}
+
+Statements parse_statements(std::string_view text, const std::string& name) {
+  std::vector<Bytes> all;
+  each_line(text, name, [&](int line, const nlohmann::json& object) {
+    all.push_back(hex_member(object, "statement", true, fmt::format("{}:{}", name, line)));
+  });
+  return decode_statements(all);
+}
+
+std::set<Digest> parse_hashes(std::string_view text, const std::string& name) {
+  std::set<Digest> out;
+  std::istringstream lines{std::string(text)};
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (line.empty()) continue;
+    Digest digest{};
+    const Bytes bytes = line.size() == 2 * digest.size() ? from_hex(line) : Bytes{};
+    if (bytes.empty()) refuse(fmt::format("{}:{}: the line is no descriptor hash", name, number));
+    std::copy(bytes.begin(), bytes.end(), digest.begin());
+    out.insert(digest);
+  }
+  return out;
+}
+
+}  // namespace discreet::admission

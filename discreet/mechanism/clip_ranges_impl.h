@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "discreet/mechanism/clip.h"
+#include "discreet/mechanism/gradients.h"
+#include "discreet/mechanism/route_plan.h"
+
+namespace discreet::mechanism {
+
+// Which parts each record may reach. What it may not reach is not read.
+struct Permits {
+  std::span<const std::uint32_t> classes;   // one per record; kNoRoute: nothing
+  std::span<const std::uint8_t> permitted;  // class, then part
+  std::size_t parts = 0;
+
+  bool operator()(std::size_t record, std::size_t part) const noexcept {
+    const std::uint32_t c = classes[record];
+    return c != kNoRoute && permitted[c * parts + part] != 0;
+  }
+};
+
+// Coordinates [begin, end) of a tensor that belong to a part.
+struct CoordinateRange {
+  std::size_t tensor;
+  std::size_t begin;
+  std::size_t end;
+  std::uint32_t part;
+};
+
+// Fills norms.scales of the records [first, end) from their norms; must not throw.
+using DecideScales = std::function<void(std::size_t first, std::size_t end, RecordNorms& norms)>;
+
+// As clip_per_sample, but the parts are ranges of coordinates, what a record may not reach counts
+// as 0 and is not read, and the scales are decided elsewhere.
+//   ranges: disjoint; by part, then tensor, then coordinate; every part has one at least.
+// A record that is not finite in what it may reach is treated as options.nonfinite says.
+template <class Real>
+RecordNorms clip_ranges(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                        std::span<const CoordinateRange> ranges, const Permits& permits,
+                        const ClipOptions& options, const DecideScales& decide, GradientSum& sum);
+// The norms alone, without scales.
+template <class Real>
+RecordNorms range_norms(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                        std::span<const CoordinateRange> ranges, const Permits& permits,
+                        const ClipOptions& options);
+
+}  // namespace discreet::mechanism

@@ -1,0 +1,231 @@
+#include "discreet/training/corpus.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "discreet/admission/anchor_file.h"
+#include "discreet/base/error.h"
+#include "discreet/run/files.h"
+
+namespace discreet::training {
+namespace {
+
+using admission::Descriptor;
+using mechanism::kNoRoute;
+
+// The step under which a run reserves the schedule of amplified classes.
+constexpr std::uint64_t kSchedule = std::uint64_t{1} << 62;
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, "corpus", std::move(sentence));
+}
+
+const std::string& needed(const std::optional<std::string>& value, const char* key) {
+  if (!value) refuse(fmt::format("corpus.{} is missing", key));
+  return *value;
+}
+
+std::string text_of(const std::string& path) {
+  const Bytes bytes = run::read_file(path, std::size_t{1} << 40);
+  return {bytes.begin(), bytes.end()};
+}
+
+// Leaves the rows of `kept`, ascending.
+void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
+  const auto gather = [&](auto& values, std::size_t width) {
+    if (values.empty()) return;
+    auto to = values.begin();
+    for (const std::size_t row : kept)
+      to = std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(row * width), width, to);
+    values.erase(to, values.end());
+  };
+  gather(data.x, data.features);
+  gather(data.label, 1);
+  gather(data.target, 1);
+  gather(data.anchors, 1);
+  data.rows = kept.size();
+}
+
+}  // namespace
+
+Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
+    : injection_(config.corpus.injection) {
+  const mechanism::CorpusConfig& c = config.corpus;
+  if (config.data.format != mechanism::DataFormat::kCsv)
+    refuse("data.format must be csv: a contribution is a line of it");
+  if (config.data.holdout > 0)
+    refuse("data.holdout would test on contributions without a promise; name a data.test");
+  if (!config.data.private_bounds.empty())
+    refuse("data.private_bounds are a release that no contribution was promised; declare bounds");
+  if (config.privacy.noise_family != mechanism::NoiseFamily::kGaussian &&
+      config.privacy.noise_family != mechanism::NoiseFamily::kRoundedGaussian)
+    refuse("noise.family must be gaussian or rounded_gaussian: descriptors promise a Gaussian");
+  const std::string& policy = needed(c.policy, "policy");
+  policy_ = admission::read_policy(text_of(policy), policy);
+  admission::Circumstances at;
+  at.time = admission::parse_instant(needed(c.at, "at"), "corpus.at");
+  if (c.statements)
+    at.statements = admission::parse_statements(text_of(*c.statements), *c.statements);
+  if (c.withdrawn) at.withdrawn = admission::parse_hashes(text_of(*c.withdrawn), *c.withdrawn);
+  const std::string& file = needed(c.descriptors, "descriptors");
+  std::vector<admission::Contribution> contributions;
+  for (admission::Anchored& a : admission::parse_anchors(text_of(file), file))
+    contributions.push_back(std::move(a.contribution));
+  admission::Gate gate(policy_, std::move(at));
+  const std::vector<admission::Verdict> verdicts = gate.admit(contributions, threads);
+
+  // Those with a record's anchor, admitted ones first, each in the order of the file.
+  std::map<Digest, std::vector<const admission::Verdict*>> by_anchor;
+  std::set<Digest> seen;
+  for (const bool admitted : {true, false})
+    for (const admission::Verdict& v : verdicts)
+      if (v.admitted() == admitted && v.descriptor && seen.insert(v.hash).second)
+        by_anchor[v.descriptor->content_anchor].push_back(&v);
+  for (const admission::Verdict& v : verdicts)
+    if (!v.descriptor) ++refused_[std::string(to_string(*v.refusal))];
+  std::vector<std::size_t> kept;
+  std::map<Digest, std::size_t> taken;
+  for (std::size_t row = 0; row < data.rows; ++row) {
+    const auto found = by_anchor.find(data.anchors.at(row));
+    std::size_t& next = taken[data.anchors[row]];
+    const admission::Verdict* v =
+        found != by_anchor.end() && next < found->second.size() ? found->second[next++] : nullptr;
+    if (v != nullptr && v->admitted()) {
+      kept.push_back(row);
+      descriptors_.push_back(*v->descriptor);
+      hashes_.push_back(v->hash);
+    } else {
+      ++refused_[std::string(
+          to_string(v != nullptr ? *v->refusal : admission::Refusal::kNoAttestation))];
+    }
+  }
+  if (kept.empty())
+    throw Error(ErrorCode::kInvalidInput, "corpus", sentence() + ": there is nothing to train on");
+  keep_rows(data, kept);
+  uses_ = std::make_unique<admission::UseStore>(needed(c.uses, "uses"));
+}
+
+void Corpus::resolve(const mechanism::ModelLayout& layout,
+                     const mechanism::SamplingPlan& sampling) {
+  using Terms = std::tuple<std::string, admission::Scaled, admission::Scaled, std::uint32_t,
+                           admission::Promise, std::string>;
+  std::map<Terms, std::uint32_t> known;
+  for (const Descriptor& d : descriptors_) {
+    const auto [at, fresh] = known.try_emplace(
+        Terms{d.data_class, d.clip_norm, d.noise_multiplier, d.occurrences, d.promise, d.adapter},
+        static_cast<std::uint32_t>(resolutions_.size()));
+    class_of_.push_back(at->second);
+    if (!fresh) continue;
+    const auto& amplified = policy_.classes.at(d.data_class).amplified;
+    if (amplified && (sampling.mode != mechanism::SamplingMode::kPoisson || !sampling.rate ||
+                      *sampling.rate > amplified->rate.from_above()))
+      refuse(
+          fmt::format("class {} is amplified for Poisson sampling at rate {}; sample so, and at "
+                      "most at that rate",
+                      d.data_class, amplified->rate.to_text()));
+    resolutions_.push_back(admission::resolve(policy_, d, layout));
+    names_.push_back(d.data_class);
+    routes_.plans.push_back(resolutions_.back().plan);
+  }
+  routes_.injection = injection_;
+}
+
+void Corpus::begin(const Digest& run, std::uint64_t steps) {
+  run_ = run;
+  std::vector<admission::UseStore::Claim> claims;
+  for (std::size_t i = 0; i < descriptors_.size(); ++i) {
+    if (!policy_.classes.at(descriptors_[i].data_class).amplified) continue;
+    const std::uint64_t cap = resolutions_[class_of_[i]].most_uses;
+    if (steps > cap)
+      throw Error(ErrorCode::kPrivacyBudgetExceeded, "corpus",
+                  fmt::format("class {} is promised {} steps, and the run has {}",
+                              descriptors_[i].data_class, cap, steps));
+    claims.push_back({hashes_[i], steps, cap});
+  }
+  if (claims.empty()) return;
+  const std::vector<std::uint8_t> reserved = uses_->reserve(run_, kSchedule, claims);
+  if (std::ranges::count(reserved, 0) != 0)
+    throw Error(
+        ErrorCode::kPrivacyBudgetExceeded, "corpus",
+        fmt::format("of {} contributions of amplified classes the schedule of steps has not "
+                    "{} left: {}; plan fewer steps, or leave them out of the descriptors",
+                    claims.size(), steps, "USES_EXHAUSTED"));
+}
+
+std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
+                                           std::span<const std::uint64_t> records) {
+  std::vector<std::uint32_t> out;
+  std::vector<admission::UseStore::Claim> claims;
+  std::vector<std::size_t> places;
+  for (const std::uint64_t record : records) {
+    const std::uint32_t c = class_of_.at(record);
+    if (!policy_.classes.at(names_[c]).amplified) {
+      places.push_back(out.size());
+      claims.push_back({hashes_[record], 1, resolutions_[c].most_uses});
+    }
+    out.push_back(c);
+  }
+  if (claims.empty()) return out;
+  const std::vector<std::uint8_t> reserved = uses_->reserve(run_, step, claims);
+  for (std::size_t i = 0; i < claims.size(); ++i)
+    if (reserved[i] == 0) out[places[i]] = kNoRoute;
+  return out;
+}
+
+std::string Corpus::sentence() const {
+  std::uint64_t total = 0;
+  std::string codes;
+  for (const auto& [code, count] : refused_) {
+    total += count;
+    codes += fmt::format("{}{} {}", codes.empty() ? " (" : ", ", count, code);
+  }
+  return fmt::format("corpus {}: {} contributions admitted, {} refused{}{}", policy_.corpus,
+                     descriptors_.size(), total, codes, codes.empty() ? "" : ")");
+}
+
+cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
+  std::vector<cbor::Entry> refused;
+  for (const auto& [code, count] : refused_) refused.push_back({code, count});
+  std::vector<std::uint64_t> records(resolutions_.size());
+  for (const std::uint32_t c : class_of_) ++records[c];
+  std::vector<cbor::Value> classes;
+  for (std::size_t c = 0; c < resolutions_.size(); ++c) {
+    const admission::Resolution& r = resolutions_[c];
+    const auto& amplified = policy_.classes.at(names_[c]).amplified;
+    // The account of one contribution, by the accountant of the corpus: all its uses, or steps.
+    const double delta =
+        amplified ? amplified->delta.from_below() : mechanism.config().privacy.target_delta;
+    const auto accountant =
+        accounting::make_accountant(std::string(to_string(policy_.accountant)), {});
+    accountant->compose(
+        accounting::Event(mechanism.use_of(c),
+                          amplified ? accounting::Sampling(accounting::Poisson{
+                                          std::min(1.0, amplified->rate.from_above())})
+                                    : accounting::Sampling(accounting::NoSampling{}),
+                          accounting::Adjacency::kZeroOut),
+        r.most_uses);
+    classes.push_back(
+        cbor::map({{"class", names_[c]},
+                   {"contributions", records[c]},
+                   {"route", ByteView(mechanism::hash_of(r.plan))},
+                   {"noise_multiplier", mechanism.router()->noise_multiplier(c)},
+                   {"most_uses", r.most_uses},
+                   {"gdp_mu", r.gdp_mu ? cbor::Value(*r.gdp_mu) : cbor::Value(nullptr)},
+                   {"epsilon", accountant->epsilon(delta).epsilon.upper},
+                   {"delta", delta},
+                   {"accountant", to_string(policy_.accountant)},
+                   {"adjacency", "zero_out"}}));
+  }
+  return cbor::map({{"name", policy_.corpus},
+                    {"policy_hash", ByteView(hash_of(policy_))},
+                    {"profile_schema", admission::kProfileSchema},
+                    {"admitted", descriptors_.size()},
+                    {"refused", cbor::map(std::move(refused))},
+                    {"classes", cbor::array(std::move(classes))}});
+}
+
+}  // namespace discreet::training
