@@ -4,7 +4,7 @@
     benchmarks/mnist.py --seeds 1 2     other seeds
     benchmarks/mnist.py --threads 1
 
-The settings are those of the file, fixed in advance; epsilon covers one run. They were found by trying some on MNIST itself,
+The settings are those of the file; epsilon covers one run. They were found by trying some on MNIST itself,
 held-out images included, as is usual for this benchmark: that is not covered.
 Exits with status 1 if the mean accuracy, epsilon or a time misses what is promised.
 """
