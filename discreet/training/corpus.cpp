@@ -8,7 +8,9 @@
 #include <tuple>
 
 #include "discreet/admission/anchor_file.h"
+#include "discreet/admission/contributors.h"
 #include "discreet/base/error.h"
+#include "discreet/mechanism/amplification.h"
 #include "discreet/run/files.h"
 
 namespace discreet::training {
@@ -53,7 +55,8 @@ void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
 }  // namespace
 
 Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
-    : injection_(config.corpus.injection) {
+    : injection_(config.corpus.injection),
+      noise_{config.privacy.noise_family, config.privacy.noise_discrete.value_or(0)} {
   const mechanism::CorpusConfig& c = config.corpus;
   if (config.data.format != mechanism::DataFormat::kCsv)
     refuse("data.format must be csv: a contribution is a line of it");
@@ -61,9 +64,6 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
     refuse("data.holdout would test on contributions without a promise; name a data.test");
   if (!config.data.private_bounds.empty())
     refuse("data.private_bounds are a release that no contribution was promised; declare bounds");
-  if (config.privacy.noise_family != mechanism::NoiseFamily::kGaussian &&
-      config.privacy.noise_family != mechanism::NoiseFamily::kRoundedGaussian)
-    refuse("noise.family must be gaussian or rounded_gaussian: descriptors promise a Gaussian");
   const std::string& policy = needed(c.policy, "policy");
   policy_ = admission::read_policy(text_of(policy), policy);
   admission::Circumstances at;
@@ -127,7 +127,7 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
           fmt::format("class {} is amplified for Poisson sampling at rate {}; sample so, and at "
                       "most at that rate",
                       d.data_class, amplified->rate.to_text()));
-    resolutions_.push_back(admission::resolve(policy_, d, layout));
+    resolutions_.push_back(admission::resolve(policy_, d, layout, noise_));
     names_.push_back(d.data_class);
     routes_.plans.push_back(resolutions_.back().plan);
   }
@@ -215,17 +215,34 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                    {"noise_multiplier", mechanism.router()->noise_multiplier(c)},
                    {"most_uses", r.most_uses},
                    {"gdp_mu", r.gdp_mu ? cbor::Value(*r.gdp_mu) : cbor::Value(nullptr)},
+                   {"renyi_rho", r.renyi_rho ? cbor::Value(*r.renyi_rho) : cbor::Value(nullptr)},
                    {"epsilon", accountant->epsilon(delta).epsilon.upper},
                    {"delta", delta},
                    {"accountant", to_string(policy_.accountant)},
                    {"adjacency", "zero_out"}}));
   }
+  cbor::Value injection = nullptr;
+  if (injection_ == mechanism::Injection::kPerSample) {
+    const auto bounds = mechanism::injection_bounds(mechanism.router()->noise_multiplier(),
+                                                    mechanism.most_records(),
+                                                    mechanism.config().privacy.target_delta);
+    injection = cbor::map({{"slots", mechanism.most_records()},
+                           {"epsilon_of_sum", bounds.of_sum},
+                           {"epsilon_shuffled",
+                            bounds.shuffled ? cbor::Value(*bounds.shuffled) : cbor::Value(nullptr)},
+                           {"adjacency", "replace_one"}});
+  }
+  const auto totals = admission::contributor_totals(descriptors_);
   return cbor::map({{"name", policy_.corpus},
                     {"policy_hash", ByteView(hash_of(policy_))},
                     {"profile_schema", admission::kProfileSchema},
                     {"admitted", descriptors_.size()},
                     {"refused", cbor::map(std::move(refused))},
-                    {"classes", cbor::array(std::move(classes))}});
+                    {"classes", cbor::array(std::move(classes))},
+                    {"per_sample_step", std::move(injection)},
+                    {"contributors", totals.size()},
+                    {"most_of_a_contributor", cbor::map({{"contributions", totals[0].contributions},
+                                                         {"gdp_mu", totals[0].gdp_mu}})}});
 }
 
 }  // namespace discreet::training

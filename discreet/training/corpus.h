@@ -56,6 +56,7 @@ class Corpus {
  private:
   admission::Policy policy_;
   mechanism::Injection injection_;
+  admission::UseNoise noise_;
   std::map<std::string, std::uint64_t> refused_;    // by code
   std::vector<admission::Descriptor> descriptors_;  // one per record
   std::vector<Digest> hashes_;                      // of these
