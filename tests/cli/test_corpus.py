@@ -3,9 +3,12 @@
 import csv
 import hashlib
 import json
+import os
 import random
 import sqlite3
 import stat
+import subprocess
+import time
 
 import pytest
 import safetensors.numpy
@@ -96,8 +99,8 @@ def corpus(tmp_path):
     return make
 
 
-def train(folder, out, *more):
-    return discreet("train", "train.yaml", "--out", out, "--json", *more, cwd=folder)
+def train(folder, out, *more, **how):
+    return discreet("train", "train.yaml", "--out", out, "--json", *more, cwd=folder, **how)
 
 
 def header(folder, out):
@@ -332,3 +335,32 @@ def test_contributions_of_one_contributor_are_totalled(corpus):
     assert "contributor p0: 3 contributions, together epsilon ≤" in text
     assert train(folder, "run").returncode == 0
     assert header(folder, "run")["most_of_a_contributor"] == {"contributions": 3, "gdp_mu": pytest.approx(4.5)}
+
+
+def test_a_run_that_goes_on_in_another_environment_uses_contributions_anew(corpus):
+    """Other matrix kernels release other bits: what is executed again is another use."""
+    folder = corpus(uses=6, steps=2000)
+    text = (folder / "train.yaml").read_text()
+    (folder / "train.yaml").write_text(text + "run: {checkpoint_every: 100}\n")
+    elsewhere = {**os.environ, "OPENBLAS_CORETYPE": "Nehalem"}
+    running = subprocess.Popen([os.environ["DISCREET"], "train", "train.yaml", "--out", "run"], cwd=folder,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    trace = folder / "run" / "trace.jsonl"
+    for _ in range(5000):  # until steps after the first checkpoint were released
+        if trace.exists() and trace.read_bytes().count(b"\n") > 110:
+            break
+        time.sleep(0.002)
+    running.kill()
+    running.communicate()
+    before = used(folder)
+    done = train(folder, "run", "--resume", env=elsewhere)
+    assert done.returncode == 0, done.stderr
+    after = used(folder)
+    assert len(before["runs"]) == 1 and len(after["runs"]) == 2
+    # What was reserved stays reserved, and nobody passes the cap over both identities.
+    assert set(before["reservations"]) <= set(after["reservations"])
+    granted = {}
+    for _, _, contribution, uses, got in after["reservations"]:
+        granted[contribution] = granted.get(contribution, 0) + uses * got
+    caps = {row[0]: row[3] for row in after["contributions"]}
+    assert caps and all(count <= caps[c] for c, count in granted.items())
