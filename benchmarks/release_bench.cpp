@@ -28,7 +28,7 @@ int main() {
   std::vector<mechanism::Tensor> tensors;
   for (int i = 0; i < 96; ++i)
     tensors.push_back({.name = fmt::format("block{}.weight", i), .shape = {2}});
-  RunFacts run{"run", model(), mechanism::ModelLayout(std::move(tensors)), 1, 1e-5};
+  RunFacts run{{"run"}, model(), mechanism::ModelLayout(std::move(tensors)), 1, 1e-5};
   ReleaseTerms terms;
   terms.issued = kToday;
   const std::string envelope = sign(

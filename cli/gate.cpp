@@ -52,7 +52,7 @@ json described(const Decision& decision, const Gate& gate, const std::string& en
               {"ledger_position", decision.position == 0 ? json() : json(decision.position)},
               {"released_at", gate.released_at() ? json(*gate.released_at()) : json()},
               {"manifest_hash", to_hex(hash_of(envelope))},
-              {"run", m ? json(m->run) : json()}};
+              {"runs", m ? json(m->runs) : json()}};
   return out;
 }
 

@@ -17,8 +17,9 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-  std::string run, key, passphrase_file, ledger, ledger_key, ledger_passphrase_file, name, scopes,
-      out, max_age_days = "7";
+  std::string run, key, passphrase_file, ledger, ledger_key, ledger_passphrase_file, scopes, out,
+      max_age_days = "7";
+  std::vector<std::string> names;
   bool json = false;
 };
 
@@ -31,7 +32,7 @@ void print_json(const Released& released) {
   for (const auto& f : m.model) model[f.name] = to_hex(f.sha256);
   fmt::print("{}\n", json{{"manifest", released.path.string()},
                           {"manifest_hash", to_hex(released.hash)},
-                          {"run", m.run},
+                          {"runs", m.runs},
                           {"model", model},
                           {"epsilon_upper", epsilon(m.privacy.epsilon)},
                           {"delta", static_cast<double>(m.privacy.delta) / ledger::kAtto},
@@ -71,7 +72,7 @@ void run(const Options& options) {
   input.run = options.run;
   input.out = options.out;
   if (!options.ledger.empty()) input.ledger = options.ledger;
-  if (!options.name.empty()) input.name = options.name;
+  input.names = options.names;
   if (!options.scopes.empty())
     input.terms.generation = release::parse_scopes(read_input(options.scopes));
   const double days = parse_number("--max-age-days", options.max_age_days);
@@ -102,8 +103,8 @@ void add_release(CLI::App& command, int&) {
   command.add_option("--ledger-passphrase-file", options->ledger_passphrase_file,
                      "Its first line opens the ledger's key");
   command.add_option("--ledger", options->ledger, "The ledger; default: the one of the run");
-  command.add_option("--name", options->name,
-                     "Of the run in the ledger; default: as RUN/ledger.note says");
+  command.add_option("--name", options->names,
+                     "Of the run in the ledger; default: as its trace and note say");
   command.add_option("--scopes", options->scopes,
                      "JSON: generation classes with layers, adapters, purposes, serves_withdrawn; "
                      "default: one, predict, that draws on every layer");

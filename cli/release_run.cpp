@@ -2,11 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/contributions.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/ledger.h"
 #include "discreet/release/envelope.h"
 #include "discreet/report/summary.h"
 #include "discreet/run/files.h"
+#include "discreet/run/trace.h"
 #include "discreet/training/safetensors.h"
 
 namespace discreet::cli {
@@ -39,6 +44,16 @@ void require_claim(const report::Declared& run) {
                     to_string(run.ended)));
 }
 
+// Of a section `corpus` that names its ledger.
+std::optional<std::string> ledger_of(const auto& corpus) {
+  if constexpr (requires { corpus.ledger; }) return corpus.ledger;
+  return std::nullopt;
+}
+std::optional<std::string> ledger_key_of(const auto& corpus) {
+  if constexpr (requires { corpus.ledger_key; }) return corpus.ledger_key;
+  return std::nullopt;
+}
+
 // Where the run's ledger is, and the note it kept; none if the run had no corpus.
 struct Kept {
   std::filesystem::path ledger;
@@ -54,11 +69,31 @@ std::optional<Kept> kept_by(const ReleaseInput& input, const mechanism::Config& 
                       note.string()));
     return std::nullopt;
   }
-  const std::filesystem::path ledger = input.ledger.value_or(input.run / "ledger.db");
+  const std::filesystem::path ledger =
+      input.ledger ? *input.ledger
+                   : std::filesystem::path(
+                         ledger_of(config.corpus).value_or((input.run / "ledger.db").string()));
   if (!std::filesystem::exists(ledger))
     refuse(fmt::format("the ledger {} is not there; give --ledger", ledger.string()));
   const Bytes bytes = run::read_file(note, 65536);
   return Kept{ledger, {bytes.begin(), bytes.end()}};
+}
+
+// The names under which the run reserved epochs: its trace has them, and the note it kept was
+// signed when it reserved the last one, or when it was released.
+std::vector<std::string> names_of(const std::filesystem::path& run, const Kept& kept) {
+  std::set<std::string> names;
+  for (const run::TraceLine& line : run::trace_lines(run / "trace.jsonl")) {
+    if (line.kind != "run_header" && line.kind != "resumed") continue;
+    const auto at = nlohmann::json::json_pointer("/corpus/ledger/run");
+    const auto fields = nlohmann::json::parse(line.text);
+    if (fields.contains(at) && fields.at(at).is_string())
+      names.insert(fields.at(at).get<std::string>());
+  }
+  if (const auto name = release::run_of_note(kept.ledger, kept.note)) names.insert(*name);
+  if (names.empty())
+    refuse("neither trace nor ledger.note say which run of the ledger this is; give --name");
+  return {names.begin(), names.end()};
 }
 
 }  // namespace
@@ -80,19 +115,19 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   facts.epsilon = run.claim.upper;
   facts.delta = run.claim.delta;
   facts.adjacency = run.claim.adjacency;
-  facts.run = input.name.value_or(
-      std::filesystem::absolute(input.run / ".").lexically_normal().parent_path().filename());
+  facts.runs = input.names;
 
   const std::optional<Kept> kept = kept_by(input, run.config);
   std::optional<release::LedgerAt> at;
   if (kept) {
+    if (const auto path = ledger_key_of(run.config.corpus); path && !ledger_key)
+      ledger_key = read_key(*path, "");
     if (!ledger_key) refuse("the release is recorded in the run's ledger; give --ledger-key");
     at = {kept->ledger, ledger_key->public_key(), kept->note};
-    if (!input.name) {
-      const auto name = release::run_of_note(kept->ledger, kept->note);
-      if (!name) refuse("ledger.note does not say which run of the ledger this is; give --name");
-      facts.run = *name;
-    }
+    if (facts.runs.empty()) facts.runs = names_of(input.run, *kept);
+  } else if (facts.runs.empty()) {
+    facts.runs = {
+        std::filesystem::absolute(input.run / ".").lexically_normal().parent_path().filename()};
   }
   Released out{release::draft(facts, input.terms, at),
                input.out.empty() ? input.run / "release.json" : input.out,
@@ -105,7 +140,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   if (kept) {
     ledger::Ledger ledger =
         ledger::Ledger::open(kept->ledger, std::move(*ledger_key), out.manifest.ledger->note);
-    ledger.release(facts.run, out.hash);
+    for (const std::string& name : out.manifest.runs) ledger.release(name, out.hash);
     out.entry = ledger.state().size() - 1;
     run::write_atomically(input.run / "ledger.note", bytes_of(ledger.note()));
   }

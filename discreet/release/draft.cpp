@@ -133,7 +133,7 @@ void set_parts(const RunFacts& facts, const ReleaseTerms& terms, const Touched& 
 
 // ---------------------------------------------------------------- the ledger
 
-RunRecord read_ledger(const RunFacts& facts, const LedgerAt& at, Manifest& m) {
+RunRecord read_ledger(const LedgerAt& at, Manifest& m) {
   ledger::Store store(at.path, ledger::Store::Mode::kRead);
   store.begin_snapshot();
   ledger::VerifyOptions options;
@@ -153,14 +153,15 @@ RunRecord read_ledger(const RunFacts& facts, const LedgerAt& at, Manifest& m) {
                             where.entry ? fmt::format(" at entry {}", *where.entry) : "",
                             error.sentence()));
   }
-  RunRecord record = record_of(store, facts.run, position_of(m));
+  RunRecord record = record_of(store, m.runs, position_of(m));
   if (record.summarised > 0)
     refuse(
         fmt::format("contributions of run {} were summarised: their bounds can no longer be "
                     "stated. Train again to release",
-                    facts.run));
+                    fmt::join(m.runs, " and ")));
   if (record.postures.empty())
-    refuse(fmt::format("the ledger has no epoch of run {} with a contribution", facts.run));
+    refuse(fmt::format("the ledger has no epoch of run {} with a contribution",
+                       fmt::join(m.runs, " or ")));
   return record;
 }
 
@@ -231,7 +232,7 @@ std::map<std::string, ReleaseTerms::Scope> parse_scopes(std::string_view text) {
 Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
                const std::optional<LedgerAt>& at) {
   Manifest m;
-  m.run = facts.run;
+  m.runs = sorted(facts.runs);
   m.model = facts.model;
   std::sort(m.model.begin(), m.model.end(),
             [](const ModelFile& a, const ModelFile& b) { return a.name < b.name; });
@@ -240,7 +241,7 @@ Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
   m.privacy = privacy_of(facts, at.has_value());
   Touched touched;
   if (at) {
-    const RunRecord record = read_ledger(facts, *at, m);
+    const RunRecord record = read_ledger(*at, m);
     m.postures = record.postures;
     for (const RunRecord::Route& route : record.routes) touch(route, facts.layout, touched);
   } else {

@@ -17,8 +17,8 @@ namespace discreet::release {
 
 // What a run directory says of its run: released or declared, nothing else.
 struct RunFacts {
-  std::string run;               // its name in the ledger, or that of its folder
-  std::vector<ModelFile> model;  // what is released
+  std::vector<std::string> runs;  // its names in the ledger, or that of its folder
+  std::vector<ModelFile> model;   // what is released
   // The model's tensors, with public modules marked: which layers a class was permitted.
   mechanism::ModelLayout layout = mechanism::ModelLayout({});
   double epsilon = 0;  // the claim for all that the run released, upper end

@@ -101,7 +101,7 @@ TEST(Draft, AProfileItCannotReadMayHavePermittedEverything) {
   Corpus corpus;
   corpus.ledger.reserve_epoch("run-3", 0, kToday, {terms("clinical")});
   RunFacts f = facts();
-  f.run = "run-3";
+  f.runs = {"run-3"};
   const Manifest m = draft(f, release_terms(), corpus.at());
   for (const Layer& layer : m.layers)
     EXPECT_EQ(layer.classes, (std::vector<std::string>{"clinical"})) << layer.name;
@@ -112,7 +112,7 @@ TEST(Draft, RefusesAProfileThatIsNotOfThisModel) {
   corpus.ledger.reserve_epoch("run-3", 0, kToday,
                               {terms_of("clinical", profile(cbor::array({"layers", 9, 11})))});
   RunFacts f = facts();
-  f.run = "run-3";
+  f.runs = {"run-3"};
   EXPECT_EQ(code_of([&] { draft(f, release_terms(), corpus.at()); }, "layer 11"),
             ErrorCode::kInvalidDpConfig);
 }
@@ -133,7 +133,7 @@ TEST(Draft, RefusesLedgersThatAreNotTheRuns) {
             ErrorCode::kMalformed);
 
   RunFacts stranger = facts();
-  stranger.run = "run-9";
+  stranger.runs = {"run-9"};
   EXPECT_EQ(code_of([&] { draft(stranger, release_terms(), corpus.at()); }, "run-9"),
             ErrorCode::kInvalidInput);
   at = corpus.at();
@@ -181,6 +181,19 @@ TEST(Draft, ReadsScopesStrictly) {
        {"", "[]", "{}", "{\"a\": 1}", R"({"a": {"layer": []}})", R"({"a": {"layers": "all"}})",
         R"({"a": {"serves_withdrawn": 1}})", R"({"a": {}, "a": {"serves_withdrawn": true}})"})
     EXPECT_EQ(code_of([&] { parse_scopes(bad); }), ErrorCode::kInvalidInput) << bad;
+}
+
+TEST(Draft, ARunThatWentOnUnderAnotherNameHasThePosturesOfBoth) {
+  Corpus corpus;
+  corpus.ledger.reserve_epoch("run-3", 0, kToday,
+                              {terms_of("diary", profile(cbor::array({"adapter", "notes"})))});
+  RunFacts f = facts();
+  f.runs = {"run-3", "run-2"};
+  const Manifest m = draft(f, release_terms(), corpus.at());
+  EXPECT_EQ(m.runs, (std::vector<std::string>{"run-2", "run-3"}));
+  ASSERT_EQ(m.postures.size(), 2U);
+  EXPECT_EQ(m.postures[0].admissibility_class, "diary");
+  EXPECT_EQ(m.postures[1].admissibility_class, "public");
 }
 
 TEST(Draft, ANoteNamesItsRun) {

@@ -139,7 +139,7 @@ std::optional<Decision> Gate::examine_ledger(std::string_view envelope, const Ev
     }
     const ledger::Header& header = loaded.state.header();
     const RunRecord record =
-        record_of(store, manifest_->run, position_of(*manifest_), hash_of(envelope));
+        record_of(store, manifest_->runs, position_of(*manifest_), hash_of(envelope));
     position_ = loaded.frontier.size();
     if (header.accountant != view.accountant || header.delta != view.delta ||
         header.adjacency != view.adjacency ||

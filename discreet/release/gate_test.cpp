@@ -210,6 +210,18 @@ TEST(ReleaseGate, FailsClosedOnALedgerThatDoesNotBearItOut) {
   unrecorded.max_age = 7;
   EXPECT_EQ(reason(sign(unrecorded, release_key()), service.with_ledger()), Reason::kNotRecorded);
 
+  // Recorded under one of its names only.
+  Manifest half = m;
+  half.runs = {"run-1", "run-2"};
+  half.postures =
+      draft({{"run-1", "run-2"}, model(), layout(), 1, 1e-5}, release_terms(), service.corpus.at())
+          .postures;
+  const std::string signed_half = sign(half, release_key());
+  service.corpus.ledger.release("run-1", hash_of(signed_half));
+  EXPECT_EQ(reason(signed_half, service.with_ledger()), Reason::kNotRecorded);
+  service.corpus.ledger.release("run-2", hash_of(signed_half));
+  EXPECT_EQ(reason(signed_half, service.with_ledger()), Reason::kAllowed);
+
   // Recorded, and says less than the ledger.
   for (const auto& change : std::vector<std::function<void(Manifest&)>>{
            [](Manifest& lie) { lie.postures[0].spend -= 1; },
@@ -217,7 +229,7 @@ TEST(ReleaseGate, FailsClosedOnALedgerThatDoesNotBearItOut) {
            [](Manifest& lie) { lie.postures[0].contributions -= 1; },
            [](Manifest& lie) { lie.ledger->delta += 1; },
            [](Manifest& lie) { lie.ledger->accountant = "rdp"; },
-           [](Manifest& lie) { lie.run = "run-2"; }}) {
+           [](Manifest& lie) { lie.runs = {"run-2"}; }}) {
     Manifest lie = m;
     change(lie);
     EXPECT_EQ(reason(service.corpus.release(lie), service.with_ledger()),
@@ -343,7 +355,7 @@ TEST(ReleaseGate, AContributorsBundleListsTheReleasesItTouched) {
   Service service;
   const std::string other = service.corpus.release([&] {
     RunFacts f = facts();
-    f.run = "run-2";
+    f.runs = {"run-2"};
     return draft(f, release_terms(), service.corpus.at());
   }());
   service.corpus.withdraw(5, "clinical");

@@ -88,7 +88,8 @@ void check_ledger(const LedgerView& view) {
 }  // namespace
 
 void require_valid(const Manifest& m) {
-  require_text("the run", m.run);
+  require_ascending("the run", m.runs);
+  if (m.runs.empty()) refuse("there is no run");
   require_ascending("model file", m.model,
                     [](const ModelFile& f) -> const std::string& { return f.name; });
   if (m.model.empty()) refuse("there is no model file");

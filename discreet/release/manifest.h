@@ -100,7 +100,9 @@ struct PrivacyStatement {
 };
 
 struct Manifest {
-  std::string run;               // its name in the ledger; of a run without one, the folder's
+  // Names of the run in the ledger, ascending: one, or more if it went on under another one on
+  // another machine. Of a run without ledger, that of its folder.
+  std::vector<std::string> runs;
   std::vector<ModelFile> model;  // ascending by name, at least one
   std::uint64_t issued = 0;
   std::uint64_t max_age = 0;                // seconds, > 0: it is stale from issued + max_age on

@@ -75,7 +75,7 @@ std::string text_of(const Manifest& m) {
       {"subject", list(m.model)},
       {"predicateType", kPredicateType},
       {"predicate",
-       {{"run", m.run},
+       {{"runs", m.runs},
         {"issued", m.issued},
         {"max_age", m.max_age},
         {"ledger", m.ledger ? written(*m.ledger) : json()},
@@ -202,7 +202,7 @@ Manifest decode_statement(std::string_view text) {
   Manifest m;
   take(statement, "subject", m.model);
   const json& predicate = member(statement, "predicate");
-  take(predicate, "run", m.run);
+  take(predicate, "runs", m.runs);
   take(predicate, "issued", m.issued);
   take(predicate, "max_age", m.max_age);
   if (!member(predicate, "ledger").is_null()) take(predicate, "ledger", m.ledger.emplace());

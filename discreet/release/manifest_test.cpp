@@ -112,10 +112,10 @@ TEST(Manifest, CannotSayWhatCannotBe) {
     }
     return false;
   };
-  EXPECT_TRUE(invalid([](Manifest& m) { m.run.clear(); }));
-  EXPECT_TRUE(invalid([](Manifest& m) { m.run = "a\nb"; }));
-  EXPECT_TRUE(invalid([](Manifest& m) { m.run = "\xff"; }));
-  EXPECT_TRUE(invalid([](Manifest& m) { m.run.assign(257, 'a'); }));
+  EXPECT_TRUE(invalid([](Manifest& m) { m.runs.clear(); }));
+  EXPECT_TRUE(invalid([](Manifest& m) { m.runs = {"a\nb"}; }));
+  EXPECT_TRUE(invalid([](Manifest& m) { m.runs = {"\xff"}; }));
+  EXPECT_TRUE(invalid([](Manifest& m) { m.runs = {std::string(257, 'a')}; }));
   EXPECT_TRUE(invalid([](Manifest& m) { m.model.clear(); }));
   EXPECT_TRUE(invalid([](Manifest& m) { m.model[0].name = "../model"; }));
   EXPECT_TRUE(invalid([](Manifest& m) { m.max_age = 0; }));

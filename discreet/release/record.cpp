@@ -14,8 +14,9 @@ using namespace ledger;
 
 class Scan {
  public:
-  Scan(const std::string& run, std::uint64_t size, const std::optional<Digest>& manifest)
-      : run_(run), size_(size), manifest_(manifest) {}
+  Scan(const std::vector<std::string>& runs, std::uint64_t size,
+       const std::optional<Digest>& manifest)
+      : runs_(runs.begin(), runs.end()), unreleased_(runs_), size_(size), manifest_(manifest) {}
 
   void summarised() {
     if (inside_ && position_ < size_) ++out_.summarised;
@@ -28,13 +29,14 @@ class Scan {
       by_descriptor_.emplace(admitted->descriptor, admitted->number);
       contributions_.emplace(admitted->number, Contribution{*admitted});
     } else if (const auto* terms = std::get_if<Terms>(&entry)) {
-      if (terms->run == run_ && position_ < size_) take(*terms);
+      if (runs_.contains(terms->run) && position_ < size_) take(*terms);
     } else if (std::holds_alternative<EpochEnd>(entry)) {
       inside_ = false;
     } else if (const auto* withdrawal = std::get_if<Withdrawal>(&entry)) {
       take(*withdrawal);
     } else if (const auto* release = std::get_if<Release>(&entry)) {
-      if (release->run == run_ && manifest_ == release->manifest && !out_.released_at)
+      if (manifest_ == release->manifest && unreleased_.erase(release->run) > 0 &&
+          unreleased_.empty())
         out_.released_at = position_;
     }
   }
@@ -126,7 +128,8 @@ class Scan {
       out_.withdrawn_at = position_;
   }
 
-  const std::string& run_;
+  const std::set<std::string> runs_;
+  std::set<std::string> unreleased_;
   std::uint64_t size_;
   const std::optional<Digest>& manifest_;
   std::uint64_t position_ = 0;
@@ -140,9 +143,9 @@ class Scan {
 
 }  // namespace
 
-RunRecord record_of(Store& store, const std::string& run, std::uint64_t size,
+RunRecord record_of(Store& store, const std::vector<std::string>& runs, std::uint64_t size,
                     const std::optional<Digest>& manifest) {
-  Scan scan(run, size, manifest);
+  Scan scan(runs, size, manifest);
   Store::Leaves leaves(store, 0);
   for (Store::Leaf leaf; leaves.next(leaf); scan.next())
     if (leaf.summarised)

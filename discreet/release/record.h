@@ -10,7 +10,8 @@
 
 namespace discreet::release {
 
-// What a ledger says of one run: the part of a manifest that whoever has the ledger can make again.
+// What a ledger says of one run, under all its names: the part of a manifest that whoever has the
+// ledger can make again.
 struct RunRecord {
   std::vector<Posture> postures;  // of the first `size` entries; ascending by class
 
@@ -28,13 +29,14 @@ struct RunRecord {
   // The first withdrawal after `size` entries of a contribution that the run had used before; where
   // entries were summarised, of one of which that cannot be excluded.
   std::optional<std::uint64_t> withdrawn_at;
-  // Where a release of the run with this manifest is recorded.
+  // Where the release with this manifest is recorded, under the last of the names; none unless it
+  // is under all.
   std::optional<std::uint64_t> released_at;
 };
 
 // Reads the whole ledger, which must have been verified (ledger::load) in the same snapshot.
 // manifest: the hash whose release to look for.
-RunRecord record_of(ledger::Store& store, const std::string& run, std::uint64_t size,
+RunRecord record_of(ledger::Store& store, const std::vector<std::string>& runs, std::uint64_t size,
                     const std::optional<Digest>& manifest = {});
 
 }  // namespace discreet::release

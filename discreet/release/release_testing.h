@@ -71,7 +71,7 @@ struct Corpus {
   // Records what it signs.
   std::string release(const Manifest& manifest) {
     const std::string envelope = sign(manifest, release_key());
-    ledger.release(manifest.run, hash_of(envelope));
+    for (const std::string& run : manifest.runs) ledger.release(run, hash_of(envelope));
     return envelope;
   }
 
@@ -80,7 +80,7 @@ struct Corpus {
 };
 
 inline RunFacts facts() {
-  return {"run-1", model(), layout(), 1.25, 1e-5, accounting::Adjacency::kZeroOut};
+  return {{"run-1"}, model(), layout(), 1.25, 1e-5, accounting::Adjacency::kZeroOut};
 }
 
 // "answer" draws on all layers, "embed" on the lower two, "recall" on all and the adapter.

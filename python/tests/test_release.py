@@ -57,7 +57,7 @@ def test_the_gate_decides(folder):
 def test_the_statement_is_there_to_read(folder):
     here = gate(folder, ledger=folder / "ledger.db")
     assert here.statement == read_manifest(folder / "run" / "release.json")
-    assert here.statement["predicate"]["run"] == "run-1"
+    assert here.statement["predicate"]["runs"] == ["run-1"]
     assert here.released_at is not None and gate(folder).released_at is None
     assert here.standing().allowed
 

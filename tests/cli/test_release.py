@@ -120,7 +120,7 @@ def test_a_manifest_is_an_in_toto_statement_that_other_tools_verify(folder):
     assert said["subject"] == [{"name": "model.safetensors",
                                 "digest": {"sha256": hashlib.sha256(model).hexdigest()}}]
     predicate = said["predicate"]
-    assert predicate["run"] == "run-1" and predicate["max_age"] == 30 * 86400
+    assert predicate["runs"] == ["run-1"] and predicate["max_age"] == 30 * 86400
     assert predicate["layers"] == [{"layer": "layer0", "classes": ["public"]},
                                    {"layer": "layer1", "classes": ["clinical", "public"]}]
     clinical, public = predicate["postures"]
@@ -259,7 +259,7 @@ def test_a_run_without_corpus_is_released_without_ledger(folder):
     found = release(folder, run="plain")
     assert found["ledger_position"] is None and found["released_at"] is None
     predicate = statement(folder, "plain")["predicate"]
-    assert predicate["ledger"] is None and predicate["run"] == "plain"
+    assert predicate["ledger"] is None and predicate["runs"] == ["plain"]
     assert [p["class"] for p in predicate["postures"]] == ["(unattested)"]
     assert ask(folder, "predict", run="plain")["ledger_position"] is None
     assert ask(folder, "predict", run="plain", rights={"classes": ["public"]},
