@@ -67,9 +67,7 @@ void print_text(const Decision& decision, const Gate& gate) {
 }
 
 void print_scopes(const Manifest& m) {
-  for (const Posture& p : m.postures)
-    fmt::print("  {:<14} {} contributions, {} withdrawn, epsilon ≤ {:.6f}\n", p.admissibility_class,
-               p.contributions, p.withdrawn, static_cast<double>(p.spend) / ledger::kMicro);
+  for (const Posture& p : m.postures) fmt::print("  {}\n", describe(p));
   for (const Layer& layer : m.layers)
     fmt::print("  layer          {}: {}\n", layer.name,
                layer.classes.empty() ? "no contribution"
@@ -121,8 +119,11 @@ void add_gate(CLI::App& command, int& status) {
   command
       .add_option("--public-key", options->public_key, "File with the key of releases you trust")
       ->required();
-  command.add_option("--model", options->model,
-                     "The files that are served; default: those beside the manifest");
+  command
+      .add_option("--model", options->model,
+                  "A file that is served, once each; default: those beside the manifest")
+      ->allow_extra_args(false)
+      ->take_all();
   command.add_option("--ledger", options->ledger,
                      "The ledger as it is now: shows withdrawals and releases nobody recorded");
   command.add_option("--ledger-key", options->ledger_key,

@@ -57,9 +57,7 @@ void print_text(const Released& released) {
                *released.entry);
   else
     fmt::print("  ledger         none: the run had no corpus\n");
-  for (const auto& p : m.postures)
-    fmt::print("  {:<14} epsilon ≤ {:.6f}, {} contributions, {} of them withdrawn\n",
-               p.admissibility_class, epsilon(p.spend), p.contributions, p.withdrawn);
+  for (const auto& p : m.postures) fmt::print("  {}\n", release::describe(p));
   for (const auto& g : m.generation)
     fmt::print("  may be asked   {}: {} of {} layers, {} adapters\n", g.name, g.layers.size(),
                m.layers.size(), g.adapters.size());
@@ -103,8 +101,11 @@ void add_release(CLI::App& command, int&) {
   command.add_option("--ledger-passphrase-file", options->ledger_passphrase_file,
                      "Its first line opens the ledger's key");
   command.add_option("--ledger", options->ledger, "The ledger; default: the one of the run");
-  command.add_option("--name", options->names,
-                     "Of the run in the ledger; default: as its trace and note say");
+  command
+      .add_option("--name", options->names,
+                  "Of the run in the ledger, once each; default: as its trace and note say")
+      ->allow_extra_args(false)
+      ->take_all();
   command.add_option("--scopes", options->scopes,
                      "JSON: generation classes with layers, adapters, purposes, serves_withdrawn; "
                      "default: one, predict, that draws on every layer");

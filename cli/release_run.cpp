@@ -133,6 +133,9 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
                input.out.empty() ? input.run / "release.json" : input.out,
                {},
                {}};
+  if (const auto folder = std::filesystem::absolute(out.path).parent_path();
+      !std::filesystem::is_directory(folder))
+    refuse(fmt::format("{} is no folder; nothing was recorded", folder.string()));
   const std::string envelope = release::sign(out.manifest, key);
   out.hash = release::hash_of(envelope);
   // Recorded before it is published: a manifest that is nowhere is harmless, one that no

@@ -144,6 +144,15 @@ void require_valid(const Manifest& m) {
       require_text("a sentence of the privacy statement", sentence, 1024);
 }
 
+std::string describe(const Posture& p) {
+  const std::string who =
+      p.admissibility_class == kUnattested
+          ? "records without descriptor"
+          : fmt::format("{} contributions, {} of them withdrawn", p.contributions, p.withdrawn);
+  return fmt::format("{:<14} {}, epsilon ≤ {}.{:06}", p.admissibility_class, who,
+                     p.spend / 1'000'000, p.spend % 1'000'000);
+}
+
 std::uint64_t position_of(const Manifest& manifest) {
   return manifest.ledger ? ledger::read_unverified(manifest.ledger->note).size : 0;
 }

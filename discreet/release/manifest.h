@@ -127,6 +127,9 @@ void require_valid(const Manifest& manifest);
 std::string encode(const Manifest& manifest);
 Manifest decode_statement(std::string_view text);
 
+// For people: "clinical       3 contributions, 1 of them withdrawn, epsilon ≤ 0.161485".
+std::string describe(const Posture& posture);
+
 // Where the manifest stands in its ledger: the number of entries of its note; 0 without ledger.
 std::uint64_t position_of(const Manifest& manifest);
 
