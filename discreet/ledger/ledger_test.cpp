@@ -352,7 +352,8 @@ TEST(Ledger, AnEpochCoversAllThatAreNeitherWithdrawnNorEnded) {
 TEST(Ledger, HasOneWriterAtATime) {
   Folder folder;
   Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
-  EXPECT_EQ(code_of([&] { Ledger::open(folder / "l.db", ledger_key()); }), ErrorCode::kIoError);
+  EXPECT_EQ(code_of([&] { Ledger::open(folder / "l.db", ledger_key(), {}, 0); }),
+            ErrorCode::kIoError);
   ledger.admit(contributions(0, 1));
   EXPECT_TRUE(verify(folder / "l.db").ok);
 }
@@ -376,6 +377,100 @@ TEST(Ledger, AnAmplifiedPromiseStopsTheEpochThatWouldPassIt) {
   EXPECT_GT(epochs, 0u);
   EXPECT_LT(epochs, 100u);
   EXPECT_EQ(ledger.state().next_epoch("run"), epochs);
+}
+
+// At most k uses are 1/z-GDP together, so that is what a contribution costs at most, however many
+// epochs name it.
+TEST(Ledger, ASpendNeverPassesWhatWasPromised) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  ledger.admit(contributions(0, 1));  // z = 1, k = 4
+  accounting::PldAccountant one(accounting::Adjacency::kZeroOut);
+  one.add(accounting::Event(accounting::Gaussian{1.0}, accounting::NoSampling{},
+                            accounting::Adjacency::kZeroOut),
+          1);
+  const double promised = one.epsilon(1e-5).value.upper;
+  Terms t = terms();
+  t.steps = 20'000;
+  std::vector<double> spent;
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+    ledger.reserve_epoch("run", epoch, kToday, {t});
+    spent.push_back(static_cast<double>(ledger.state().contributions()[0].recorded) / kMicro);
+  }
+  EXPECT_LT(spent.front(), promised / 2);
+  EXPECT_GE(spent.back(), promised);
+  EXPECT_LE(spent.back(), promised + 3e-6);
+  EXPECT_TRUE(std::is_sorted(spent.begin(), spent.end()));
+  EXPECT_TRUE(verify(folder / "l.db").ok);
+}
+
+// No clipping makes a Gaussian of other noise: the accountant must find all k uses, in any pattern,
+// within the promise.
+TEST(Ledger, OtherNoiseKeepsAPromiseIfTheAccountantSaysSo) {
+  struct Case {
+    Family family;
+    std::uint64_t grid, enough, too_little;
+  };
+  for (const Case& c : {Case{Family::kLaplace, 0, 6'000'000'000, 1'000'000'000},
+                        Case{Family::kDiscreteGaussian, 1'000'000, 3'000'000'000, 1'000'000'000},
+                        Case{Family::kSkellam, 100'000'000, 6'000'000'000, 1'000'000'000}}) {
+    Folder folder;
+    Ledger ledger =
+        Ledger::create(folder / "l.db", header("rdp"), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, 2));  // C = 1, z = 1, k = 4
+    Terms t = terms("public", c.too_little);
+    t.family = c.family;
+    t.grid = c.grid;
+    t.sampler = 0;
+    t.rate = 0;
+    t.steps = 1;
+    EXPECT_THROW(ledger.reserve_epoch("run", 0, kToday, {t}), Error);
+    t.deviation = c.enough;
+    EXPECT_TRUE(ledger.reserve_epoch("run", 0, kToday, {t}));
+    EXPECT_TRUE(ledger.reserve_epoch("run", 1, kToday, {t}));
+    const Verification found = verify(folder / "l.db");
+    EXPECT_TRUE(found.ok) << found.problem;
+    EXPECT_GT(found.classes.at(0).most_spent, 0u);
+  }
+}
+
+TEST(Ledger, WhoLetsGoFindsWhatOthersWroteAndRefusesAnotherHistory) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+  ledger.admit(contributions(0, 2));
+  ledger.let_go();
+  std::filesystem::copy(path, folder / "old.db");
+  Ledger::open(path, ledger_key(), {}, 0)
+      .withdraw(std::vector{withdrawal(hash_of(contribution(0)), contributor_key())});
+  ledger.reserve_epoch("run", 0, kToday, {terms()});
+  EXPECT_EQ(ledger.state().contributions()[0].uses, 0u);
+  EXPECT_EQ(ledger.state().contributions()[1].uses, 1u);
+  ledger.let_go();
+  std::filesystem::copy(folder / "old.db", path, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(code_of([&] { ledger.reserve_epoch("run", 1, kToday, {terms()}); }),
+            ErrorCode::kMalformed);
+}
+
+TEST(Ledger, WhatWasAdmittedAndRefusedForAnEpochIsThereWithItOrNotAtAll) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  const std::string before = ledger.note();
+  Terms bad = terms();
+  bad.steps = 0;
+  EXPECT_THROW(
+      ledger.reserve_epoch("run", 0, kToday, {bad}, contributions(0, 3), {{{"EXPIRED", 2}}}),
+      Error);
+  EXPECT_EQ(ledger.note(), before);
+  EXPECT_TRUE(
+      ledger.reserve_epoch("run", 0, kToday, {terms()}, contributions(0, 3), {{{"EXPIRED", 2}}}));
+  EXPECT_FALSE(
+      ledger.reserve_epoch("run", 0, kToday, {terms()}, contributions(3, 5), {{{"EXPIRED", 2}}}));
+  const Verification found = verify(folder / "l.db");
+  ASSERT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.refusals, 2u);
+  EXPECT_EQ(found.counts.admissions, 3u);
+  EXPECT_EQ(found.counts.uses, 3u);
 }
 
 }  // namespace

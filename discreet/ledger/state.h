@@ -51,13 +51,26 @@ class State {
     std::uint32_t uses = 0;
     std::uint64_t recorded = 0;  // the last use's spend, millionths
     bool withdrawn = false;
+    bool only_gaussian = true;  // the noise of all its uses
   };
   const std::vector<Contribution>& contributions() const noexcept { return contributions_; }
   const Contribution* find(const Digest& descriptor) const;
   const std::string& class_name(std::uint32_t index) const { return classes_[index]; }
   bool is_withdrawn(const Digest& descriptor) const { return withdrawn_.contains(descriptor); }
-  // The epoch that a run would reserve next; 0 for a run not seen.
-  std::uint64_t next_epoch(const std::string& run) const;
+  // Every withdrawal so far: the descriptor, and the position of the leaf.
+  struct DigestHash {
+    std::size_t operator()(const Digest& digest) const noexcept;
+  };
+  using Withdrawals = std::unordered_map<Digest, std::uint64_t, DigestHash>;
+  const Withdrawals& withdrawals() const noexcept { return withdrawn_; }
+  // The epochs of a run, from 0 on: where each begins, and its date. None for a run not seen.
+  struct Epoch {
+    std::uint64_t position;
+    std::uint64_t as_of;
+  };
+  const std::vector<Epoch>& epochs(const std::string& run) const;
+  // The epoch that a run would reserve next.
+  std::uint64_t next_epoch(const std::string& run) const { return epochs(run).size(); }
   std::uint64_t last_as_of() const noexcept { return as_of_; }
 
   // Inside an epoch: the next contribution, at or after index `from`, that must have a use leaf,
@@ -89,9 +102,6 @@ class State {
     std::uint64_t position;
     std::uint32_t class_index;
   };
-  struct DigestHash {
-    std::size_t operator()(const Digest& digest) const noexcept;
-  };
 
   void take(const Header& e);
   void take(const Policy& e);
@@ -110,6 +120,9 @@ class State {
   // The terms that apply to a contribution in the open epoch; null if it has no part in it.
   const OpenTerms* terms_for(const Contribution& c) const;
   Spends::StateId spend_after(const Contribution& c, const OpenTerms& terms);
+  // What is recorded of a contribution in a state of its spends, at least.
+  std::uint64_t least(const Contribution& c, const OpenTerms& terms, Spends::StateId state) const;
+  void require_promise(const Contribution& c, const OpenTerms& terms) const;
   void require_none_due(std::size_t begin, std::size_t end) const;
 
   std::uint64_t size_ = 0;
@@ -117,12 +130,13 @@ class State {
   std::optional<Spends> spends_;
   std::vector<Contribution> contributions_;
   std::unordered_map<Digest, std::uint32_t, DigestHash> by_descriptor_;
-  std::unordered_map<Digest, bool, DigestHash> withdrawn_;
+  Withdrawals withdrawn_;
   std::vector<std::string> classes_;
   std::map<std::string, std::uint32_t> class_ids_;
   std::vector<Bound> bounds_;
+  std::vector<std::uint64_t> promised_;  // by bound, worst case: epsilon of one Gaussian release
   std::map<Bound, std::uint32_t> bound_ids_;
-  std::map<std::string, std::uint64_t> next_epoch_;  // by run
+  std::map<std::string, std::vector<Epoch>> epochs_;  // by run
   std::uint64_t as_of_ = 0;
 
   std::vector<OpenTerms> open_terms_;  // of the epoch being read; empty outside

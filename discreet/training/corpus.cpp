@@ -3,12 +3,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <tuple>
 
 #include "discreet/admission/anchor_file.h"
+#include "discreet/admission/cose.h"
 #include "discreet/base/error.h"
+#include "discreet/mechanism/projection.h"
+#include "discreet/numerics/rounding.h"
 #include "discreet/run/files.h"
 
 namespace discreet::training {
@@ -34,6 +38,58 @@ std::string text_of(const std::string& path) {
   return {bytes.begin(), bytes.end()};
 }
 
+std::uint64_t whole_below(double x) {
+  return static_cast<std::uint64_t>(std::floor(numerics::round_down(x, 2)));
+}
+std::uint64_t whole_above(double x) {
+  return static_cast<std::uint64_t>(std::ceil(numerics::round_up(x, 2)));
+}
+
+// What an epoch's terms say of the sampler.
+struct SamplerTerms {
+  ledger::Terms& out;
+  void operator()(const accounting::NoSampling&) const { out.sampler = 0; }
+  void operator()(const accounting::Poisson& s) const {
+    out.sampler = 1;
+    out.rate = std::min(whole_above(s.rate * ledger::kPico), std::uint64_t(ledger::kPico));
+  }
+  void operator()(const accounting::TruncatedPoisson& s) const {
+    (*this)(accounting::Poisson{s.rate});
+    out.sampler = 2;
+    out.batch = s.batch;
+    out.population = s.population;
+  }
+  void operator()(const accounting::FixedSize& s) const {
+    out.sampler = 3;
+    out.batch = s.batch;
+    out.population = s.population;
+  }
+  void operator()(const accounting::BallsAndBins& s) const {
+    out.sampler = 4;
+    out.batch = s.batches;
+  }
+  void operator()(const accounting::ShuffledEpoch& s) const {
+    out.sampler = 5;
+    out.batch = s.batches;
+  }
+};
+
+// The noise of a plan as its records see it: a record that is cut to norm C, and no further, has
+// multiplier s / C. Flat: the least of its blocks. Per block: bounds follow the noise, and what
+// counts is its root mean square.
+std::uint64_t deviation_of(const mechanism::RoutePlan& plan, const admission::Policy& policy) {
+  std::uint64_t least = ~std::uint64_t{0};
+  double squares = 0;
+  for (const mechanism::RouteBlock& b : plan.blocks) {
+    const std::uint64_t s = (b.name == "default" ? policy.noise : policy.blocks.at(b.name)).units;
+    least = std::min(least, s);
+    squares += static_cast<double>(s) * static_cast<double>(s);
+  }
+  if (policy.clipping == admission::BlockClipping::kFlat || plan.blocks.size() == 1) return least;
+  return whole_below(numerics::round_down(
+      std::sqrt(squares / static_cast<double>(plan.blocks.size())), plan.blocks.size() + 2));
+}
+
 // Leaves the rows of `kept`, ascending.
 void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
   const auto gather = [&](auto& values, std::size_t width) {
@@ -52,8 +108,9 @@ void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
 
 }  // namespace
 
-Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
-    : injection_(config.corpus.injection) {
+Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads, std::string run,
+               std::filesystem::path note, bool append)
+    : injection_(config.corpus.injection), run_(std::move(run)) {
   const mechanism::CorpusConfig& c = config.corpus;
   if (config.data.format != mechanism::DataFormat::kCsv)
     refuse("data.format must be csv: a contribution is a line of it");
@@ -66,11 +123,25 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
     refuse("noise.family must be gaussian or rounded_gaussian: descriptors promise a Gaussian");
   const std::string& policy = needed(c.policy, "policy");
   policy_ = admission::read_policy(text_of(policy), policy);
+  const std::string& uses = needed(c.uses, "uses");
+  ledger_ = std::make_unique<CorpusLedger>(config, policy_, std::move(note), append);
+  admit(config, data, threads, run_);
+  uses_ = std::make_unique<admission::UseStore>(uses);
+}
+
+void Corpus::admit(const mechanism::Config& config, Dataset& data, int threads,
+                   const std::string& run) {
+  const mechanism::CorpusConfig& c = config.corpus;
   admission::Circumstances at;
   at.time = admission::parse_instant(needed(c.at, "at"), "corpus.at");
+  at_ = static_cast<std::uint64_t>(at.time);
   if (c.statements)
     at.statements = admission::parse_statements(text_of(*c.statements), *c.statements);
   if (c.withdrawn) at.withdrawn = admission::parse_hashes(text_of(*c.withdrawn), *c.withdrawn);
+  at.withdrawn.merge(ledger_->withdrawn_before(run));
+  std::map<admission::KeyId, admission::PublicKey> keys;
+  for (const admission::TrustedKey& k : policy_.keys) keys.emplace(k.key.id(), k.key);
+  for (const admission::Rotation& r : at.statements.rotations) keys.emplace(r.to.id(), r.to);
   const std::string& file = needed(c.descriptors, "descriptors");
   std::vector<admission::Contribution> contributions;
   for (admission::Anchored& a : admission::parse_anchors(text_of(file), file))
@@ -79,12 +150,13 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
   const std::vector<admission::Verdict> verdicts = gate.admit(contributions, threads);
 
   // Those with a record's anchor, admitted ones first, each in the order of the file.
-  std::map<Digest, std::vector<const admission::Verdict*>> by_anchor;
+  std::map<Digest, std::vector<std::size_t>> by_anchor;
   std::set<Digest> seen;
   for (const bool admitted : {true, false})
-    for (const admission::Verdict& v : verdicts)
-      if (v.admitted() == admitted && v.descriptor && seen.insert(v.hash).second)
-        by_anchor[v.descriptor->content_anchor].push_back(&v);
+    for (std::size_t i = 0; i < verdicts.size(); ++i)
+      if (const admission::Verdict& v = verdicts[i];
+          v.admitted() == admitted && v.descriptor && seen.insert(v.hash).second)
+        by_anchor[v.descriptor->content_anchor].push_back(i);
   for (const admission::Verdict& v : verdicts)
     if (!v.descriptor) ++refused_[std::string(to_string(*v.refusal))];
   std::vector<std::size_t> kept;
@@ -92,12 +164,18 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
   for (std::size_t row = 0; row < data.rows; ++row) {
     const auto found = by_anchor.find(data.anchors.at(row));
     std::size_t& next = taken[data.anchors[row]];
-    const admission::Verdict* v =
-        found != by_anchor.end() && next < found->second.size() ? found->second[next++] : nullptr;
+    const std::optional<std::size_t> i = found != by_anchor.end() && next < found->second.size()
+                                             ? std::optional(found->second[next++])
+                                             : std::nullopt;
+    const admission::Verdict* v = i ? &verdicts[*i] : nullptr;
     if (v != nullptr && v->admitted()) {
       kept.push_back(row);
       descriptors_.push_back(*v->descriptor);
       hashes_.push_back(v->hash);
+      admission::Contribution& own = contributions[*i];
+      const auto key = admission::decode_signature(own.attestation).key_id;
+      admitted_.push_back(
+          {std::move(own.descriptor), std::move(own.attestation), keys.at(key), 0, true});
     } else {
       ++refused_[std::string(
           to_string(v != nullptr ? *v->refusal : admission::Refusal::kNoAttestation))];
@@ -106,7 +184,6 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
   if (kept.empty())
     throw Error(ErrorCode::kInvalidInput, "corpus", sentence() + ": there is nothing to train on");
   keep_rows(data, kept);
-  uses_ = std::make_unique<admission::UseStore>(needed(c.uses, "uses"));
 }
 
 void Corpus::resolve(const mechanism::ModelLayout& layout,
@@ -114,13 +191,17 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
   using Terms = std::tuple<std::string, admission::Scaled, admission::Scaled, std::uint32_t,
                            admission::Promise, std::string>;
   std::map<Terms, std::uint32_t> known;
-  for (const Descriptor& d : descriptors_) {
+  for (std::size_t i = 0; i < descriptors_.size(); ++i) {
+    const Descriptor& d = descriptors_[i];
     const auto [at, fresh] = known.try_emplace(
         Terms{d.data_class, d.clip_norm, d.noise_multiplier, d.occurrences, d.promise, d.adapter},
         static_cast<std::uint32_t>(resolutions_.size()));
     class_of_.push_back(at->second);
-    if (!fresh) continue;
     const auto& amplified = policy_.classes.at(d.data_class).amplified;
+    if (!fresh) {
+      admitted_[i].least_multiplier = least_.at(at->second);
+      continue;
+    }
     if (amplified && (sampling.mode != mechanism::SamplingMode::kPoisson || !sampling.rate ||
                       *sampling.rate > amplified->rate.from_above()))
       refuse(
@@ -128,32 +209,58 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
                       "most at that rate",
                       d.data_class, amplified->rate.to_text()));
     resolutions_.push_back(admission::resolve(policy_, d, layout));
+    least_.push_back(
+        amplified ? whole_below(resolutions_.back().required_multiplier * ledger::kNano) : 0);
+    admitted_[i].least_multiplier = least_.back();
     names_.push_back(d.data_class);
     routes_.plans.push_back(resolutions_.back().plan);
   }
   routes_.injection = injection_;
 }
 
-void Corpus::begin(const Digest& run, std::uint64_t steps) {
-  run_ = run;
+void Corpus::begin(Identity identity, const mechanism::Mechanism& mechanism, std::uint64_t step) {
+  identity_ = std::move(identity);
+  steps_ = mechanism.config().privacy.target_steps.value();
+  steps_per_epoch_ = mechanism.sampling().steps_per_epoch;
+  terms_ = terms_of(mechanism);
+  check_terms(mechanism);
   std::vector<admission::UseStore::Claim> claims;
   for (std::size_t i = 0; i < descriptors_.size(); ++i) {
     if (!policy_.classes.at(descriptors_[i].data_class).amplified) continue;
     const std::uint64_t cap = resolutions_[class_of_[i]].most_uses;
-    if (steps > cap)
+    if (steps_ > cap)
       throw Error(ErrorCode::kPrivacyBudgetExceeded, "corpus",
                   fmt::format("class {} is promised {} steps, and the run has {}",
-                              descriptors_[i].data_class, cap, steps));
-    claims.push_back({hashes_[i], steps, cap});
+                              descriptors_[i].data_class, cap, steps_));
+    claims.push_back({hashes_[i], steps_, cap});
   }
-  if (claims.empty()) return;
-  const std::vector<std::uint8_t> reserved = uses_->reserve(run_, kSchedule, claims);
-  if (std::ranges::count(reserved, 0) != 0)
-    throw Error(
-        ErrorCode::kPrivacyBudgetExceeded, "corpus",
-        fmt::format("of {} contributions of amplified classes the schedule of steps has not "
-                    "{} left: {}; plan fewer steps, or leave them out of the descriptors",
-                    claims.size(), steps, "USES_EXHAUSTED"));
+  if (!claims.empty()) {
+    const std::vector<std::uint8_t> reserved = uses_->reserve(identity_.uses, kSchedule, claims);
+    if (std::ranges::count(reserved, 0) != 0)
+      throw Error(
+          ErrorCode::kPrivacyBudgetExceeded, "corpus",
+          fmt::format("of {} contributions of amplified classes the schedule of steps has not "
+                      "{} left: {}; plan fewer steps, or leave them out of the descriptors",
+                      claims.size(), steps_, "USES_EXHAUSTED"));
+  }
+  enter_epoch(step);
+}
+
+void Corpus::enter_epoch(std::uint64_t step) {
+  const std::uint64_t epoch = step / steps_per_epoch_;
+  if (epoch_ == epoch || step >= steps_) return;
+  std::vector<ledger::Terms> terms = terms_;
+  for (ledger::Terms& t : terms)
+    t.steps = std::min(steps_per_epoch_, steps_ - epoch * steps_per_epoch_);
+  const std::uint64_t number = epoch - identity_.first_epoch;
+  ledger::Refusals refused;
+  if (identity_.ledger == run_) refused.counts.assign(refused_.begin(), refused_.end());
+  ledger_->reserve({identity_.ledger, number, at_, std::move(terms)}, admitted_, refused);
+  absent_.assign(hashes_.size(), 0);
+  for (std::size_t i = 0; i < hashes_.size(); ++i)
+    absent_[i] =
+        !ledger_->takes_part(identity_.ledger, number, hashes_[i], descriptors_[i].not_after);
+  epoch_ = epoch;
 }
 
 std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
@@ -163,6 +270,10 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
   std::vector<std::size_t> places;
   for (const std::uint64_t record : records) {
     const std::uint32_t c = class_of_.at(record);
+    if (absent_[record] != 0) {
+      out.push_back(kNoRoute);
+      continue;
+    }
     if (!policy_.classes.at(names_[c]).amplified) {
       places.push_back(out.size());
       claims.push_back({hashes_[record], 1, resolutions_[c].most_uses});
@@ -170,10 +281,61 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
     out.push_back(c);
   }
   if (claims.empty()) return out;
-  const std::vector<std::uint8_t> reserved = uses_->reserve(run_, step, claims);
+  const std::vector<std::uint8_t> reserved = uses_->reserve(identity_.uses, step, claims);
   for (std::size_t i = 0; i < claims.size(); ++i)
     if (reserved[i] == 0) out[places[i]] = kNoRoute;
   return out;
+}
+
+std::vector<ledger::Terms> Corpus::terms_of(const mechanism::Mechanism& mechanism) const {
+  std::map<std::string, ledger::Terms> by_class;
+  for (std::size_t c = 0; c < resolutions_.size(); ++c) {
+    ledger::Terms& t = by_class[names_[c]];
+    const std::uint64_t deviation = deviation_of(resolutions_[c].plan, policy_);
+    t.deviation = t.deviation == 0 ? deviation : std::min(t.deviation, deviation);
+    t.admissibility_class = names_[c];
+    t.profile = encode(policy_.classes.at(names_[c]).profile);
+    t.family = mechanism.config().privacy.noise_family == mechanism::NoiseFamily::kGaussian
+                   ? ledger::Family::kGaussian
+                   : ledger::Family::kRoundedGaussian;
+    t.adjacency = mechanism.sampling().adjacency;
+    std::visit(SamplerTerms{t}, mechanism.sampling().sampling());
+    t.steps = mechanism.sampling().steps_per_epoch;
+  }
+  std::vector<ledger::Terms> out;
+  for (auto& [name, terms] : by_class) out.push_back(std::move(terms));
+  return out;
+}
+
+// The ledger signs no more noise than a use has, and no less than the samplers leave out of it.
+void Corpus::check_terms(const mechanism::Mechanism& mechanism) const {
+  for (std::size_t i = 0; i < descriptors_.size(); ++i) {
+    const std::uint32_t c = class_of_[i];
+    if (c < i && i != 0 && class_of_[i - 1] == c) continue;
+    const auto terms = std::ranges::find(terms_, names_[c], &ledger::Terms::admissibility_class);
+    const Descriptor& d = descriptors_[i];
+    const bool amplified = policy_.classes.at(names_[c]).amplified.has_value();
+    const ledger::Bound bound{
+        d.clip_norm.units, amplified ? ledger::Promise::kAmplified : ledger::Promise::kWorstCase,
+        amplified ? least_[c] : d.noise_multiplier.units, amplified ? 0 : d.occurrences, 0};
+    const auto recorded =
+        accounting::gaussian_noise_multiplier(ledger::event_of(*terms, bound).event.mechanism());
+    const auto used = accounting::gaussian_noise_multiplier(mechanism.use_of(c));
+    if (!recorded || !used || !(*recorded <= *used))
+      refuse(
+          fmt::format("class {} would be recorded with more noise than its uses have", names_[c]));
+  }
+  const mechanism::DpConfig& privacy = mechanism.config().privacy;
+  const std::uint64_t slots = injection_ == mechanism::Injection::kPerStep ? 1
+                              : injection_ == mechanism::Injection::kPerMicrobatch
+                                  ? privacy.gradient_accumulation_steps
+                                  : mechanism.most_records();
+  const double delta = static_cast<double>(ledger_->header().delta) / ledger::kAtto;
+  if (mechanism::sampler_delta(privacy.noise_family, mechanism.layout().private_parameters(),
+                               2 * steps_ * slots, privacy.target_epsilon) > 0x1p-50 * delta)
+    refuse(
+        "noise.family must be rounded_gaussian: with so many parameters and steps the ledger's "
+        "delta has no room for what the sampler of gaussian noise leaves out");
 }
 
 std::string Corpus::sentence() const {
@@ -222,6 +384,7 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
   }
   return cbor::map({{"name", policy_.corpus},
                     {"policy_hash", ByteView(hash_of(policy_))},
+                    {"ledger", cbor::map({{"origin", ledger_->header().origin}, {"run", run_}})},
                     {"profile_schema", admission::kProfileSchema},
                     {"admitted", descriptors_.size()},
                     {"refused", cbor::map(std::move(refused))},
