@@ -7,6 +7,9 @@
 
 #include "cli/command.h"
 #include "cli/contributions.h"
+#include "cli/numbers.h"
+#include "discreet/accounting/gdp.h"
+#include "discreet/admission/contributors.h"
 #include "discreet/admission/uses.h"
 #include "discreet/base/error.h"
 
@@ -17,9 +20,41 @@ using namespace admission;
 
 struct Options {
   std::string policy, anchors, at, statements, withdrawn, uses;
+  double delta = 1e-5;
   int threads = 0;
   bool json = false;
 };
+
+constexpr std::size_t kShown = 5;  // contributors, of those who gave most
+
+double epsilon_of(const ContributorTotal& total, double delta) {
+  return accounting::gaussian_epsilon(total.gdp_mu, delta).upper;
+}
+
+nlohmann::json to_json(const std::vector<ContributorTotal>& totals, double delta) {
+  auto out = nlohmann::json::array();
+  for (const ContributorTotal& t : totals)
+    out.push_back({{"contributor", t.contributor},
+                   {"contributions", t.contributions},
+                   {"amplified", t.amplified},
+                   {"gdp_mu", t.gdp_mu},
+                   {"epsilon_upper", epsilon_of(t, delta)},
+                   {"delta", delta}});
+  return out;
+}
+
+// Whoever gave several contributions: those add.
+void print(const std::vector<ContributorTotal>& totals, double delta) {
+  std::size_t several = 0, shown = 0;
+  for (const ContributorTotal& t : totals) {
+    if (t.contributions < 2 || ++several > kShown) continue;
+    ++shown;
+    fmt::print("contributor {}: {} contributions, together epsilon ≤ {} at delta {}{}\n",
+               t.contributor, t.contributions, brief_up(epsilon_of(t, delta)), delta,
+               t.amplified == 0 ? "" : fmt::format(" ({} amplified ones aside)", t.amplified));
+  }
+  if (several > shown) fmt::print("and {} more with several; --json has all\n", several - shown);
+}
 
 int run(const Options& options) {
   Circumstances at;
@@ -47,10 +82,12 @@ int run(const Options& options) {
                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const std::vector<Verdict> verdicts = gate.admit(contributions, threads);
   std::size_t admitted = 0;
+  std::vector<Descriptor> descriptors;
   auto rows = nlohmann::json::array();
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const Verdict& v = verdicts[i];
     admitted += v.admitted() ? 1 : 0;
+    if (v.admitted()) descriptors.push_back(*v.descriptor);
     const std::string code(v.admitted() ? "ADMITTED" : to_string(*v.refusal));
     if (options.json) {
       nlohmann::json row = {{"line", anchors[i].line},
@@ -68,15 +105,19 @@ int run(const Options& options) {
     }
   }
   const std::string hash = to_hex(hash_of(policy));
+  const auto totals = contributor_totals(descriptors);
   if (options.json)
     fmt::print("{}\n", nlohmann::json{{"policy_hash", hash},
                                       {"admitted", admitted},
                                       {"refused", verdicts.size() - admitted},
-                                      {"contributions", std::move(rows)}}
+                                      {"contributions", std::move(rows)},
+                                      {"contributors", to_json(totals, options.delta)}}
                            .dump());
-  else
+  if (!options.json) {
+    print(totals, options.delta);
     fmt::print("{} admitted, {} refused under policy {}\n", admitted, verdicts.size() - admitted,
                hash);
+  }
   return admitted == verdicts.size() ? kDone : kCheckSaysNo;
 }
 
@@ -93,6 +134,8 @@ void add_admit(CLI::App& command, int& status) {
   command.add_option("--withdrawn", options->withdrawn, "Descriptor hashes, one a line");
   command.add_option("--uses", options->uses,
                      "Store of uses; what it makes of the result is confidential");
+  command.add_option("--delta", options->delta, "Delta of contributors' epsilon; default 1e-5")
+      ->check(CLI::Range(1e-300, 0.999999));
   command.add_option("--threads", options->threads, "Default: all cores; same result")
       ->check(CLI::Range(1, 1024));
   command.add_flag("--json", options->json, "Print one JSON object");

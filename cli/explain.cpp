@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "discreet/accounting/accountant.h"
 #include "discreet/admission/resolver.h"
 #include "discreet/base/error.h"
+#include "discreet/mechanism/config_table.h"
 
 namespace discreet::cli {
 namespace {
@@ -19,7 +21,8 @@ using mechanism::Tensor;
 
 struct Options {
   std::string anchors, policy, layout, hash;
-  double delta = 1e-5;
+  mechanism::NoiseFamily family = mechanism::NoiseFamily::kGaussian;
+  double delta = 1e-5, grid = 0;
   bool json = false;
 };
 
@@ -89,6 +92,16 @@ double gaussian_epsilon(double multiplier, double delta) {
   return accountant->epsilon(delta).epsilon.upper;
 }
 
+std::string_view multiplier_in_words(mechanism::NoiseFamily family) {
+  switch (family) {
+    case mechanism::NoiseFamily::kLaplace:
+      return "√2 / log(Φ(x/2) / Φ(−x/2)) with x = 1 / (√k · z)";
+    case mechanism::NoiseFamily::kSkellam:
+      return "least at which k uses diverge no more than the Gaussian";
+    default: return "√k · z";
+  }
+}
+
 void run(const Options& options) {
   Policy policy = read_policy(read_input(options.policy), options.policy);
   const std::string policy_hash = to_hex(admission::hash_of(policy));
@@ -109,7 +122,7 @@ void run(const Options& options) {
   }
   const ModelLayout layout =
       modelled ? read_layout(options.layout) : ModelLayout({{.name = "model", .shape = {1}}});
-  const Resolution r = resolve(policy, d, layout);
+  const Resolution r = resolve(policy, d, layout, {options.family, options.grid});
   const std::string hash = to_hex(admission::hash_of(bytes));
   const double delta = c.amplified ? c.amplified->delta.nearest() : options.delta;
   const double epsilon = c.amplified ? r.amplified_epsilon->upper
@@ -133,12 +146,15 @@ void run(const Options& options) {
                           {"required_multiplier", r.required_multiplier},
                           {"use_multiplier", r.use_multiplier},
                           {"most_uses", r.most_uses},
-                          {"epsilon_upper", epsilon},
-                          {"delta", delta},
+                          {"noise_family", mechanism::spelling(options.family)},
                           {"adjacency", "zero_out"},
                           {"profile", describe(c.profile)},
                           {"profile_schema", kProfileSchema},
                           {"blocks", std::move(blocks)}};
+    if (r.renyi_rho)
+      out["renyi_rho"] = *r.renyi_rho;
+    else
+      out.update({{"epsilon_upper", epsilon}, {"delta", delta}});
     if (modelled) {
       out["layers"] = r.layers;
       out["plan_hash"] = to_hex(mechanism::hash_of(r.plan));
@@ -163,8 +179,8 @@ void run(const Options& options) {
         r.required_multiplier, c.amplified->steps, c.amplified->rate.to_text(), "",
         c.amplified->delta.to_text());
   else
-    fmt::print("  m = {:<14.8g} √k · z, rounded up: the multiplier of a use\n",
-               r.required_multiplier);
+    fmt::print("  m = {:<14.8g} {}, rounded up: the multiplier of a use\n", r.required_multiplier,
+               multiplier_in_words(options.family));
   for (const auto& b : r.plan.blocks)
     fmt::print("  s = {:<14.8g} policy, block {}\n  c = {:<14.8g} {}, rounded down\n", b.stddev,
                b.name, b.clip,
@@ -173,8 +189,15 @@ void run(const Options& options) {
   fmt::print("  σ = {:<14.8g} multiplier of one use, rounded down; at least m\n", r.use_multiplier);
   fmt::print("  {} {} over all runs, reserved before use\n", r.most_uses,
              c.amplified ? "steps" : "uses");
-  fmt::print("  together epsilon ≤ {} at delta {}, zero_out of this payload\n", brief_up(epsilon),
-             delta);
+  if (r.renyi_rho)
+    fmt::print(
+        "  together Rényi divergences of at most {} times the order, those of one Gaussian "
+        "release; "
+        "zero_out of this payload\n",
+        brief_up(*r.renyi_rho));
+  else
+    fmt::print("  together epsilon ≤ {} at delta {}, zero_out of this payload\n", brief_up(epsilon),
+               delta);
   fmt::print("  profile: {}{}\n", describe(c.profile),
              c.profile == sensitive_profile() && c.sensitive
                  ? " (the upper 30%: the default of sensitive classes)"
@@ -197,6 +220,12 @@ void add_explain(CLI::App& command, int&) {
                      "Beginning of the descriptor hash, if there are several");
   command.add_option("--delta", options->delta, "Delta of the epsilon shown; default 1e-5")
       ->check(CLI::Range(1e-300, 0.999999));
+  std::map<std::string, mechanism::NoiseFamily> families;
+  for (const std::string_view name : mechanism::spellings(mechanism::NoiseFamily{}))
+    families.emplace(name, static_cast<mechanism::NoiseFamily>(families.size()));
+  command.add_option("--noise", options->family, "Family of the run's noise; default gaussian")
+      ->transform(CLI::CheckedTransformer(families));
+  command.add_option("--grid", options->grid, "Step of discrete noise, a power of two");
   command.add_flag("--json", options->json, "Print one JSON object");
   command.callback([options] { run(*options); });
 }

@@ -12,6 +12,7 @@
 #include "discreet/accounting/event.h"
 #include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
+#include "discreet/mechanism/config_table.h"
 #include "discreet/numerics/rounding.h"
 
 namespace discreet::admission {
@@ -87,9 +88,57 @@ void set_bounds(RoutePlan& plan, BlockClipping clipping, double most, double m) 
   for (RouteBlock& b : plan.blocks) b.clip = next_down(b.stddev * factor);
 }
 
+bool is_gaussian(mechanism::NoiseFamily family) {
+  return family == mechanism::NoiseFamily::kGaussian ||
+         family == mechanism::NoiseFamily::kRoundedGaussian;
+}
+
+// The multiplier of a use and what all uses are promised, every pattern.
+void promise_every_pattern(const Descriptor& d, const ModelLayout& layout, const UseNoise& noise,
+                           Resolution& out) {
+  using Family = mechanism::NoiseFamily;
+  const double z = d.noise_multiplier.from_above();
+  const double least_z = d.noise_multiplier.from_below();
+  out.most_uses = d.occurrences;
+  if (noise.family == Family::kSkellam) {
+    const double stddev = next_down(out.plan.blocks.front().stddev / noise.grid);
+    out.required_multiplier = skellam_use(d.occurrences, z, stddev, layout.private_parameters());
+  } else {
+    out.required_multiplier = noise.family == Family::kLaplace ? laplace_use(d.occurrences, z)
+                                                               : gaussian_use(d.occurrences, z);
+  }
+  if (noise.family == Family::kSkellam || noise.family == Family::kDiscreteGaussian)
+    out.renyi_rho = next_up(1 / (2 * next_down(least_z * least_z)));
+  else
+    out.gdp_mu = next_up(1 / least_z);
+  if (!std::isfinite(out.required_multiplier))
+    throw Error(ErrorCode::kInvalidDpConfig, "resolve",
+                fmt::format("{} uses of Skellam noise {} on grid steps of {} keep no promise of "
+                            "multiplier {}; take a finer grid or more noise",
+                            d.occurrences, out.plan.blocks.front().stddev, noise.grid, z));
+}
+
+void promise_amplified(const Amplified& amplified, const Descriptor& d, Resolution& out) {
+  const double delta = amplified.delta.from_below();
+  const double rate = std::min(1.0, amplified.rate.from_above());
+  const accounting::Event once(accounting::Gaussian{d.noise_multiplier.from_above()},
+                               accounting::NoSampling{}, accounting::Adjacency::kAddRemove);
+  out.gaussian_epsilon =
+      accounting::certified_epsilon(accounting::reduce({{once, 1}}), delta).value;
+  // A ledger counts in millionths, and rounds rate and multiplier against itself.
+  const double lower = out.gaussian_epsilon->lower;
+  const double target = std::max(lower / 2, lower - kLedgerRoom);
+  const auto calibrated =
+      accounting::calibrate_noise_multiplier(rate, amplified.steps, {target, delta});
+  out.amplified_epsilon = calibrated.reached.value;
+  out.required_multiplier = calibrated.value;
+  out.most_uses = amplified.steps;
+}
+
 }  // namespace
 
-Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout& layout) {
+Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout& layout,
+                   const UseNoise& noise) {
   const auto found = policy.classes.find(d.data_class);
   if (found == policy.classes.end())
     throw Error(ErrorCode::kInvalidInput, "resolve",
@@ -98,30 +147,24 @@ Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout&
   check_terms(c, d);
 
   Resolution out{};
-  const double z = d.noise_multiplier.from_above();
-  if (c.amplified) {
-    const double delta = c.amplified->delta.from_below();
-    const double rate = std::min(1.0, c.amplified->rate.from_above());
-    const accounting::Event once(accounting::Gaussian{z}, accounting::NoSampling{},
-                                 accounting::Adjacency::kAddRemove);
-    out.gaussian_epsilon =
-        accounting::certified_epsilon(accounting::reduce({{once, 1}}), delta).value;
-    // A ledger counts in millionths, and rounds rate and multiplier against itself.
-    const double lower = out.gaussian_epsilon->lower;
-    const double target = std::max(lower / 2, lower - kLedgerRoom);
-    const auto calibrated =
-        accounting::calibrate_noise_multiplier(rate, c.amplified->steps, {target, delta});
-    out.amplified_epsilon = calibrated.reached.value;
-    out.required_multiplier = calibrated.value;
-    out.most_uses = c.amplified->steps;
-  } else {
-    out.required_multiplier = round_up(std::sqrt(static_cast<double>(d.occurrences)) * z, 2);
-    out.gdp_mu = next_up(1 / d.noise_multiplier.from_below());
-    out.most_uses = d.occurrences;
-  }
-
   out.plan.layout = layout.hash();
   out.plan.blocks = blocks_of(policy, permitted_tensors(c.profile, d.adapter, layout), layout);
+  if (noise.family != mechanism::NoiseFamily::kGaussian &&
+      noise.family != mechanism::NoiseFamily::kLaplace && !(noise.grid > 0))
+    throw Error(ErrorCode::kInvalidInput, "resolve",
+                fmt::format("discrete noise has a grid step above 0, not {}", noise.grid));
+  if (!is_gaussian(noise.family) && (c.amplified || out.plan.blocks.size() != 1))
+    throw Error(
+        ErrorCode::kInvalidDpConfig, "resolve",
+        fmt::format("class {} is {}; that is promised for gaussian and rounded_gaussian "
+                    "noise, not for {}",
+                    d.data_class, c.amplified ? "amplified" : "in several blocks of the policy",
+                    mechanism::spelling(noise.family)));
+  if (c.amplified)
+    promise_amplified(*c.amplified, d, out);
+  else
+    promise_every_pattern(d, layout, noise, out);
+
   // The multiplier of a use is reported rounded down: leave it room to stay above m.
   set_bounds(out.plan, policy.clipping, d.clip_norm.from_below(),
              next_up(out.required_multiplier * (1 + kRoom)));

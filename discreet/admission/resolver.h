@@ -7,6 +7,7 @@
 
 #include "discreet/accounting/composition.h"
 #include "discreet/admission/descriptor.h"
+#include "discreet/admission/families.h"
 #include "discreet/admission/policy.h"
 #include "discreet/mechanism/layout.h"
 #include "discreet/mechanism/route_plan.h"
@@ -24,7 +25,10 @@ namespace discreet::admission {
 // differ in this payload being zeroed out:
 //   every pattern   at most k uses over all runs, each with noise multiplier
 //                     m = sqrt(k) z,   rounded up:
-//                   the uses are 1/z-GDP together, whichever steps they are in.
+//                   the uses are 1/z-GDP together, whichever steps they are in. With other noise
+//                   than Gaussian m is that of families.h: with Laplace noise they are 1/z-GDP too;
+//                   with discrete Gaussian or Skellam noise their Renyi divergences together are at
+//                   most those of the one Gaussian release (of whole orders).
 //   amplified       in all `steps` steps of the class's schedule the contribution is sampled at
 //                   `rate`; m is the least multiplier, rounded up, at which the certified epsilon
 //                   at `delta` is at most that of one Gaussian of multiplier z. Holds while nobody
@@ -43,8 +47,11 @@ struct Resolution {
   // Uses that are reserved before the noise is drawn (uses.h): at most this many over all runs. Of
   // an amplified class they are steps of the schedule, whether or not it is sampled in them.
   std::uint32_t most_uses;
-  // What all uses together are promised: mu of Gaussian DP, rounded up, = 1/z (every pattern).
+  // What all uses together are promised (every pattern): mu of Gaussian DP, rounded up, = 1/z; or,
+  // with discrete Gaussian or Skellam noise, rho = 1/(2 z^2), rounded up, with Renyi divergences of
+  // at most order * rho (discrete Gaussian: of every order, which is rho-zCDP).
   std::optional<double> gdp_mu;
+  std::optional<double> renyi_rho;
   // Amplified: epsilon at the class's delta, adjacency zero_out; and that of one Gaussian of
   // multiplier z, which it does not exceed.
   std::optional<accounting::Interval> amplified_epsilon;
@@ -56,9 +63,11 @@ struct Resolution {
 // The descriptor must have passed the gate of this policy: its bound is checked against the class
 // again here, for callers who forgot (kInvalidInput). Throws kInvalidDpConfig if the profile
 // permits nothing in this layout, names modules, layers, heads, experts or an adapter that it does
-// not have, or if no noise keeps an amplified promise.
+// not have, if no noise keeps an amplified promise, if a class is amplified and the noise neither
+// Gaussian nor rounded Gaussian, or if Laplace, discrete Gaussian or Skellam noise would fall on
+// several blocks.
 Resolution resolve(const Policy& policy, const Descriptor& descriptor,
-                   const mechanism::ModelLayout& layout);
+                   const mechanism::ModelLayout& layout, const UseNoise& noise = {});
 
 // The permitted tensors of a profile, ascending; `adapter` is the descriptor's. Throws as above.
 std::vector<mechanism::RouteTensor> permitted_tensors(const DepthProfile& profile,

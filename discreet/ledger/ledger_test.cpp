@@ -404,30 +404,41 @@ TEST(Ledger, ASpendNeverPassesWhatWasPromised) {
   EXPECT_TRUE(verify(folder / "l.db").ok);
 }
 
-// No clipping makes a Gaussian of other noise: the accountant must find all k uses, in any pattern,
-// within the promise.
-TEST(Ledger, OtherNoiseKeepsAPromiseIfTheAccountantSaysSo) {
-  struct Case {
-    Family family;
-    std::uint64_t grid, enough, too_little;
-  };
-  for (const Case& c : {Case{Family::kLaplace, 0, 6'000'000'000, 1'000'000'000},
-                        Case{Family::kDiscreteGaussian, 1'000'000, 3'000'000'000, 1'000'000'000},
-                        Case{Family::kSkellam, 100'000'000, 6'000'000'000, 1'000'000'000}}) {
+// A record is cut until k uses of it keep the promise, under every family by its own multiplier.
+TEST(Ledger, EveryFamilyOfNoiseIsRecordedWithTheCutThatKeepsThePromise) {
+  const Bound bound{1'000'000'000, Promise::kWorstCase, 1'000'000'000, 4,
+                    0};                      // C = 1, z = 1, k = 4
+  Terms t = terms("public", 1'000'000'000);  // less than C z sqrt(k): the record is cut to 1/m
+  t.family = Family::kLaplace;
+  const auto laplace = std::get<accounting::Laplace>(event_of(t, bound).event.mechanism());
+  // x = 1/2; e = log(Phi(x/2) / Phi(-x/2)); scale over L1 bound is 1/e.
+  const double phi = 0.5 * std::erfc(-0.25 / std::sqrt(2.0));
+  EXPECT_NEAR(laplace.scale, 1 / std::log(phi / (1 - phi)), 1e-9);
+  t.family = Family::kDiscreteGaussian;
+  t.grid = 1'000'000;
+  const auto discrete =
+      std::get<accounting::DiscreteGaussian>(event_of(t, bound).event.mechanism());
+  EXPECT_NEAR(discrete.noise_multiplier, 2, 1e-9);
+  EXPECT_NEAR(discrete.sensitivity, 500, 1e-6);
+  t.family = Family::kSkellam;
+  const auto skellam = std::get<accounting::Skellam>(event_of(t, bound).event.mechanism());
+  EXPECT_NEAR(skellam.variance, 1e6, 1e-3);
+  EXPECT_NEAR(skellam.l2, 1000, 1e-6);
+  EXPECT_NEAR(skellam.l1, 1e6, 1e-3);
+  EXPECT_GE(skellam.l2, 1000);
+  t.grid = 0;
+  EXPECT_THROW(event_of(t, bound), Error);
+  // And in a ledger: what each costs is recorded and verified.
+  for (const Family family : {Family::kLaplace, Family::kDiscreteGaussian, Family::kSkellam}) {
     Folder folder;
     Ledger ledger =
         Ledger::create(folder / "l.db", header("rdp"), bytes_of("policy"), ledger_key());
-    ledger.admit(contributions(0, 2));  // C = 1, z = 1, k = 4
-    Terms t = terms("public", c.too_little);
-    t.family = c.family;
-    t.grid = c.grid;
-    t.sampler = 0;
-    t.rate = 0;
-    t.steps = 1;
-    EXPECT_THROW(ledger.reserve_epoch("run", 0, kToday, {t}), Error);
-    t.deviation = c.enough;
-    EXPECT_TRUE(ledger.reserve_epoch("run", 0, kToday, {t}));
-    EXPECT_TRUE(ledger.reserve_epoch("run", 1, kToday, {t}));
+    ledger.admit(contributions(0, 2));
+    Terms u = terms("public", 3'000'000'000);
+    u.family = family;
+    u.grid = family == Family::kLaplace ? 0 : 1'000'000;
+    u.steps = 10;
+    ledger.reserve_epoch("run", 0, kToday, {u});
     const Verification found = verify(folder / "l.db");
     EXPECT_TRUE(found.ok) << found.problem;
     EXPECT_GT(found.classes.at(0).most_spent, 0u);

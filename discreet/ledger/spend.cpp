@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "discreet/admission/families.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/rounding.h"
 
@@ -19,16 +20,24 @@ using numerics::round_up;
   throw Error(ErrorCode::kInvalidDpConfig, "ledger terms", std::move(sentence));
 }
 
+// m: every use is cut until the noise is at least m times its norm.
+double least_multiplier(Family family, const Bound& bound) {
+  const double z = round_down(static_cast<double>(bound.multiplier) / kNano, 1);
+  if (bound.promise == Promise::kAmplified) return z;
+  if (family == Family::kSkellam) return 0;
+  const auto k = static_cast<std::uint32_t>(std::min<std::uint64_t>(bound.uses, 0xffffffff));
+  // Those round up; a run cuts by more than that much further (resolver.cpp, kRoom).
+  return round_down(
+      family == Family::kLaplace ? admission::laplace_use(k, z) : admission::gaussian_use(k, z), 8);
+}
+
 accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
   if (terms.deviation == 0) refuse("the standard deviation of the noise is 0");
   if (bound.clip == 0) refuse("the clip norm is 0");
   const double deviation = static_cast<double>(terms.deviation);
   const double clip = static_cast<double>(bound.clip);
   const double declared = round_down(deviation / clip, 2);
-  const double uses = bound.promise == Promise::kWorstCase ? static_cast<double>(bound.uses) : 1;
-  const double promised =
-      round_down(static_cast<double>(bound.multiplier) * std::sqrt(uses) / kNano, 4);
-  const double multiplier = std::max(declared, promised);
+  const double multiplier = std::max(declared, least_multiplier(terms.family, bound));
   const bool on_grid =
       terms.family == Family::kDiscreteGaussian || terms.family == Family::kSkellam;
   if (on_grid != (terms.grid != 0))
@@ -37,10 +46,9 @@ accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
   switch (terms.family) {
     case Family::kGaussian: return accounting::Gaussian{multiplier};
     case Family::kRoundedGaussian: return accounting::RoundedGaussian{multiplier};
-    case Family::kLaplace:
-      return accounting::Laplace{round_down(deviation / std::sqrt(2.0) / clip, 4)};
+    case Family::kLaplace: return accounting::Laplace{round_down(multiplier / std::sqrt(2.0), 3)};
     case Family::kDiscreteGaussian:
-      return accounting::DiscreteGaussian{declared, round_up(clip / grid, 3)};
+      return accounting::DiscreteGaussian{multiplier, round_up(deviation / multiplier / grid, 4)};
     case Family::kSkellam: {
       const double norm = round_up(clip / grid, 3), scale = round_down(deviation / grid, 3);
       // A vector of whole numbers has |x| <= x^2, hence L1 norm at most the squared L2 norm.
@@ -72,8 +80,9 @@ accounting::Sampling sampling_of(const Terms& terms) {
 
 }  // namespace
 
-bool is_gaussian(Family family) noexcept {
-  return family == Family::kGaussian || family == Family::kRoundedGaussian;
+bool is_capped(Family family) noexcept {
+  return family == Family::kGaussian || family == Family::kRoundedGaussian ||
+         family == Family::kLaplace;
 }
 
 accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
@@ -99,6 +108,14 @@ std::uint64_t Spends::evaluate(const accounting::Accountant& accountant) const {
   const double micro = std::ceil(round_up(upper * kMicro, 1));
   if (!(micro < 0x1p62)) refuse(fmt::format("the spend {} is no number to record", upper));
   return static_cast<std::uint64_t>(micro);
+}
+
+std::uint64_t Spends::certified(StateId state) const {
+  if (accountant_ == "pld") return states_[state].micro;
+  const auto accountant = accounting::make_accountant("pld");
+  for (const auto& [event, count] : states_[state].events)
+    accountant->compose(events_[event], count);
+  return evaluate(*accountant);
 }
 
 std::uint64_t Spends::least(const accounting::Event& event, std::uint64_t count) const {

@@ -25,15 +25,17 @@ struct Bound {
 // The privacy event that an epoch under these terms is for one such contribution, and how often it
 // happens: per step, or once where the sampler makes the epoch the event.
 //
-// With Gaussian or rounded Gaussian noise of standard deviation s the record is clipped to
-// min(C, s / m), m = z·sqrt(k) under a worst-case promise (C, z, k), m the recorded multiplier
-// under an amplified one; so its noise multiplier is max(s / C, m). Under other noise it is clipped
-// to C, in the L1 norm for Laplace. Rounded towards less noise and a higher rate. Throws
-// kInvalidDpConfig for terms out of range.
+// With noise of standard deviation s the record is clipped to min(C, s / m), so its noise
+// multiplier is max(s / C, m). Under a worst-case promise (C, z, k) m is what k uses need to keep
+// it: z·sqrt(k), with Laplace noise, where norms are L1, that of admission/families.h. Of Skellam
+// noise it depends on the model; what is counted on is C. Under an amplified promise m is the
+// recorded multiplier. Rounded towards less noise and a higher rate. Throws kInvalidDpConfig for
+// terms out of range.
 accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound);
 
-// Whether noise of this family is a Gaussian, or one rounded.
-bool is_gaussian(Family family) noexcept;
+// Whether k uses so cut are 1/z-GDP together, so that their spend is at most that of one Gaussian
+// release of multiplier z: Gaussian, rounded Gaussian and Laplace noise.
+bool is_capped(Family family) noexcept;
 
 // Cumulative spends, each computed once: contributions with the same history share a state, so the
 // accountant runs as often as there are different histories, not contributions.
@@ -51,7 +53,9 @@ class Spends {
   // The least number of millionths that is no less than the certified upper end of epsilon at
   // delta. Throws kInvalidDpConfig if the accountant finds none.
   std::uint64_t least(StateId state) const { return states_[state].micro; }
-  // The same for `count` times one event, outside of every state.
+  // The same by pld, whatever the accountant: what an amplified promise was calibrated by.
+  std::uint64_t certified(StateId state) const;
+  // least() for `count` times one event, outside of every state.
   std::uint64_t least(const accounting::Event& event, std::uint64_t count) const;
   std::size_t states() const noexcept { return states_.size(); }
 

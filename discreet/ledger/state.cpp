@@ -183,32 +183,19 @@ Spends::StateId State::spend_after(const Contribution& c, const OpenTerms& terms
   if (last.terms != terms.position || last.from != c.spend || last.bound != c.bound) {
     const Bound& bound = bounds_[c.bound];
     const auto to = spends_->after(c.spend, event_of(terms.terms, bound));
-    if (bound.promise == Promise::kAmplified && spends_->least(to) > bound.epsilon)
+    if (bound.promise == Promise::kAmplified && spends_->certified(to) > bound.epsilon)
       broken(9, fmt::format("epoch {} of run {} spends more than contribution {} allows",
                             terms.terms.epoch, terms.terms.run, c.number));
-    require_promise(c, terms);
     last = {c.spend, to, c.bound, terms.position};
   }
   return last.to;
 }
 
-// Gaussian noise is cut to the promise; of other noise only the accountant can tell.
-void State::require_promise(const Contribution& c, const OpenTerms& terms) const {
-  const Bound& bound = bounds_[c.bound];
-  if (bound.promise != Promise::kWorstCase || is_gaussian(terms.terms.family)) return;
-  const accounting::Event use(event_of(terms.terms, bound).event.mechanism(),
-                              accounting::NoSampling{}, header().adjacency);
-  if (spends_->least(use, bound.uses) > promised_[c.bound])
-    broken(9, fmt::format("{} uses under the noise of epoch {} of run {} are more than "
-                          "contribution {} was promised",
-                          bound.uses, terms.terms.epoch, terms.terms.run, c.number));
-}
-
 std::uint64_t State::least(const Contribution& c, const OpenTerms& terms,
                            Spends::StateId state) const {
   const std::uint64_t composed = spends_->least(state);
-  const bool capped = bounds_[c.bound].promise == Promise::kWorstCase && c.only_gaussian &&
-                      is_gaussian(terms.terms.family);
+  const bool capped = bounds_[c.bound].promise == Promise::kAmplified ||
+                      (c.capped && is_capped(terms.terms.family));
   return capped ? std::min(composed, promised_[c.bound]) : composed;
 }
 
@@ -225,7 +212,7 @@ void State::take(const Use& e) {
     broken(8, fmt::format("contribution {} is used under terms that are not its own", c.number));
   c.spend = spend_after(c, *terms);
   const std::uint64_t least = this->least(c, *terms, c.spend);
-  c.only_gaussian = c.only_gaussian && is_gaussian(terms->terms.family);
+  c.capped = c.capped && is_capped(terms->terms.family);
   if (e.spend < least || e.spend - least > 2)
     broken(9, fmt::format("the cumulative epsilon of contribution {} is recorded as {:.6f}; its "
                           "events compose to {:.6f}",

@@ -51,7 +51,7 @@ class State {
     std::uint32_t uses = 0;
     std::uint64_t recorded = 0;  // the last use's spend, millionths
     bool withdrawn = false;
-    bool only_gaussian = true;  // the noise of all its uses
+    bool capped = true;  // is_capped(), of all its uses
   };
   const std::vector<Contribution>& contributions() const noexcept { return contributions_; }
   const Contribution* find(const Digest& descriptor) const;
@@ -122,7 +122,6 @@ class State {
   Spends::StateId spend_after(const Contribution& c, const OpenTerms& terms);
   // What is recorded of a contribution in a state of its spends, at least.
   std::uint64_t least(const Contribution& c, const OpenTerms& terms, Spends::StateId state) const;
-  void require_promise(const Contribution& c, const OpenTerms& terms) const;
   void require_none_due(std::size_t begin, std::size_t end) const;
 
   std::uint64_t size_ = 0;
@@ -134,7 +133,7 @@ class State {
   std::vector<std::string> classes_;
   std::map<std::string, std::uint32_t> class_ids_;
   std::vector<Bound> bounds_;
-  std::vector<std::uint64_t> promised_;  // by bound, worst case: epsilon of one Gaussian release
+  std::vector<std::uint64_t> promised_;  // by bound: epsilon of one Gaussian release
   std::map<Bound, std::uint32_t> bound_ids_;
   std::map<std::string, std::vector<Epoch>> epochs_;  // by run
   std::uint64_t as_of_ = 0;

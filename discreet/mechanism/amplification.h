@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "discreet/mechanism/sample.h"
 
 namespace discreet::mechanism {
@@ -19,5 +22,18 @@ namespace discreet::mechanism {
 //   noise_multiplier, delta: as the accountant takes them (accounting/pld.h).
 // The denominator is at least EPS_DENOM.
 double amplification_factor(const SamplingPlan& plan, double noise_multiplier, double delta);
+
+// Noise of a step that is injected record by record, in `slots` slots, may be looked at in two
+// ways, and both are reported. Of one step, whoever takes part, adjacency replace_one, at `delta`:
+struct InjectionBounds {
+  double of_sum;  // epsilon of the sum, which is what leaves the mechanism and is accounted
+  // Epsilon of the multiset of locally noised records (accounting/shuffle_model.h), had that been
+  // released: usually the larger by far. None if the noise of a slot alone has no epsilon below
+  // 300.
+  std::optional<double> shuffled;
+};
+//   multiplier: standard deviation of the whole noise / clip bound, > 0; slots >= 1; delta in (0,
+//   1)
+InjectionBounds injection_bounds(double multiplier, std::uint64_t slots, double delta);
 
 }  // namespace discreet::mechanism

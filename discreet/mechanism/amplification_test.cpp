@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "discreet/accounting/gdp.h"
 #include "discreet/base/error.h"
 
@@ -51,6 +53,20 @@ TEST(Amplification, IsRefusedForSamplersThatDoNotShuffle) {
                                          accounting::Adjacency::kAddRemove),
                                     1, 1e-5),
                Error);
+}
+
+TEST(InjectionBounds, TheSumIsOneGaussianAndTheShuffledRecordsAreLooser) {
+  for (const std::uint64_t slots : {1u, 16u, 400u}) {
+    const InjectionBounds bounds = injection_bounds(4, slots, 1e-6);
+    EXPECT_NEAR(bounds.of_sum, accounting::gaussian_epsilon(.5, 1e-6).upper, 1e-9);
+    ASSERT_TRUE(bounds.shuffled);
+    EXPECT_GE(*bounds.shuffled, bounds.of_sum);
+    // No more than what a slot's noise gives on its own at a delta a hundred times smaller per
+    // slot.
+    EXPECT_LE(*bounds.shuffled,
+              accounting::gaussian_epsilon(.5 * std::sqrt(1.0 * slots), 1e-8 / slots).upper + 1e-9);
+  }
+  EXPECT_FALSE(injection_bounds(.1, 1000, 1e-6).shuffled);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/mechanism/config_table.h"
 #include "discreet/mechanism/ghost.h"
+#include "discreet/mechanism/noise.h"
 #include "discreet/mechanism/prevalidation.h"
 #include "discreet/mechanism/projection.h"
 #include "discreet/numerics/elementary.h"
@@ -170,9 +171,26 @@ std::optional<accounting::Adaptation> Mechanism::Fixed::counts(std::size_t parts
 accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double sigma) const {
   const std::size_t parts = allocation.plan.partition.parts();
   // Every class of a routed run has at least this multiplier, rounding included.
-  if (router && !is_discrete())
+  if (router && !is_discrete() && !is_laplace())
     return {accounting::Gaussian{sigma}, accounted_sampling, dp().adjacency};
   accounting::GaussianGroups groups = accounted_groups(allocation, sigma, counts(parts));
+  const bool one_bound = parts == 1 && !groups.adaptation;
+  const auto require_one_bound = [&] {
+    if (!one_bound)
+      throw Error(
+          ErrorCode::kInvalidDpConfig, kOperator,
+          fmt::format("{} noise is accounted for one clip bound without counts beside it; take "
+                      "a flat clipping.strategy, or {}",
+                      spelling(dp().noise_family),
+                      is_discrete() ? "rounded_gaussian" : "gaussian"));
+  };
+  if (is_laplace()) {
+    require_one_bound();
+    const double inflation = next_up(1 + summation_charge(most_records));
+    const double multiplier =
+        router ? sigma : next_down(groups.groups[0].noise_multiplier / inflation);
+    return {accounting::Laplace{laplace_scale(multiplier)}, accounted_sampling, dp().adjacency};
+  }
   if (!is_discrete()) {
     const double inflation =
         dp().clip_ghost || dp().fused_kernel
@@ -193,12 +211,7 @@ accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double s
                               "exact in so fine steps; take a coarser grid",
                               *dp().noise_discrete, most_records, clip));
   const bool rounded = dp().noise_family == NoiseFamily::kRoundedGaussian;
-  if (!rounded && (parts != 1 || groups.adaptation))
-    throw Error(
-        ErrorCode::kInvalidDpConfig, kOperator,
-        fmt::format("{} noise is accounted for one clip bound without counts beside it; take "
-                    "a flat clipping.strategy, or rounded_gaussian",
-                    spelling(dp().noise_family)));
+  if (!rounded) require_one_bound();
   const double multiplier = router    ? sigma
                             : rounded ? accounting::effective_noise_multiplier(groups)
                                       : groups.groups[0].noise_multiplier;
@@ -282,6 +295,7 @@ Mechanism::State::State(const Fixed& fixed) : now{std::nullopt, fixed.layout, {}
   }
   now = prepare(fixed, t, clip_norms, magnitudes);
   if (!dp.enabled || fixed.has_no_noise()) return;
+  fixed.event(now.allocation, 1);  // refuses what cannot be accounted before anything is clipped
   // The events of the future are those of the allocation as it is now. Where bounds adapt part by
   // part it may shift; what is composed is the event of the step itself.
   const ScheduleGoal goal{dp.target_epsilon, fixed.delta, dp.target_steps.value_or(0)};
@@ -399,6 +413,8 @@ accounting::Mechanism Mechanism::use_of(std::size_t c) const {
   if (!fixed_->router || c >= fixed_->router->classes())
     throw Error(ErrorCode::kInvalidInput, kOperator, fmt::format("there is no class {}", c));
   const RoutePlan& plan = fixed_->router->routes().plans[c];
+  if (fixed_->is_laplace())
+    return accounting::Laplace{laplace_scale(fixed_->router->noise_multiplier(c))};
   if (!fixed_->is_discrete()) return noise_of_use(plan);
   double bound = plan.flat_clip.value_or(plan.blocks[0].clip);
   return fixed_->discrete_mechanism(fixed_->router->noise_multiplier(c),
@@ -440,7 +456,8 @@ void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uin
   RecordNorms norms;
   if (fixed_->router) {
     norms = fixed_->router->clip(microbatch, classes, options,
-                                 fixed_->is_discrete() ? *dp.noise_discrete : 0, into.sum);
+                                 fixed_->is_discrete() ? *dp.noise_discrete : 0,
+                                 fixed_->is_laplace() ? Norm::kL1 : Norm::kL2, into.sum);
   } else if (!dp.enabled) {
     norms = clip(state_->now.layout, microbatch, ClipStrategy::kPerSample, false, plan, options,
                  into.sum);
@@ -466,6 +483,8 @@ void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uin
   } else if (fixed_->is_discrete()) {
     norms =
         clip_to_grid(state_->now.layout, microbatch, plan, *dp.noise_discrete, options, into.sum);
+  } else if (fixed_->is_laplace()) {
+    norms = clip_in_l1(state_->now.layout, microbatch, plan, options, into.sum);
   } else {
     norms = clip(state_->now.layout, microbatch, dp.clip_strategy, dp.fused_kernel, plan, options,
                  into.sum);

@@ -113,8 +113,7 @@ TEST(ApplySoundness, RefusesAGridOnWhichTheLargestBatchIsNotSummedExactly) {
   Mechanism fits = mechanism(config);
   EXPECT_NO_THROW(step(fits));
   config.privacy.effective_batch_size = 1 << 14;
-  Mechanism m = mechanism(config);
-  EXPECT_EQ(code_of([&] { step(m); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_EQ(code_of([&] { mechanism(config); }), ErrorCode::kInvalidDpConfig);
 }
 
 TEST(ApplySoundness, RefusesAGeneratorThatAnyoneCanPredictUnderSecure) {

@@ -28,6 +28,9 @@ constexpr bool approximately_equal(double a, double b) noexcept {
   return a - b <= kEpsEq && b - a <= kEpsEq;
 }
 
+// The norm that a bound is of: L2 for Gaussian noise and its kin, L1 for Laplace noise.
+enum class Norm : std::uint8_t { kL2, kL1 };
+
 // What is cut, and to which norms.
 struct ClipPlan {
   Partition partition;

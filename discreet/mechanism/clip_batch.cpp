@@ -6,9 +6,11 @@
 #include <map>
 
 #include "discreet/base/error.h"
+#include "discreet/mechanism/clip_l1_impl.h"
 #include "discreet/mechanism/clip_rows.h"
 #include "discreet/mechanism/fused.h"
 #include "discreet/mechanism/ghost.h"
+#include "discreet/numerics/strict_arithmetic.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -61,6 +63,26 @@ RecordNorms to_grid(const ModelLayout& layout, const PerSampleGradients<Real>& g
         out[k] += std::trunc(scale * static_cast<double>(row[k]) / grid);
     }
   }
+  return norms;
+}
+
+template <class Real>
+RecordNorms in_l1(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                  const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
+  numerics::require_round_to_nearest();
+  if (!sum.is_of(layout))
+    throw Error(ErrorCode::kInvalidInput, kOperator,
+                "the sum belongs to another layout; make one with GradientSum(layout)");
+  std::vector<CoordinateRange> ranges;
+  for (std::size_t i = 0; i < layout.size(); ++i)
+    if (layout.tensors()[i].is_private())
+      ranges.push_back({i, 0, static_cast<std::size_t>(layout.elements(i)), 0});
+  const std::vector<std::uint32_t> classes(gradients.records, 0);
+  constexpr std::uint8_t kEverything = 1;
+  RecordNorms norms =
+      l1_norms(layout, gradients, ranges, Permits{classes, {&kEverything, 1}, 1}, options);
+  decide_scales(plan, norms);
+  add_ranges(layout, gradients, ranges, norms, options.threads, sum);
   return norms;
 }
 
@@ -120,6 +142,24 @@ RecordNorms clip_to_grid(const ModelLayout& layout, const Microbatch& microbatch
                           [&](const BackwardPass<float>&) { return no_rows(); },
                           [&](const BackwardPass<double>&) { return no_rows(); }},
                     microbatch);
+}
+
+RecordNorms clip_in_l1(const ModelLayout& layout, const Microbatch& microbatch,
+                       const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
+  if (plan.partition.parts() != 1 || plan.flat_clip)
+    refuse(
+        fmt::format("clipping in L1 norm has one bound, and the plan has {}; take the strategy "
+                    "per_sample",
+                    plan.partition.parts() + (plan.flat_clip ? 1 : 0)));
+  const auto rows = [&](const auto& form) -> RecordNorms {
+    if constexpr (requires { form.tensors; })
+      return in_l1(layout, form, plan, options, sum);
+    else
+      refuse(
+          "laplace noise needs the L1 norm of each record's gradient, and backward passes do not "
+          "tell it; give per-sample gradients or take the gaussian family");
+  };
+  return std::visit(rows, microbatch);
 }
 
 }  // namespace discreet::mechanism

@@ -38,4 +38,12 @@ RecordNorms clip_to_grid(const ModelLayout& layout, const Microbatch& microbatch
                          const ClipPlan& plan, double grid, const ClipOptions& options,
                          GradientSum& sum);
 
+// For Laplace noise: as clip_per_sample for a plan of one part, but norm and bound are those of L1:
+// what is added for a record has sum_j |x_j| <= C, hence an L2 norm of at most C too. The rounding
+// of the sum is charged by summation_charge(), in L1 as in L2.
+// Throws as clip_per_sample; kInvalidDpConfig for backward passes, whose L1 norms nothing cheap
+// bounds, and for a plan of several parts or with a flat bound.
+RecordNorms clip_in_l1(const ModelLayout& layout, const Microbatch& microbatch,
+                       const ClipPlan& plan, const ClipOptions& options, GradientSum& sum);
+
 }  // namespace discreet::mechanism

@@ -48,4 +48,9 @@ RecordNorms range_norms(const ModelLayout& layout, const PerSampleGradients<Real
                         std::span<const CoordinateRange> ranges, const Permits& permits,
                         const ClipOptions& options);
 
+// kInvalidGradient, naming the tensor, unless there are records x elements values of every private
+// one.
+template <class Real>
+void check_gradients(const ModelLayout& layout, const PerSampleGradients<Real>& gradients);
+
 }  // namespace discreet::mechanism

@@ -22,6 +22,34 @@ namespace {
 
 constexpr const char* kOperator = "ClipPerSample_v1";
 
+}  // namespace
+
+template <class Real>
+void check_gradients(const ModelLayout& layout, const PerSampleGradients<Real>& gradients) {
+  if (gradients.tensors.size() != layout.size())
+    throw Error(
+        ErrorCode::kInvalidGradient, kOperator,
+        fmt::format("gradients of {} tensors for a layout of {}; give one span per tensor, empty "
+                    "where it is not private",
+                    gradients.tensors.size(), layout.size()));
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    if (!layout.tensors()[i].is_private()) continue;
+    const std::uint64_t elements = layout.elements(i);
+    const std::uint64_t given = gradients.tensors[i].size();
+    const bool fits =
+        elements == 0 ? given == 0 : given % elements == 0 && given / elements == gradients.records;
+    if (!fits)
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("tensor {} has {} values; {} records of {} elements are needed",
+                              layout.tensors()[i].name, given, gradients.records, elements));
+  }
+}
+
+template void check_gradients(const ModelLayout&, const PerSampleGradients<float>&);
+template void check_gradients(const ModelLayout&, const PerSampleGradients<double>&);
+
+namespace {
+
 constexpr std::size_t kPiece = 16384;  // coordinates: the unit of a norm and of a thread's work
 constexpr std::size_t kRows = 64;      // rows handed to a kernel at once
 constexpr std::size_t kShort = 256;    // coordinates: pieces below it are measured together,
@@ -51,27 +79,6 @@ struct Group {
   std::uint32_t end_part = 0;
   std::size_t window = 0;
 };
-
-template <class Real>
-void check_gradients(const ModelLayout& layout, const PerSampleGradients<Real>& gradients) {
-  if (gradients.tensors.size() != layout.size())
-    throw Error(
-        ErrorCode::kInvalidGradient, kOperator,
-        fmt::format("gradients of {} tensors for a layout of {}; give one span per tensor, empty "
-                    "where it is not private",
-                    gradients.tensors.size(), layout.size()));
-  for (std::size_t i = 0; i < layout.size(); ++i) {
-    if (!layout.tensors()[i].is_private()) continue;
-    const std::uint64_t elements = layout.elements(i);
-    const std::uint64_t given = gradients.tensors[i].size();
-    const bool fits =
-        elements == 0 ? given == 0 : given % elements == 0 && given / elements == gradients.records;
-    if (!fits)
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  fmt::format("tensor {} has {} values; {} records of {} elements are needed",
-                              layout.tensors()[i].name, given, gradients.records, elements));
-  }
-}
 
 void check_partition(const ModelLayout& layout, const Partition& partition) {
   const auto refuse = [](std::string sentence) {

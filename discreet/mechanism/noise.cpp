@@ -115,6 +115,10 @@ void add_to(std::span<double> values, NoiseFamily family, double stddev,
 
 }  // namespace
 
+double laplace_scale(double noise_multiplier) noexcept {
+  return numerics::round_down(noise_multiplier / std::numbers::sqrt2, 4);
+}
+
 std::uint64_t noise_indices(const ModelLayout& layout, NoiseFamily family, std::size_t scalars) {
   std::uint64_t total = random::gaussian_indices(scalars);
   for (std::size_t i = 0; i < layout.size(); ++i)

@@ -49,6 +49,10 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                           const NoiseRequest& request, const random::Generator& generator,
                           const NoiseState& state, GradientSum& values);
 
+// The scale of Laplace noise with this standard deviation, both in units of the clip bound, rounded
+// down: what the accountant is told.
+double laplace_scale(double noise_multiplier) noexcept;
+
 // How many indices of the sequential layout one step consumes: a function of the layout, the family
 // and the number of scalars, known in advance.
 std::uint64_t noise_indices(const ModelLayout& layout, NoiseFamily family, std::size_t scalars);

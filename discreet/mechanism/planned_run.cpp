@@ -6,6 +6,7 @@
 #include "discreet/base/error.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/mechanism/config_table.h"
+#include "discreet/mechanism/noise.h"
 #include "discreet/mechanism/prevalidation.h"
 
 namespace discreet::mechanism {
@@ -56,7 +57,7 @@ Mechanism mechanism_of(const DpConfig& c, double noise) {
   switch (c.noise_family) {
     case NoiseFamily::kGaussian: break;
     case NoiseFamily::kRoundedGaussian: return RoundedGaussian{noise};
-    case NoiseFamily::kLaplace: return Laplace{noise};
+    case NoiseFamily::kLaplace: return Laplace{laplace_scale(noise)};
     case NoiseFamily::kDiscreteGaussian:
       return DiscreteGaussian{noise, c.clip_norm / c.noise_discrete.value_or(1)};
     case NoiseFamily::kSkellam: {

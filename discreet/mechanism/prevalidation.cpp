@@ -31,7 +31,8 @@ bool is_discrete(NoiseFamily family) {
 }
 
 void check_ranges(const DpConfig& config) {
-  const Config whole{config, {}};
+  Config whole;
+  whole.privacy = config;
   for (const Key<Config>& key : config_keys()) {
     if (!key.path.starts_with(kPrivacySection) || !key.alias_of.empty()) continue;
     const KeyValue value = key.get(whole);
@@ -106,9 +107,16 @@ void check_noise(const DpConfig& c) {
     }
   }
   if (c.noise_family == NoiseFamily::kLaplace) {
-    refuse("noise.family",
-           "is laplace; it needs clipping in L1 norm, and clipping here is in L2: "
-           "take gaussian");
+    if (c.clip_ghost || c.fused_kernel) {
+      refuse("noise.family",
+             fmt::format("is laplace, which bounds the L1 norm of each record's gradient; {} has "
+                         "none: set clipping.ghost and fused_kernel to false, or take gaussian",
+                         c.clip_ghost ? "ghost clipping" : "the fused kernel"));
+    }
+    if (c.compression != Compression::kNone) {
+      refuse("noise.compression", fmt::format("is {}; with noise.family laplace it must be none",
+                                              spelling(c.compression)));
+    }
   }
   if (is_discrete(c.noise_family) && !c.noise_discrete) {
     refuse("noise.family",

@@ -22,8 +22,8 @@ namespace discreet::mechanism {
 //   adaptation   heuristic only with allow_nonprivate_adaptation, never if regulated; bounds
 //                ordered
 //   regulated    no debug, secure noise; ghost clipping with ghost_bound_hash
-//   noise        Laplace is refused (it needs L1 clipping); discrete families need noise.discrete,
-//                a power of two, and per-record gradients; custom allocation needs sigma_map
+//   noise        Laplace and discrete families need per-record gradients, the latter also
+//                noise.discrete, a power of two; custom allocation needs sigma_map
 //   schedule     modes that follow the budget need target_steps; phases in order
 //   accumulation current_step < gradient_accumulation_steps, is_final exactly at the last
 //   counters     t < 2^24 with noise_seed_per_step

@@ -224,7 +224,9 @@ TEST(Prevalidation, RefusesImpossibleCombinations) {
   EXPECT_SAYS(refusal_of("mode: meet_exactly_at_target_steps"), "give target_steps");
   EXPECT_SAYS(refusal_of("mode: budget_adaptive"), "give target_steps");
   EXPECT_SAYS(refusal_of("mode: dynamic_projection"), "give target_steps");
-  EXPECT_SAYS(refusal_of("noise: {family: laplace}"), "L1");
+  EXPECT_SAYS(refusal_of("noise: {family: laplace}\nclipping: {strategy: ghost}"), "L1");
+  EXPECT_SAYS(refusal_of("noise: {family: laplace}"), "accountant is pld");
+  EXPECT_NO_THROW(load("noise: {family: laplace}\naccountant: rdp"));
   EXPECT_SAYS(refusal_of("noise: {family: skellam}\naccountant: rdp"), "give noise.discrete");
   EXPECT_SAYS(refusal_of("noise: {discrete: 0.1}"), "has no grid");
   EXPECT_SAYS(refusal_of("noise: {family: skellam, discrete: 0.1}\naccountant: rdp"),

@@ -9,6 +9,7 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
+#include "discreet/mechanism/clip_l1_impl.h"
 #include "discreet/mechanism/clip_rows.h"
 #include "discreet/mechanism/ghost_impl.h"
 #include "discreet/mechanism/route_impl.h"
@@ -157,8 +158,12 @@ void make_tensors(Tables& tables, const std::vector<std::uint32_t>& block_of) {
 // From norms of parts to their scales; and norms and scales by block, for statistics.
 class Decider {
  public:
-  Decider(const Tables& tables, const RoutedParts& parts, std::span<const std::uint32_t> classes)
-      : tables_(tables), parts_(parts), classes_(classes) {
+  Decider(const Tables& tables, const RoutedParts& parts, std::span<const std::uint32_t> classes,
+          Norm norm)
+      : tables_(tables),
+        parts_(parts),
+        classes_(classes),
+        together_from_above_(norm == Norm::kL1 ? sum_from_above : norm_from_above) {
     by_block.records = classes.size();
     by_block.parts = tables.blocks();
     by_block.norms.assign(classes.size() * tables.blocks(), 0.0);
@@ -192,14 +197,14 @@ class Decider {
       std::size_t count = 0;
       for (const std::uint32_t p : parts_.of_blocks[b])
         if (permitted[p] != 0) together_[count++] = norms.norm(i, p);
-      const double norm = norm_from_above(std::span(together_).first(count));
+      const double norm = together_from_above_(std::span(together_).first(count));
       by_block.norms[i * tables_.blocks() + b] = norm;
       own[b] = clip_scale(norm, bound);
       // The product of an overflowed norm and its scale 0 would be NaN.
       clipped_[b] = own[b] == 0 ? 0 : next_up(norm * own[b]);
     }
     if (tables_.flat[c] != kNoBound) {
-      const double flat = clip_scale(norm_from_above(clipped_), tables_.flat[c]);
+      const double flat = clip_scale(together_from_above_(clipped_), tables_.flat[c]);
       for (double& scale : own) scale = flat == 1 ? scale : std::max(0.0, next_down(scale * flat));
     }
     for (std::size_t p = 0; p < parts_.parts(); ++p)
@@ -209,15 +214,23 @@ class Decider {
   const Tables& tables_;
   const RoutedParts& parts_;
   std::span<const std::uint32_t> classes_;
+  double (*together_from_above_)(std::span<const double>) noexcept;
   std::vector<double> together_, clipped_;
 };
 
 template <class Real>
 RecordNorms clip_rows(const Tables& tables, const PerSampleGradients<Real>& gradients,
                       std::span<const std::uint32_t> classes, const ClipOptions& options,
-                      double grid, GradientSum& sum) {
-  Decider decider(tables, tables.cells, classes);
+                      double grid, Norm norm, GradientSum& sum) {
+  Decider decider(tables, tables.cells, classes, norm);
   const Permits permits = tables.cells.permits(classes);
+  if (norm == Norm::kL1) {
+    RecordNorms norms = l1_norms(tables.layout, gradients, tables.ranges, permits, options);
+    norms.scales.resize(norms.norms.size());
+    decider(0, norms.records, norms);
+    add_ranges(tables.layout, gradients, tables.ranges, norms, options.threads, sum);
+    return std::move(decider.by_block);
+  }
   if (grid == 0) {
     clip_ranges(tables.layout, gradients, tables.ranges, permits, options, std::ref(decider), sum);
     return std::move(decider.by_block);
@@ -249,7 +262,7 @@ RecordNorms clip_passes(const Tables& tables, const BackwardPass<Real>& pass,
   Ghost<Real> ghost{kOperator, tables.layout, own.pass, tables.tensor_plan, options, &permits};
   ghost.begin(sum);
   for (std::size_t l = 0; l < own.pass.layers.size(); ++l) ghost.measure(l);
-  Decider decider(tables, tables.tensors, classes);
+  Decider decider(tables, tables.tensors, classes, Norm::kL2);
   decider(0, classes.size(), ghost.norms);
   for (std::size_t l = 0; l < own.pass.layers.size(); ++l) ghost.add(l, sum);
   return std::move(decider.by_block);
@@ -358,21 +371,31 @@ const ModelLayout& Router::layout() const noexcept { return tables_->layout; }
 double Router::noise_multiplier() const noexcept { return *std::ranges::min_element(multipliers_); }
 
 RecordNorms Router::clip(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
-                         const ClipOptions& options, double grid, GradientSum& sum) const {
+                         const ClipOptions& options, double grid, Norm norm,
+                         GradientSum& sum) const {
   if (classes.size() != records_of(microbatch))
     refuse(fmt::format("{} classes for {} records; give one for each", classes.size(),
                        records_of(microbatch)));
   for (const std::uint32_t c : classes)
     if (c != kNoRoute && c >= tables_->classes)
       refuse(fmt::format("there is no class {}; the run has {}", c, tables_->classes));
+  if (norm == Norm::kL1 && tables_->blocks() != 1)
+    refuse(fmt::format("laplace noise is accounted for one block of the policy; this has {}",
+                       tables_->blocks()),
+           ErrorCode::kInvalidDpConfig);
   const auto clipped = [&](const auto& form) -> RecordNorms {
     if constexpr (requires { form.tensors; }) {
-      return clip_rows(*tables_, form, classes, options, grid, sum);
+      return clip_rows(*tables_, form, classes, options, grid, norm, sum);
     } else {
       if (grid != 0)
         refuse(
             "discrete noise rounds each record's gradient, and backward passes have none; give "
             "per-sample gradients or take the gaussian family",
+            ErrorCode::kInvalidDpConfig);
+      if (norm == Norm::kL1)
+        refuse(
+            "laplace noise needs the L1 norm of each record's gradient, and backward passes do not "
+            "tell it; give per-sample gradients or take the gaussian family",
             ErrorCode::kInvalidDpConfig);
       return clip_passes(*tables_, form, classes, options, sum);
     }

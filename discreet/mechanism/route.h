@@ -66,11 +66,14 @@ class Router {
   // Clips every record of a microbatch by its plan and adds the results to `sum`, of layout().
   //   classes: one per record: < classes(), or kNoRoute
   //   grid: 0, or the step of discrete noise (clip_to_grid); then per-sample gradients only
+  //   norm: kL1 for Laplace noise (clip_in_l1): bounds are of L1 norms; per-sample gradients and
+  //   one
+  //         block only
   // The norms are by block. Throws as clip(), `sum` unchanged; kInvalidInput for classes that do
   // not fit; kInvalidDpConfig for a mask that a backward pass has no axis for (give per-sample
   // gradients). A value that is not finite counts where the record may reach it only.
   RecordNorms clip(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
-                   const ClipOptions& options, double grid, GradientSum& sum) const;
+                   const ClipOptions& options, double grid, Norm norm, GradientSum& sum) const;
 
   struct Tables;  // private: route_impl.h
 

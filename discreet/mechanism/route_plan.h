@@ -20,6 +20,7 @@ namespace discreet::mechanism {
 //   g'  = g on the permitted coordinates, 0 elsewhere
 //   g'' = each block of g' cut to norm clip_b; then the whole cut to flat_clip, if there is one
 // adds it to the sum, and N(0, stddev_b^2) falls on every coordinate of block b whoever takes part.
+// (Laplace noise: norms are of L1, in one block; other families: noise of that deviation.)
 
 // Equal slices of a tensor along one axis, of which some are permitted: attention heads or experts.
 struct RouteMask {

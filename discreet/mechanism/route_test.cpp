@@ -155,7 +155,7 @@ std::vector<std::uint32_t> classes_of(std::size_t records) {
 std::vector<double> sum_of(const Router& router, const Microbatch& microbatch,
                            const std::vector<std::uint32_t>& classes, ClipOptions options = {}) {
   GradientSum sum(router.layout());
-  router.clip(microbatch, classes, options, 0, sum);
+  router.clip(microbatch, classes, options, 0, Norm::kL2, sum);
   return {sum.values().begin(), sum.values().end()};
 }
 
@@ -203,7 +203,7 @@ TEST(Router, NoRecordAddsMoreThanItsBoundsInAnyBlock) {
       classes[r] = c;
       for (const Microbatch& form : {Microbatch(batch.rows), Microbatch(batch.pass)}) {
         GradientSum sum(router.layout());
-        router.clip(form, classes, {}, 0, sum);
+        router.clip(form, classes, {}, 0, Norm::kL2, sum);
         const RoutePlan& plan = router.routes().plans[c];
         long double whole = 0;
         for (const RouteBlock& block : plan.blocks) {
@@ -251,7 +251,7 @@ TEST(Router, ANonFiniteValueInTheProfileStopsTheClipOrZeroesTheRecord) {
   batch.values[5][18] = std::numeric_limits<float>::infinity();  // record 1
   const std::vector<std::uint32_t> classes{0, 0, 3};
   GradientSum sum(router.layout());
-  EXPECT_THROW(router.clip(batch.rows, classes, {}, 0, sum), Error);
+  EXPECT_THROW(router.clip(batch.rows, classes, {}, 0, Norm::kL2, sum), Error);
   for (const double v : sum.values()) EXPECT_EQ(v, 0);
   ClipOptions zero;
   zero.nonfinite = Nonfinite::kZero;
@@ -338,9 +338,12 @@ TEST(Router, RefusesPlansThatDoNotFitTogether) {
   const Router router(routes(), model());
   const Batch<float> batch(2);
   GradientSum sum(router.layout());
-  EXPECT_THROW(router.clip(batch.rows, std::vector<std::uint32_t>{0}, {}, 0, sum), Error);
-  EXPECT_THROW(router.clip(batch.rows, std::vector<std::uint32_t>{0, 4}, {}, 0, sum), Error);
-  EXPECT_THROW(router.clip(batch.pass, std::vector<std::uint32_t>{0, 1}, {}, .5, sum), Error);
+  EXPECT_THROW(router.clip(batch.rows, std::vector<std::uint32_t>{0}, {}, 0, Norm::kL2, sum),
+               Error);
+  EXPECT_THROW(router.clip(batch.rows, std::vector<std::uint32_t>{0, 4}, {}, 0, Norm::kL2, sum),
+               Error);
+  EXPECT_THROW(router.clip(batch.pass, std::vector<std::uint32_t>{0, 1}, {}, .5, Norm::kL2, sum),
+               Error);
 }
 
 // ---------------------------------------------------------------- in the mechanism
@@ -377,7 +380,7 @@ TEST(RoutedMechanism, NoiseIsThatOfThePolicyWhoeverIsInTheBatch) {
     Mechanism m = mechanism(config(), routes());
     const StepResult result = step(m, batch.rows, classes);
     GradientSum sum(m.layout());
-    m.router()->clip(batch.rows, classes, {}, 0, sum);
+    m.router()->clip(batch.rows, classes, {}, 0, Norm::kL2, sum);
     std::vector<double> noise;
     for (std::size_t k = 0; k < sum.values().size(); ++k)
       noise.push_back(result.gradients.values()[k] * 10 - sum.values()[k]);

@@ -3,16 +3,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 #include <tuple>
 
 #include "discreet/admission/anchor_file.h"
+#include "discreet/admission/contributors.h"
 #include "discreet/admission/cose.h"
 #include "discreet/base/error.h"
-#include "discreet/mechanism/projection.h"
-#include "discreet/numerics/rounding.h"
+#include "discreet/mechanism/amplification.h"
 #include "discreet/run/files.h"
 
 namespace discreet::training {
@@ -38,58 +37,6 @@ std::string text_of(const std::string& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::uint64_t whole_below(double x) {
-  return static_cast<std::uint64_t>(std::floor(numerics::round_down(x, 2)));
-}
-std::uint64_t whole_above(double x) {
-  return static_cast<std::uint64_t>(std::ceil(numerics::round_up(x, 2)));
-}
-
-// What an epoch's terms say of the sampler.
-struct SamplerTerms {
-  ledger::Terms& out;
-  void operator()(const accounting::NoSampling&) const { out.sampler = 0; }
-  void operator()(const accounting::Poisson& s) const {
-    out.sampler = 1;
-    out.rate = std::min(whole_above(s.rate * ledger::kPico), std::uint64_t(ledger::kPico));
-  }
-  void operator()(const accounting::TruncatedPoisson& s) const {
-    (*this)(accounting::Poisson{s.rate});
-    out.sampler = 2;
-    out.batch = s.batch;
-    out.population = s.population;
-  }
-  void operator()(const accounting::FixedSize& s) const {
-    out.sampler = 3;
-    out.batch = s.batch;
-    out.population = s.population;
-  }
-  void operator()(const accounting::BallsAndBins& s) const {
-    out.sampler = 4;
-    out.batch = s.batches;
-  }
-  void operator()(const accounting::ShuffledEpoch& s) const {
-    out.sampler = 5;
-    out.batch = s.batches;
-  }
-};
-
-// The noise of a plan as its records see it: a record that is cut to norm C, and no further, has
-// multiplier s / C. Flat: the least of its blocks. Per block: bounds follow the noise, and what
-// counts is its root mean square.
-std::uint64_t deviation_of(const mechanism::RoutePlan& plan, const admission::Policy& policy) {
-  std::uint64_t least = ~std::uint64_t{0};
-  double squares = 0;
-  for (const mechanism::RouteBlock& b : plan.blocks) {
-    const std::uint64_t s = (b.name == "default" ? policy.noise : policy.blocks.at(b.name)).units;
-    least = std::min(least, s);
-    squares += static_cast<double>(s) * static_cast<double>(s);
-  }
-  if (policy.clipping == admission::BlockClipping::kFlat || plan.blocks.size() == 1) return least;
-  return whole_below(numerics::round_down(
-      std::sqrt(squares / static_cast<double>(plan.blocks.size())), plan.blocks.size() + 2));
-}
-
 // Leaves the rows of `kept`, ascending.
 void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
   const auto gather = [&](auto& values, std::size_t width) {
@@ -110,7 +57,9 @@ void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
 
 Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads, std::string run,
                std::filesystem::path note, bool append)
-    : injection_(config.corpus.injection), run_(std::move(run)) {
+    : injection_(config.corpus.injection),
+      noise_{config.privacy.noise_family, config.privacy.noise_discrete.value_or(0)},
+      run_(std::move(run)) {
   const mechanism::CorpusConfig& c = config.corpus;
   if (config.data.format != mechanism::DataFormat::kCsv)
     refuse("data.format must be csv: a contribution is a line of it");
@@ -118,9 +67,6 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads, std:
     refuse("data.holdout would test on contributions without a promise; name a data.test");
   if (!config.data.private_bounds.empty())
     refuse("data.private_bounds are a release that no contribution was promised; declare bounds");
-  if (config.privacy.noise_family != mechanism::NoiseFamily::kGaussian &&
-      config.privacy.noise_family != mechanism::NoiseFamily::kRoundedGaussian)
-    refuse("noise.family must be gaussian or rounded_gaussian: descriptors promise a Gaussian");
   const std::string& policy = needed(c.policy, "policy");
   policy_ = admission::read_policy(text_of(policy), policy);
   const std::string& uses = needed(c.uses, "uses");
@@ -195,11 +141,11 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
     const Descriptor& d = descriptors_[i];
     const auto [at, fresh] = known.try_emplace(
         Terms{d.data_class, d.clip_norm, d.noise_multiplier, d.occurrences, d.promise, d.adapter},
-        static_cast<std::uint32_t>(resolutions_.size()));
+        static_cast<std::uint32_t>(classes_.size()));
     class_of_.push_back(at->second);
     const auto& amplified = policy_.classes.at(d.data_class).amplified;
     if (!fresh) {
-      admitted_[i].least_multiplier = least_.at(at->second);
+      admitted_[i].least_multiplier = classes_.at(at->second).recorded_multiplier();
       continue;
     }
     if (amplified && (sampling.mode != mechanism::SamplingMode::kPoisson || !sampling.rate ||
@@ -208,12 +154,9 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
           fmt::format("class {} is amplified for Poisson sampling at rate {}; sample so, and at "
                       "most at that rate",
                       d.data_class, amplified->rate.to_text()));
-    resolutions_.push_back(admission::resolve(policy_, d, layout));
-    least_.push_back(
-        amplified ? whole_below(resolutions_.back().required_multiplier * ledger::kNano) : 0);
-    admitted_[i].least_multiplier = least_.back();
-    names_.push_back(d.data_class);
-    routes_.plans.push_back(resolutions_.back().plan);
+    classes_.push_back({d, admission::resolve(policy_, d, layout, noise_), amplified.has_value()});
+    admitted_[i].least_multiplier = classes_.back().recorded_multiplier();
+    routes_.plans.push_back(classes_.back().resolution.plan);
   }
   routes_.injection = injection_;
 }
@@ -222,12 +165,12 @@ void Corpus::begin(Identity identity, const mechanism::Mechanism& mechanism, std
   identity_ = std::move(identity);
   steps_ = mechanism.config().privacy.target_steps.value();
   steps_per_epoch_ = mechanism.sampling().steps_per_epoch;
-  terms_ = terms_of(mechanism);
-  check_terms(mechanism);
+  terms_ = epoch_terms(policy_, classes_, mechanism);
+  require_room(mechanism, injection_, steps_, ledger_->header().delta);
   std::vector<admission::UseStore::Claim> claims;
   for (std::size_t i = 0; i < descriptors_.size(); ++i) {
-    if (!policy_.classes.at(descriptors_[i].data_class).amplified) continue;
-    const std::uint64_t cap = resolutions_[class_of_[i]].most_uses;
+    if (!classes_[class_of_[i]].amplified) continue;
+    const std::uint64_t cap = classes_[class_of_[i]].resolution.most_uses;
     if (steps_ > cap)
       throw Error(ErrorCode::kPrivacyBudgetExceeded, "corpus",
                   fmt::format("class {} is promised {} steps, and the run has {}",
@@ -274,9 +217,9 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
       out.push_back(kNoRoute);
       continue;
     }
-    if (!policy_.classes.at(names_[c]).amplified) {
+    if (!classes_[c].amplified) {
       places.push_back(out.size());
-      claims.push_back({hashes_[record], 1, resolutions_[c].most_uses});
+      claims.push_back({hashes_[record], 1, classes_[c].resolution.most_uses});
     }
     out.push_back(c);
   }
@@ -285,57 +228,6 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
   for (std::size_t i = 0; i < claims.size(); ++i)
     if (reserved[i] == 0) out[places[i]] = kNoRoute;
   return out;
-}
-
-std::vector<ledger::Terms> Corpus::terms_of(const mechanism::Mechanism& mechanism) const {
-  std::map<std::string, ledger::Terms> by_class;
-  for (std::size_t c = 0; c < resolutions_.size(); ++c) {
-    ledger::Terms& t = by_class[names_[c]];
-    const std::uint64_t deviation = deviation_of(resolutions_[c].plan, policy_);
-    t.deviation = t.deviation == 0 ? deviation : std::min(t.deviation, deviation);
-    t.admissibility_class = names_[c];
-    t.profile = encode(policy_.classes.at(names_[c]).profile);
-    t.family = mechanism.config().privacy.noise_family == mechanism::NoiseFamily::kGaussian
-                   ? ledger::Family::kGaussian
-                   : ledger::Family::kRoundedGaussian;
-    t.adjacency = mechanism.sampling().adjacency;
-    std::visit(SamplerTerms{t}, mechanism.sampling().sampling());
-    t.steps = mechanism.sampling().steps_per_epoch;
-  }
-  std::vector<ledger::Terms> out;
-  for (auto& [name, terms] : by_class) out.push_back(std::move(terms));
-  return out;
-}
-
-// The ledger signs no more noise than a use has, and no less than the samplers leave out of it.
-void Corpus::check_terms(const mechanism::Mechanism& mechanism) const {
-  for (std::size_t i = 0; i < descriptors_.size(); ++i) {
-    const std::uint32_t c = class_of_[i];
-    if (c < i && i != 0 && class_of_[i - 1] == c) continue;
-    const auto terms = std::ranges::find(terms_, names_[c], &ledger::Terms::admissibility_class);
-    const Descriptor& d = descriptors_[i];
-    const bool amplified = policy_.classes.at(names_[c]).amplified.has_value();
-    const ledger::Bound bound{
-        d.clip_norm.units, amplified ? ledger::Promise::kAmplified : ledger::Promise::kWorstCase,
-        amplified ? least_[c] : d.noise_multiplier.units, amplified ? 0 : d.occurrences, 0};
-    const auto recorded =
-        accounting::gaussian_noise_multiplier(ledger::event_of(*terms, bound).event.mechanism());
-    const auto used = accounting::gaussian_noise_multiplier(mechanism.use_of(c));
-    if (!recorded || !used || !(*recorded <= *used))
-      refuse(
-          fmt::format("class {} would be recorded with more noise than its uses have", names_[c]));
-  }
-  const mechanism::DpConfig& privacy = mechanism.config().privacy;
-  const std::uint64_t slots = injection_ == mechanism::Injection::kPerStep ? 1
-                              : injection_ == mechanism::Injection::kPerMicrobatch
-                                  ? privacy.gradient_accumulation_steps
-                                  : mechanism.most_records();
-  const double delta = static_cast<double>(ledger_->header().delta) / ledger::kAtto;
-  if (mechanism::sampler_delta(privacy.noise_family, mechanism.layout().private_parameters(),
-                               2 * steps_ * slots, privacy.target_epsilon) > 0x1p-50 * delta)
-    refuse(
-        "noise.family must be rounded_gaussian: with so many parameters and steps the ledger's "
-        "delta has no room for what the sampler of gaussian noise leaves out");
 }
 
 std::string Corpus::sentence() const {
@@ -352,12 +244,13 @@ std::string Corpus::sentence() const {
 cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
   std::vector<cbor::Entry> refused;
   for (const auto& [code, count] : refused_) refused.push_back({code, count});
-  std::vector<std::uint64_t> records(resolutions_.size());
+  std::vector<std::uint64_t> records(classes_.size());
   for (const std::uint32_t c : class_of_) ++records[c];
   std::vector<cbor::Value> classes;
-  for (std::size_t c = 0; c < resolutions_.size(); ++c) {
-    const admission::Resolution& r = resolutions_[c];
-    const auto& amplified = policy_.classes.at(names_[c]).amplified;
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    const admission::Resolution& r = classes_[c].resolution;
+    const std::string& name = classes_[c].descriptor.data_class;
+    const auto& amplified = policy_.classes.at(name).amplified;
     // The account of one contribution, by the accountant of the corpus: all its uses, or steps.
     const double delta =
         amplified ? amplified->delta.from_below() : mechanism.config().privacy.target_delta;
@@ -371,24 +264,41 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                           accounting::Adjacency::kZeroOut),
         r.most_uses);
     classes.push_back(
-        cbor::map({{"class", names_[c]},
+        cbor::map({{"class", name},
                    {"contributions", records[c]},
                    {"route", ByteView(mechanism::hash_of(r.plan))},
                    {"noise_multiplier", mechanism.router()->noise_multiplier(c)},
                    {"most_uses", r.most_uses},
                    {"gdp_mu", r.gdp_mu ? cbor::Value(*r.gdp_mu) : cbor::Value(nullptr)},
+                   {"renyi_rho", r.renyi_rho ? cbor::Value(*r.renyi_rho) : cbor::Value(nullptr)},
                    {"epsilon", accountant->epsilon(delta).epsilon.upper},
                    {"delta", delta},
                    {"accountant", to_string(policy_.accountant)},
                    {"adjacency", "zero_out"}}));
   }
+  cbor::Value injection = nullptr;
+  if (injection_ == mechanism::Injection::kPerSample) {
+    const auto bounds = mechanism::injection_bounds(mechanism.router()->noise_multiplier(),
+                                                    mechanism.most_records(),
+                                                    mechanism.config().privacy.target_delta);
+    injection = cbor::map({{"slots", mechanism.most_records()},
+                           {"epsilon_of_sum", bounds.of_sum},
+                           {"epsilon_shuffled",
+                            bounds.shuffled ? cbor::Value(*bounds.shuffled) : cbor::Value(nullptr)},
+                           {"adjacency", "replace_one"}});
+  }
+  const auto totals = admission::contributor_totals(descriptors_);
   return cbor::map({{"name", policy_.corpus},
                     {"policy_hash", ByteView(hash_of(policy_))},
                     {"ledger", cbor::map({{"origin", ledger_->header().origin}, {"run", run_}})},
                     {"profile_schema", admission::kProfileSchema},
                     {"admitted", descriptors_.size()},
                     {"refused", cbor::map(std::move(refused))},
-                    {"classes", cbor::array(std::move(classes))}});
+                    {"classes", cbor::array(std::move(classes))},
+                    {"per_sample_step", std::move(injection)},
+                    {"contributors", totals.size()},
+                    {"most_of_a_contributor", cbor::map({{"contributions", totals[0].contributions},
+                                                         {"gdp_mu", totals[0].gdp_mu}})}});
 }
 
 }  // namespace discreet::training

@@ -13,6 +13,7 @@
 #include "discreet/base/cbor.h"
 #include "discreet/mechanism/apply.h"
 #include "discreet/training/corpus_ledger.h"
+#include "discreet/training/corpus_terms.h"
 #include "discreet/training/dataset.h"
 
 namespace discreet::training {
@@ -73,18 +74,15 @@ class Corpus {
 
  private:
   void admit(const mechanism::Config& config, Dataset& data, int threads, const std::string& run);
-  std::vector<ledger::Terms> terms_of(const mechanism::Mechanism& mechanism) const;
-  void check_terms(const mechanism::Mechanism& mechanism) const;
 
   admission::Policy policy_;
   mechanism::Injection injection_;
+  admission::UseNoise noise_;
   std::map<std::string, std::uint64_t> refused_;    // by code
   std::vector<admission::Descriptor> descriptors_;  // one per record
   std::vector<Digest> hashes_;                      // of these
   std::vector<std::uint32_t> class_of_;             // one per record: an index of the routes
-  std::vector<admission::Resolution> resolutions_;  // one per class
-  std::vector<std::uint64_t> least_;                // of each: Admission::multiplier, if amplified
-  std::vector<std::string> names_;                  // of the data class of each
+  std::vector<CorpusClass> classes_;                // the distinct bounds among them
   mechanism::Routes routes_;
   std::unique_ptr<admission::UseStore> uses_;
 

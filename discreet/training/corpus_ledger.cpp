@@ -27,12 +27,6 @@ std::optional<std::uint64_t> amplified_delta(const admission::Policy& policy) {
   std::optional<std::uint64_t> out;
   for (const auto& [name, c] : policy.classes) {
     if (!c.amplified) continue;
-    // The promise of such a class is certified so, and at this delta only.
-    if (policy.accountant != admission::CorpusAccountant::kPld)
-      refuse(
-          fmt::format("class {} is amplified: its promise is certified by the accountant pld, "
-                      "and the policy's is {}",
-                      name, to_string(policy.accountant)));
     const std::uint64_t delta =
         c.amplified->delta.units * static_cast<std::uint64_t>(ledger::kNano);
     if (out && *out != delta)
@@ -84,51 +78,53 @@ std::optional<std::string> kept_note(const std::filesystem::path& path) {
 
 CorpusLedger::CorpusLedger(const mechanism::Config& config, const admission::Policy& policy,
                            std::filesystem::path note, bool append)
-    : note_(std::move(note)) {
-  if (!config.corpus.ledger) refuse("corpus.ledger is missing: name the file of the ledger");
-  const ledger::Header fresh = header_of(policy, config);
-  if (append) {
-    open(config.corpus, fresh, encode(policy));
-  } else {
-    ledger::Store store(*config.corpus.ledger, ledger::Store::Mode::kRead);
+    : note_(std::move(note)), policy_(encode(policy)) {
+  const mechanism::CorpusConfig& corpus = config.corpus;
+  if (!corpus.ledger) refuse("corpus.ledger is missing: name the file of the ledger");
+  file_ = *corpus.ledger;
+  header_ = header_of(policy, config);
+  const std::optional<std::string> last_seen = kept_note(note_);
+  if (!append) {
+    ledger::Store store(file_, ledger::Store::Mode::kRead);
     store.begin_snapshot();
     ledger::VerifyOptions options;
     options.attestations = false;
     ledger::Verification where;
     read_ = ledger::load(store, options, true, where).state;
+  } else if (std::filesystem::exists(file_)) {
+    ledger_.emplace(ledger::Ledger::open(file_, key_of(corpus), last_seen));
+  } else if (last_seen) {
+    throw Error(ErrorCode::kMalformed, "corpus",
+                fmt::format("{} is gone, but the run has a note of it ({}); put the ledger back",
+                            file_.string(), note_.string()));
+  } else {
+    key_ = key_of(corpus);
+    header_.stewards.push_back(raw(key_->public_key()));
+    std::sort(header_.stewards.begin(), header_.stewards.end());
+    header_.stewards.erase(std::unique(header_.stewards.begin(), header_.stewards.end()),
+                           header_.stewards.end());
+    return;
   }
-  const std::string& file = *config.corpus.ledger;
-  if (header().policy != hash_of(policy))
+  const ledger::Header& there = state().header();
+  if (there.policy != sha256(policy_))
     refuse(
         fmt::format("{} was begun under policy {}, and this is {}; another contract is another "
                     "ledger: name another corpus.ledger",
-                    file, to_hex(header().policy), to_hex(hash_of(policy))));
-  if (amplified_delta(policy) && header().delta != fresh.delta)
-    refuse(fmt::format("{} has another delta than the amplified classes", file));
+                    file_.string(), to_hex(there.policy), to_hex(sha256(policy_))));
+  if (amplified_delta(policy) && there.delta != header_.delta)
+    refuse(fmt::format("{} has another delta than the amplified classes", file_.string()));
+  header_ = there;
 }
 
-void CorpusLedger::open(const mechanism::CorpusConfig& corpus, const ledger::Header& fresh,
-                        ByteView policy) {
-  const std::optional<std::string> last_seen = kept_note(note_);
-  if (!std::filesystem::exists(*corpus.ledger)) {
-    if (last_seen)
-      throw Error(ErrorCode::kMalformed, "corpus",
-                  fmt::format("{} is gone, but the run has a note of it ({}); put the ledger back",
-                              *corpus.ledger, note_.string()));
-    admission::SigningKey key = key_of(corpus);
-    ledger::Header header = fresh;
-    header.stewards.push_back(raw(key.public_key()));
-    std::sort(header.stewards.begin(), header.stewards.end());
-    header.stewards.erase(std::unique(header.stewards.begin(), header.stewards.end()),
-                          header.stewards.end());
-    try {
-      ledger_.emplace(ledger::Ledger::create(*corpus.ledger, header, policy, std::move(key)));
-      return;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kInvalidInput) throw;  // another run was faster
-    }
+void CorpusLedger::make() {
+  try {
+    ledger_.emplace(ledger::Ledger::create(file_, header_, policy_, std::move(*key_)));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidInput) throw;
+    throw Error(ErrorCode::kIoError, "corpus",
+                fmt::format("another run has made {} just now; begin again", file_.string()));
   }
-  ledger_.emplace(ledger::Ledger::open(*corpus.ledger, key_of(corpus), last_seen));
+  key_.reset();
 }
 
 std::set<Digest> CorpusLedger::withdrawn_before(const std::string& run) const {
@@ -141,6 +137,7 @@ std::set<Digest> CorpusLedger::withdrawn_before(const std::string& run) const {
 
 void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contribution> admitted,
                            const ledger::Refusals& refused) {
+  if (key_) make();
   if (ledger_) ledger_->refresh();
   if (r.epoch < state().next_epoch(r.run)) {
     if (ledger_) keep_note(state().epochs(r.run)[r.epoch].position);

@@ -14,10 +14,10 @@
 
 namespace discreet::training {
 
-// The ledger of a corpus, as a run of it writes: corpus.ledger, signed by corpus.ledger_key, made
-// by the first run under the policy's contract (accountant, floors, retention; the stewards are the
-// ledger's key and the policy's authority). Its delta is that of the amplified classes, or, without
-// any, the target_delta of the run that made it.
+// The ledger of a corpus, as a run of it writes: corpus.ledger, signed by corpus.ledger_key. The
+// first run makes it when it reserves its first epoch, under the policy's contract (accountant,
+// floors, retention; the stewards are the ledger's key and the policy's authority). Its delta is
+// that of the amplified classes, or, without any, the target_delta of that run.
 //
 // An epoch of a run is reserved in it, durably and signed, before its first step; the last signed
 // note is kept beside the run. Between two reservations other processes may write: a withdrawal
@@ -28,11 +28,11 @@ class CorpusLedger {
   // forked, and is refused (kMalformed). append: false to execute a run again: nothing is written,
   // and an epoch that is not there is refused.
   // Throws kInvalidDpConfig, naming the key, if one is missing, another policy began the ledger, or
-  // an amplified class is promised its epsilon at another delta or by another accountant.
+  // amplified classes are promised their epsilon at another delta.
   CorpusLedger(const mechanism::Config& config, const admission::Policy& policy,
                std::filesystem::path note, bool append);
 
-  const ledger::Header& header() const { return state().header(); }
+  const ledger::Header& header() const { return header_; }
   // Withdrawn when the run began; now, if it is not in the ledger yet. Nobody else writes until its
   // first epoch is reserved.
   std::set<Digest> withdrawn_before(const std::string& run) const;
@@ -54,13 +54,16 @@ class CorpusLedger {
                   admission::Instant not_after) const;
 
  private:
-  const ledger::State& state() const { return ledger_ ? ledger_->state() : *read_; }
+  const ledger::State& state() const { return ledger_ ? ledger_->state() : read_; }
   void keep_note(std::uint64_t position);
-  void open(const mechanism::CorpusConfig& corpus, const ledger::Header& fresh, ByteView policy);
+  void make();
 
-  std::filesystem::path note_;
+  std::filesystem::path file_, note_;
+  ledger::Header header_;
+  Bytes policy_;
+  std::optional<admission::SigningKey> key_;  // of a ledger that is to be made
   std::optional<ledger::Ledger> ledger_;
-  std::optional<ledger::State> read_;  // instead, if nothing is appended
+  ledger::State read_;  // instead, if nothing is appended or there is no ledger yet
 };
 
 }  // namespace discreet::training

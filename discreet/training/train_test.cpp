@@ -156,6 +156,16 @@ TEST(Train, WritesTheAverageOfIteratesIfThereIsOne) {
   EXPECT_NE(model("weights").at(0).values, model("average").at(0).values);
 }
 
+TEST(Train, MomentumAndAveragesCostNothing) {  // post-processing of what was released
+  SmallRun run;
+  const RunResult plain = run.train("plain");
+  run.config.optimizer.momentum = 0.9;
+  run.config.optimizer.average = 0.99;
+  const RunResult smooth = run.train("smooth");
+  ASSERT_TRUE(plain.epsilon && smooth.epsilon);
+  EXPECT_EQ(plain.epsilon->upper, smooth.epsilon->upper);
+}
+
 TEST(Train, GhostAndExplicitGradientsGiveTheSameModelUpToRounding) {
   SmallRun run;
   run.config.privacy.secure = false;

@@ -3,9 +3,12 @@
 import csv
 import hashlib
 import json
+import os
 import random
 import sqlite3
 import stat
+import subprocess
+import time
 
 import pytest
 import safetensors.numpy
@@ -98,8 +101,8 @@ def corpus(tmp_path):
     return make
 
 
-def train(folder, out, *more):
-    return discreet("train", "train.yaml", "--out", out, "--json", *more, cwd=folder)
+def train(folder, out, *more, **how):
+    return discreet("train", "train.yaml", "--out", out, "--json", *more, cwd=folder, **how)
 
 
 def header(folder, out):
@@ -210,6 +213,11 @@ def test_noise_may_be_injected_in_slots(corpus, injection):
     folder = corpus(injection=injection, steps=3)
     done = train(folder, "run")
     assert done.returncode == 0, done.stderr
+    step = header(folder, "run")["per_sample_step"]
+    if injection == "per_sample":  # both ways to look at a step are reported
+        assert step["slots"] > 40 and 0 < step["epsilon_of_sum"] < (step["epsilon_shuffled"] or 300)
+    else:
+        assert step is None
 
 
 def test_a_section_that_does_not_fit_is_refused_and_leaves_nothing(corpus):
@@ -229,3 +237,134 @@ def test_a_section_that_does_not_fit_is_refused_and_leaves_nothing(corpus):
         assert done.returncode not in (0, 139), (new, done.stdout)
         assert says in done.stderr + done.stdout
         assert not (folder / "run").exists() or not list((folder / "run").iterdir())
+
+
+@pytest.mark.parametrize("family", ["laplace", "skellam", "discrete_gaussian", "rounded_gaussian"])
+def test_every_family_of_noise_keeps_the_promise_in_its_own_way(corpus, family):
+    folder = corpus(ghost="false")
+    text = (folder / "train.yaml").read_text()
+    noise = f"noise: {{family: {family}}}" if family == "laplace" else f"noise: {{family: {family}, discrete: 0.001953125}}"
+    (folder / "train.yaml").write_text(text.replace("adjacency: zero_out", f"adjacency: zero_out\n    {noise}"))
+    done = train(folder, "run")
+    assert done.returncode == 0, done.stderr
+    for c in header(folder, "run")["classes"]:
+        k, z = (6, 1) if c["class"] == "clinical" else (20, 0.4)
+        if family in ("laplace", "rounded_gaussian"):
+            assert c["gdp_mu"] == pytest.approx(1 / z) and c["renyi_rho"] is None
+        else:
+            assert c["renyi_rho"] == pytest.approx(1 / (2 * z * z)) and c["gdp_mu"] is None
+        assert c["noise_multiplier"] >= k**0.5 * z
+        if family == "laplace":
+            # L1 noise needs more of it than a Gaussian would: sqrt(2) / 0.798 for small losses.
+            assert 1.7 <= c["noise_multiplier"] / (k**0.5 * z) <= 1.8
+    explained = discreet("explain", "anchors.jsonl", "--policy", "policy.yaml", "--hash",
+                         json.loads((folder / "anchors.jsonl").read_text().splitlines()[1])["descriptor_hash"],
+                         "--noise", family, "--grid", "0.001953125", "--json", cwd=folder)
+    assert explained.returncode == 0, explained.stderr
+    assert json.loads(explained.stdout)["noise_family"] == family
+
+
+def test_laplace_noise_is_refused_where_its_accountant_or_clipping_is_missing(corpus):
+    folder = corpus(ghost="true")
+    text = (folder / "train.yaml").read_text()
+    laplace = text.replace("adjacency: zero_out", "adjacency: zero_out\n    noise: {family: laplace}")
+    (folder / "train.yaml").write_text(laplace)
+    done = train(folder, "run")
+    assert done.returncode != 0 and "L1" in done.stderr
+    (folder / "train.yaml").write_text(laplace.replace("ghost: true", "ghost: false").replace("accountant: rdp", "accountant: pld"))
+    done = train(folder, "run")
+    assert done.returncode != 0 and "accountant is pld" in done.stderr
+
+
+def amplify(folder, rate, steps):
+    """Makes the class clinical an amplified one, and signs anew."""
+    policy = (folder / "policy.yaml").read_text().replace("stddev: 4", "stddev: 1")
+    policy = policy.replace("most_occurrences: 6, sensitive: true,",
+                            f"most_occurrences: {steps}, sensitive: true, amplified: {{rate: {rate}, steps: {steps}, delta: 0.00001}},")
+    (folder / "policy.yaml").write_text(policy)
+    (folder / "anchors.jsonl").unlink()
+    done = discreet("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--batch", "batch.csv",
+                    "--out", "anchors.jsonl", cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_amplified_class_reserves_its_whole_schedule_and_keeps_its_epsilon(corpus):
+    folder = corpus(steps=12)
+    amplify(folder, rate=0.2, steps=20)
+    done = train(folder, "run")
+    assert done.returncode == 0, done.stderr
+    clinical = next(c for c in header(folder, "run")["classes"] if c["class"] == "clinical")
+    assert clinical["most_uses"] == 20 and clinical["gdp_mu"] is None and clinical["delta"] == pytest.approx(1e-5)
+    # Less noise than every pattern of 20 uses would need, because nobody learns who was sampled.
+    assert clinical["noise_multiplier"] < 20**0.5
+    # One Gaussian release of multiplier 1 has epsilon 4.377 at 1e-5; by rdp, looser than the pld the noise was set by.
+    assert 4 < clinical["epsilon"] <= 1.3 * 4.378
+    # 12 of 20 steps are taken: a second run of 12 has not enough left, whoever was sampled.
+    done = train(folder, "second")
+    assert done.returncode != 0
+    assert "USES_EXHAUSTED" in done.stderr and "12" in done.stderr
+    (folder / "train.yaml").write_text((folder / "train.yaml").read_text().replace("target_steps: 12", "target_steps: 8"))
+    assert train(folder, "third").returncode == 0
+
+
+def test_an_amplified_class_is_refused_another_sampler_or_noise(corpus):
+    folder = corpus(steps=4)
+    amplify(folder, rate=0.1, steps=20)
+    done = train(folder, "run")  # samples at 0.2
+    assert done.returncode != 0 and "at rate 0.1" in done.stderr
+    amplify_text = (folder / "policy.yaml").read_text().replace("rate: 0.1", "rate: 0.2")
+    (folder / "policy.yaml").write_text(amplify_text)
+    good = (folder / "train.yaml").read_text()
+    (folder / "train.yaml").write_text(good.replace("ghost: true", "ghost: false").replace(
+        "adjacency: zero_out", "adjacency: zero_out\n    noise: {family: laplace}"))
+    done = train(folder, "run")
+    assert done.returncode != 0 and "amplified" in done.stderr and "laplace" in done.stderr
+
+
+def test_contributions_of_one_contributor_are_totalled(corpus):
+    folder = corpus()
+    batch = (folder / "batch.csv").read_text()
+    (folder / "batch.csv").write_text(batch.replace("p1,", "p0,").replace("p3,", "p0,"))
+    (folder / "anchors.jsonl").unlink()
+    assert discreet("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--batch", "batch.csv",
+                    "--out", "anchors.jsonl", cwd=folder).returncode == 0
+    said = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", "2026-11-16T00:00:00Z", "--json", cwd=folder)
+    totals = json.loads(said.stdout)["contributors"]
+    assert len(totals) == 98
+    # One open contribution (z = 0.4) and two clinical ones (z = 1): 2.5 + 1 + 1.
+    assert totals[0]["contributor"] == "p0" and totals[0]["contributions"] == 3
+    assert totals[0]["gdp_mu"] == pytest.approx(4.5)
+    assert totals[0]["epsilon_upper"] > totals[1]["epsilon_upper"]
+    text = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", "2026-11-16T00:00:00Z", cwd=folder).stdout
+    assert "contributor p0: 3 contributions, together epsilon ≤" in text
+    assert train(folder, "run").returncode == 0
+    assert header(folder, "run")["most_of_a_contributor"] == {"contributions": 3, "gdp_mu": pytest.approx(4.5)}
+
+
+def test_a_run_that_goes_on_in_another_environment_uses_contributions_anew(corpus):
+    """Other matrix kernels release other bits: what is executed again is another use."""
+    folder = corpus(uses=6, steps=2000)
+    text = (folder / "train.yaml").read_text()
+    (folder / "train.yaml").write_text(text + "run: {checkpoint_every: 100}\n")
+    elsewhere = {**os.environ, "OPENBLAS_CORETYPE": "Nehalem"}
+    running = subprocess.Popen([os.environ["DISCREET"], "train", "train.yaml", "--out", "run"], cwd=folder,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    trace = folder / "run" / "trace.jsonl"
+    for _ in range(5000):  # until steps after the first checkpoint were released
+        if trace.exists() and trace.read_bytes().count(b"\n") > 110:
+            break
+        time.sleep(0.002)
+    running.kill()
+    running.communicate()
+    before = used(folder)
+    done = train(folder, "run", "--resume", env=elsewhere)
+    assert done.returncode == 0, done.stderr
+    after = used(folder)
+    assert len(before["runs"]) == 1 and len(after["runs"]) == 2
+    # What was reserved stays reserved, and nobody passes the cap over both identities.
+    assert set(before["reservations"]) <= set(after["reservations"])
+    granted = {}
+    for _, _, contribution, uses, got in after["reservations"]:
+        granted[contribution] = granted.get(contribution, 0) + uses * got
+    caps = {row[0]: row[3] for row in after["contributions"]}
+    assert caps and all(count <= caps[c] for c, count in granted.items())
