@@ -44,6 +44,10 @@ constexpr Command kCommands[] = {
      "discreet explain record.txt.anchor.jsonl --policy policy.yaml\n"
      "  discreet explain anchors.jsonl --policy policy.yaml --layout model.json --hash 3fa9 --json",
      add_explain},
+    {"gate", "Whether a released model may answer a request.",
+     "discreet gate RUN/release.json request.json --public-key release.pub --ledger ledger.db\n"
+     "  discreet gate RUN/release.json --public-key release.pub",
+     add_gate},
     {"init", "Write a commented configuration to start from.",
      "discreet init\n  discreet init train.yaml --preset regulated_fair", add_init},
     {"keygen", "Make a signing key, replace one, or revoke one.",
@@ -70,6 +74,11 @@ constexpr Command kCommands[] = {
     {"predict", "The predictions of a trained model, one line per record.",
      "discreet predict discreet-run new.csv\n  discreet predict discreet-run new.csv --json",
      add_predict},
+    {"release", "Sign what a finished run's model is, who stands behind it and what it may serve.",
+     "discreet release RUN --key release.key\n"
+     "  discreet release RUN --key release.key --ledger-key ledger.key --scopes scopes.json "
+     "--max-age-days 30",
+     add_release},
     {"replay", "Execute a run again from configuration, data and key, and compare every bit.",
      "discreet replay discreet-run\n  discreet replay discreet-run --threads 2 --json", add_replay},
     {"report", "One HTML page about a run: its promise, its course, and what is not promised.",

@@ -92,11 +92,15 @@ int check(const Options& options) {
   const double epsilon = static_cast<double>(found.spend) / kMicro;
   if (options.json) {
     json out = {{"verified", found.ok}, {"key_given", key.has_value()}};
+    json affected = json::array();
+    for (const Release& r : found.affected)
+      affected.push_back({{"run", r.run}, {"manifest_hash", to_hex(r.manifest)}});
     if (found.ok)
       out.update({{"origin", found.origin},
                   {"descriptor_hash", found.descriptor},
                   {"uses", found.uses},
                   {"releases", found.releases},
+                  {"affected_releases", affected},
                   {"epsilon", epsilon}});
     else
       out["problem"] = found.problem;
@@ -108,6 +112,8 @@ int check(const Options& options) {
         "proven; that nothing was left out takes the ledger\n",
         found.descriptor, found.origin, key ? "" : ", by the bundle's own key: compare it",
         found.uses, epsilon, found.releases);
+    for (const Release& r : found.affected)
+      fmt::print("  release        run {}, manifest {}\n", r.run, to_hex(r.manifest));
   } else {
     fmt::print("BROKEN: {}\n", found.problem);
   }

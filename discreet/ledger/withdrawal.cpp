@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "discreet/admission/cose.h"
@@ -97,6 +98,7 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
           signature.message, signer,
           withdrawal_statement(origin, withdrawn.descriptor, withdrawn.reason, withdrawn.time)))
     refuse("the withdrawal is not one of this contribution");
+  std::map<std::string, std::uint64_t> first_use;  // by run
   for (const json& item : bundle.at("uses")) {
     const Terms terms = parts.read<Terms>(item.at("terms"), "terms");
     const std::uint64_t terms_at = parts.position();
@@ -107,9 +109,14 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
       refuse("a use is not one of this contribution before its withdrawal");
     out.spend = use.spend;
     ++out.uses;
+    first_use.try_emplace(terms.run, parts.position());
   }
   for (const json& item : bundle.at("releases")) {
-    static_cast<void>(parts.read<Release>(item, "release"));
+    const Release release = parts.read<Release>(item, "release");
+    const auto used = first_use.find(release.run);
+    if (used == first_use.end() || parts.position() < used->second)
+      refuse("a release is not one of a run that had used this contribution");
+    out.affected.push_back(release);
     ++out.releases;
   }
   out.origin = origin;

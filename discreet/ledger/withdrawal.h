@@ -25,9 +25,9 @@ std::vector<Withdrawal> read_deletion_events(std::string_view lines);
 
 // What a contributor takes home after a withdrawal, as JSON: the header, the admission with its
 // opened descriptor, every use with its terms, the withdrawal and the releases of runs that had
-// used it, each as leaf and receipt; and a proof that the tree in which the withdrawal stands
-// extends the one in which the admission was first signed. Throws kInvalidInput if the descriptor
-// is not withdrawn.
+// used it (made again later, also those of later), each as leaf and receipt; and a proof that the
+// tree in which the withdrawal stands extends the one in which the admission was first signed.
+// Throws kInvalidInput if the descriptor is not withdrawn.
 std::string withdrawal_bundle(const std::filesystem::path& ledger, const admission::SigningKey& key,
                               const Digest& descriptor);
 
@@ -37,7 +37,8 @@ struct BundleVerdict {
   std::string origin;
   std::string descriptor;  // hexadecimal
   std::uint64_t uses = 0, releases = 0;
-  std::uint64_t spend = 0;  // millionths
+  std::vector<Release> affected;  // the releases, in the order of the ledger
+  std::uint64_t spend = 0;        // millionths
 };
 // Needs no ledger: whether every part was in the signed tree and says what it should. That no
 // further use exists is for whoever holds the ledger to verify: a Merkle tree proves presence only.

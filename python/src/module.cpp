@@ -40,4 +40,5 @@ NB_MODULE(_core, m) {
   discreet::python::add_mechanism_apply(m);
   discreet::python::add_training(m);
   discreet::python::add_unlearning(m);
+  discreet::python::add_release(m);
 }

@@ -11,5 +11,6 @@ void add_mechanism(nanobind::module_& m);
 void add_mechanism_apply(nanobind::module_& m);
 void add_training(nanobind::module_& m);
 void add_unlearning(nanobind::module_& m);
+void add_release(nanobind::module_& m);
 
 }  // namespace discreet::python

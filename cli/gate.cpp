@@ -1,0 +1,138 @@
+#include "discreet/release/gate.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/contributions.h"
+#include "discreet/admission/scaled.h"
+#include "discreet/base/error.h"
+#include "discreet/release/envelope.h"
+
+namespace discreet::cli {
+namespace {
+
+using namespace release;
+using nlohmann::json;
+
+struct Options {
+  std::string manifest, request, public_key, ledger, ledger_key, checkpoint, at;
+  std::vector<std::string> model;
+  bool json = false;
+};
+
+// The files that are served: those given, else those that lie beside the manifest under the names
+// it has. These are what it claims; the gate compares.
+std::vector<ModelFile> served_files(const Options& options, const std::string& envelope) {
+  std::vector<ModelFile> out;
+  const auto add = [&](const std::filesystem::path& path) {
+    out.push_back({path.filename(), sha256(bytes_of(read_input(path)))});
+  };
+  for (const std::string& path : options.model) add(path);
+  if (!out.empty()) return out;
+  try {
+    for (const ModelFile& file : read_unverified(envelope).model) {
+      const auto path = std::filesystem::path(options.manifest).parent_path() / file.name;
+      if (std::filesystem::is_regular_file(path)) add(path);
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kMalformed) throw;  // the gate says so
+  }
+  return out;
+}
+
+json described(const Decision& decision, const Gate& gate, const std::string& envelope) {
+  const auto& m = gate.manifest();
+  json out = {{"allowed", decision.allowed()},
+              {"reason", to_string(decision.reason)},
+              {"sentence", decision.sentence},
+              {"ledger_position", decision.position == 0 ? json() : json(decision.position)},
+              {"released_at", gate.released_at() ? json(*gate.released_at()) : json()},
+              {"manifest_hash", to_hex(hash_of(envelope))},
+              {"runs", m ? json(m->runs) : json()}};
+  return out;
+}
+
+void print_text(const Decision& decision, const Gate& gate) {
+  fmt::print("{}: {}\n",
+             decision.allowed() ? "ALLOWED" : fmt::format("DENIED {}", to_string(decision.reason)),
+             decision.sentence);
+  if (decision.position != 0)
+    fmt::print(
+        "  ledger         {} entries{}\n", decision.position,
+        gate.released_at() ? fmt::format("; released at entry {}", *gate.released_at()) : "");
+}
+
+void print_scopes(const Manifest& m) {
+  for (const Posture& p : m.postures) fmt::print("  {}\n", describe(p));
+  for (const Layer& layer : m.layers)
+    fmt::print("  layer          {}: {}\n", layer.name,
+               layer.classes.empty() ? "no contribution"
+                                     : fmt::format("{}", fmt::join(layer.classes, ", ")));
+  for (const Adapter& adapter : m.adapters)
+    fmt::print("  adapter        {}: {}; with {}\n", adapter.name, fmt::join(adapter.classes, ", "),
+               fmt::join(adapter.scope, ", "));
+  for (const GenerationClass& g : m.generation)
+    fmt::print("  may be asked   {}, for {}: draws on {}{}\n", g.name, fmt::join(g.purposes, ", "),
+               fmt::join(g.layers, ", "),
+               g.adapters.empty() ? "" : fmt::format(" with {}", fmt::join(g.adapters, ", ")));
+}
+
+int run(const Options& options) {
+  const std::string envelope = read_input(options.manifest);
+  std::optional<Request> request;
+  if (!options.request.empty()) request = parse_request(read_input(options.request));
+  Gate::Evidence evidence{admission::PublicKey::from_text(read_input(options.public_key)),
+                          served_files(options, envelope)};
+  if (!options.ledger.empty()) evidence.ledger = options.ledger;
+  if (!options.ledger_key.empty())
+    evidence.ledger_key = admission::PublicKey::from_text(read_input(options.ledger_key));
+  if (!options.checkpoint.empty()) evidence.checkpoint = read_input(options.checkpoint);
+  if (!options.at.empty()) {
+    const auto at = static_cast<std::uint64_t>(admission::parse_instant(options.at, "--at"));
+    evidence.clock = [at] { return at; };
+  }
+  const Gate gate(envelope, std::move(evidence));
+  const Decision decision = request ? gate.decide(*request) : gate.standing();
+  if (options.json) {
+    json out = described(decision, gate, envelope);
+    if (request) out["generation_class"] = request->generation_class;
+    fmt::print("{}\n", out.dump());
+  } else {
+    print_text(decision, gate);
+    if (!request && gate.manifest()) print_scopes(*gate.manifest());
+  }
+  return decision.allowed() ? kDone : kCheckSaysNo;
+}
+
+}  // namespace
+
+void add_gate(CLI::App& command, int& status) {
+  auto options = std::make_shared<Options>();
+  command.add_option("MANIFEST", options->manifest, "As `discreet release` wrote it")->required();
+  command.add_option("REQUEST", options->request,
+                     "JSON: generation_class, purpose and rights {classes, most_epsilon}; without "
+                     "it, whether the manifest holds, and what may be asked");
+  command
+      .add_option("--public-key", options->public_key, "File with the key of releases you trust")
+      ->required();
+  command
+      .add_option("--model", options->model,
+                  "A file that is served, once each; default: those beside the manifest")
+      ->allow_extra_args(false)
+      ->take_all();
+  command.add_option("--ledger", options->ledger,
+                     "The ledger as it is now: shows withdrawals and releases nobody recorded");
+  command.add_option("--ledger-key", options->ledger_key,
+                     "File with the ledger's key you expect; default: the one the manifest names");
+  command.add_option("--checkpoint", options->checkpoint,
+                     "A signed note from elsewhere: the ledger must have got so far");
+  command.add_option("--at", options->at, "Decide as of this time; default: now");
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options, &status] { status = run(*options); });
+}
+
+}  // namespace discreet::cli

@@ -1,0 +1,121 @@
+#include <fmt/core.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/contributions.h"
+#include "cli/numbers.h"
+#include "cli/release_run.h"
+#include "discreet/base/error.h"
+#include "discreet/ledger/entry.h"
+
+namespace discreet::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string run, key, passphrase_file, ledger, ledger_key, ledger_passphrase_file, scopes, out,
+      max_age_days = "7";
+  std::vector<std::string> names;
+  bool json = false;
+};
+
+double epsilon(std::uint64_t micro) { return static_cast<double>(micro) / ledger::kMicro; }
+
+void print_json(const Released& released) {
+  const release::Manifest& m = released.manifest;
+  json kinds = json::array(), model = json::object();
+  for (const auto& g : m.generation) kinds.push_back(g.name);
+  for (const auto& f : m.model) model[f.name] = to_hex(f.sha256);
+  fmt::print("{}\n", json{{"manifest", released.path.string()},
+                          {"manifest_hash", to_hex(released.hash)},
+                          {"runs", m.runs},
+                          {"model", model},
+                          {"epsilon_upper", epsilon(m.privacy.epsilon)},
+                          {"delta", static_cast<double>(m.privacy.delta) / ledger::kAtto},
+                          {"adjacency", accounting::to_string(m.privacy.adjacency)},
+                          {"ledger_position", m.ledger ? json(release::position_of(m)) : json()},
+                          {"released_at", released.entry ? json(*released.entry) : json()},
+                          {"issued", m.issued},
+                          {"max_age", m.max_age},
+                          {"generation_classes", kinds}}
+                         .dump());
+}
+
+void print_text(const Released& released) {
+  const release::Manifest& m = released.manifest;
+  fmt::print("{}\n", released.path.string());
+  fmt::print("  hash           {}\n", to_hex(released.hash));
+  fmt::print("  promise        epsilon ≤ {:.6f} at delta = {:.6g}, {}\n",
+             epsilon(m.privacy.epsilon), static_cast<double>(m.privacy.delta) / ledger::kAtto,
+             accounting::to_string(m.privacy.adjacency));
+  if (released.entry)
+    fmt::print("  ledger         {} entries seen; recorded as entry {}\n", release::position_of(m),
+               *released.entry);
+  else
+    fmt::print("  ledger         none: the run had no corpus\n");
+  for (const auto& p : m.postures) fmt::print("  {}\n", release::describe(p));
+  for (const auto& g : m.generation)
+    fmt::print("  may be asked   {}: {} of {} layers, {} adapters\n", g.name, g.layers.size(),
+               m.layers.size(), g.adapters.size());
+  fmt::print("  stale          after {} days; release again before\n",
+             static_cast<double>(m.max_age) / 86400);
+}
+
+void run(const Options& options) {
+  ReleaseInput input;
+  input.run = options.run;
+  input.out = options.out;
+  if (!options.ledger.empty()) input.ledger = options.ledger;
+  input.names = options.names;
+  if (!options.scopes.empty())
+    input.terms.generation = release::parse_scopes(read_input(options.scopes));
+  const double days = parse_number("--max-age-days", options.max_age_days);
+  if (!(days > 0 && days <= 36525))
+    throw Error(ErrorCode::kInvalidInput, "release", "--max-age-days takes 0 to 36525 days");
+  input.terms.max_age = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(days * 86400));
+  input.terms.issued =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count());
+  std::optional<admission::SigningKey> ledger_key;
+  if (!options.ledger_key.empty())
+    ledger_key = read_key(options.ledger_key, options.ledger_passphrase_file);
+  const Released released =
+      release_run(input, read_key(options.key, options.passphrase_file), std::move(ledger_key));
+  (options.json ? print_json : print_text)(released);
+}
+
+}  // namespace
+
+void add_release(CLI::App& command, int&) {
+  auto options = std::make_shared<Options>();
+  command.add_option("RUN", options->run, "Directory of the run")->required();
+  command.add_option("--key", options->key, "Private key that signs the release")->required();
+  command.add_option("--passphrase-file", options->passphrase_file, "Its first line opens the key");
+  command.add_option("--ledger-key", options->ledger_key,
+                     "Private key of the run's ledger, in which the release is recorded");
+  command.add_option("--ledger-passphrase-file", options->ledger_passphrase_file,
+                     "Its first line opens the ledger's key");
+  command.add_option("--ledger", options->ledger, "The ledger; default: the one of the run");
+  command
+      .add_option("--name", options->names,
+                  "Of the run in the ledger, once each; default: as its trace and note say")
+      ->allow_extra_args(false)
+      ->take_all();
+  command.add_option("--scopes", options->scopes,
+                     "JSON: generation classes with layers, adapters, purposes, serves_withdrawn; "
+                     "default: one, predict, that draws on every layer");
+  command
+      .add_option("--max-age-days", options->max_age_days,
+                  "After so many days gates take the manifest for stale")
+      ->capture_default_str();
+  command.add_option("--out", options->out, "File to write; default RUN/release.json");
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.callback([options] { run(*options); });
+}
+
+}  // namespace discreet::cli

@@ -1,0 +1,154 @@
+#include "cli/release_run.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/contributions.h"
+#include "discreet/base/error.h"
+#include "discreet/ledger/ledger.h"
+#include "discreet/release/envelope.h"
+#include "discreet/report/summary.h"
+#include "discreet/run/files.h"
+#include "discreet/run/trace.h"
+#include "discreet/training/safetensors.h"
+
+namespace discreet::cli {
+namespace {
+
+constexpr const char* kModel = "model.safetensors";
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidInput, "release", std::move(sentence));
+}
+
+mechanism::ModelLayout layout_of(ByteView model, const mechanism::DpConfig& dp) {
+  std::vector<mechanism::Tensor> tensors;
+  for (training::NamedTensor& tensor : training::decode_safetensors(model))
+    tensors.push_back({.name = std::move(tensor.name), .shape = std::move(tensor.shape)});
+  return mechanism::ModelLayout(std::move(tensors))
+      .with_public(dp.public_modules, dp.public_groups);
+}
+
+void require_claim(const report::Declared& run) {
+  if (!run.not_private.empty())
+    refuse(fmt::format("the run promises nothing ({}): there is nothing to sign",
+                       run.not_private.front()));
+  using report::Ended;
+  if (run.ended != Ended::kCompleted && run.ended != Ended::kBudgetReached &&
+      run.ended != Ended::kInterrupted)
+    refuse(
+        fmt::format("the run is {}, so that its model has no final claim; finish it with "
+                    "'discreet train --resume'",
+                    to_string(run.ended)));
+}
+
+// Of a section `corpus` that names its ledger.
+std::optional<std::string> ledger_of(const auto& corpus) {
+  if constexpr (requires { corpus.ledger; }) return corpus.ledger;
+  return std::nullopt;
+}
+std::optional<std::string> ledger_key_of(const auto& corpus) {
+  if constexpr (requires { corpus.ledger_key; }) return corpus.ledger_key;
+  return std::nullopt;
+}
+
+// Where the run's ledger is, and the note it kept; none if the run had no corpus.
+struct Kept {
+  std::filesystem::path ledger;
+  std::string note;
+};
+std::optional<Kept> kept_by(const ReleaseInput& input, const mechanism::Config& config) {
+  const std::filesystem::path note = input.run / "ledger.note";
+  if (!std::filesystem::exists(note)) {
+    if (config.corpus.policy || input.ledger)
+      refuse(
+          fmt::format("{} is not there: the run did not write to a ledger, and a run of a corpus "
+                      "is released with one only",
+                      note.string()));
+    return std::nullopt;
+  }
+  const std::filesystem::path ledger =
+      input.ledger ? *input.ledger
+                   : std::filesystem::path(
+                         ledger_of(config.corpus).value_or((input.run / "ledger.db").string()));
+  if (!std::filesystem::exists(ledger))
+    refuse(fmt::format("the ledger {} is not there; give --ledger", ledger.string()));
+  const Bytes bytes = run::read_file(note, 65536);
+  return Kept{ledger, {bytes.begin(), bytes.end()}};
+}
+
+// The names under which the run reserved epochs: its trace has them, and the note it kept was
+// signed when it reserved the last one, or when it was released.
+std::vector<std::string> names_of(const std::filesystem::path& run, const Kept& kept) {
+  std::set<std::string> names;
+  for (const run::TraceLine& line : run::trace_lines(run / "trace.jsonl")) {
+    if (line.kind != "run_header" && line.kind != "resumed") continue;
+    const auto at = nlohmann::json::json_pointer("/corpus/ledger/run");
+    const auto fields = nlohmann::json::parse(line.text);
+    if (fields.contains(at) && fields.at(at).is_string())
+      names.insert(fields.at(at).get<std::string>());
+  }
+  if (const auto name = release::run_of_note(kept.ledger, kept.note)) names.insert(*name);
+  if (names.empty())
+    refuse("neither trace nor ledger.note say which run of the ledger this is; give --name");
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+Released release_run(const ReleaseInput& input, const admission::SigningKey& key,
+                     std::optional<admission::SigningKey> ledger_key) {
+  const report::Declared run = report::summarize(input.run).declared;
+  require_claim(run);
+  if (!std::filesystem::exists(input.run / kModel))
+    refuse(fmt::format("{} is not there: the run left no model", (input.run / kModel).string()));
+  const Bytes model = run::read_file(input.run / kModel, std::size_t{1} << 40);
+  if (training::safetensors_metadata(model)["config_hash"] != run.config_hash)
+    throw Error(ErrorCode::kMalformed, "release",
+                "model.safetensors is of a run with another configuration");
+
+  release::RunFacts facts;
+  facts.model = {{kModel, sha256(model)}};
+  facts.layout = layout_of(model, run.config.privacy);
+  facts.epsilon = run.claim.upper;
+  facts.delta = run.claim.delta;
+  facts.adjacency = run.claim.adjacency;
+  facts.runs = input.names;
+
+  const std::optional<Kept> kept = kept_by(input, run.config);
+  std::optional<release::LedgerAt> at;
+  if (kept) {
+    if (const auto path = ledger_key_of(run.config.corpus); path && !ledger_key)
+      ledger_key = read_key(*path, "");
+    if (!ledger_key) refuse("the release is recorded in the run's ledger; give --ledger-key");
+    at = {kept->ledger, ledger_key->public_key(), kept->note};
+    if (facts.runs.empty()) facts.runs = names_of(input.run, *kept);
+  } else if (facts.runs.empty()) {
+    facts.runs = {
+        std::filesystem::absolute(input.run / ".").lexically_normal().parent_path().filename()};
+  }
+  Released out{release::draft(facts, input.terms, at),
+               input.out.empty() ? input.run / "release.json" : input.out,
+               {},
+               {}};
+  if (const auto folder = std::filesystem::absolute(out.path).parent_path();
+      !std::filesystem::is_directory(folder))
+    refuse(fmt::format("{} is no folder; nothing was recorded", folder.string()));
+  const std::string envelope = release::sign(out.manifest, key);
+  out.hash = release::hash_of(envelope);
+  // Recorded before it is published: a manifest that is nowhere is harmless, one that no
+  // contributor can find is not.
+  if (kept) {
+    ledger::Ledger ledger =
+        ledger::Ledger::open(kept->ledger, std::move(*ledger_key), out.manifest.ledger->note);
+    for (const std::string& name : out.manifest.runs) ledger.release(name, out.hash);
+    out.entry = ledger.state().size() - 1;
+    run::write_atomically(input.run / "ledger.note", bytes_of(ledger.note()));
+  }
+  run::write_atomically(out.path, bytes_of(envelope));
+  return out;
+}
+
+}  // namespace discreet::cli
