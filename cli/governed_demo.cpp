@@ -8,12 +8,14 @@
 
 #include "cli/contributions.h"
 #include "cli/governed_corpus.h"
+#include "cli/release_run.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
 #include "discreet/ledger/ledger.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/ledger/withdrawal.h"
+#include "discreet/release/gate.h"
 #include "discreet/run/files.h"
 
 namespace discreet::cli {
@@ -33,6 +35,12 @@ struct Stage {
   }
 };
 
+std::uint64_t now() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
 Stage set_stage(const TrainingOptions& options) {
   Stage out{options.out, {fs::path(options.out) / "corpus"}, {}};
   if (!options.resume || !fs::exists(out.corpus.at(GovernedCorpus::kConfig)))
@@ -46,12 +54,9 @@ Stage set_stage(const TrainingOptions& options) {
 // The hospital signs a withdrawal, the steward records it; the run sees it at its next epoch.
 void withdraw(const Stage& stage) {
   ledger::Ledger ledger = ledger::Ledger::open(stage.ledger(), stage.key(GovernedCorpus::kSteward));
-  const auto now = std::chrono::duration_cast<std::chrono::seconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
-  const std::vector events = {
-      ledger::sign_withdrawal(stage.key(GovernedCorpus::kHospital), ledger.state().header().origin,
-                              stage.leaver, "the patient asked", static_cast<std::uint64_t>(now))};
+  const std::vector events = {ledger::sign_withdrawal(stage.key(GovernedCorpus::kHospital),
+                                                      ledger.state().header().origin, stage.leaver,
+                                                      "the patient asked", now())};
   ledger.withdraw(events);
 }
 
@@ -102,6 +107,31 @@ json ledger_of(const Stage& stage) {
           {"classes", classes}};
 }
 
+// The model is released under the steward's key, and a service asks its gate twice.
+json release_and_ask(const Stage& stage) {
+  ReleaseInput input;
+  input.run = stage.run;
+  input.terms.issued = now();
+  // Whoever asks knows that a contribution of the model was withdrawn after it had been used.
+  input.terms.generation = release::parse_scopes(
+      R"({"classify": {"purposes": ["research"], "serves_withdrawn": true}})");
+  const auto steward = stage.key(GovernedCorpus::kSteward);
+  const Released released = release_run(input, steward, {});
+  const release::Gate gate(read_input(released.path.string()),
+                           {steward.public_key(), released.manifest.model, stage.ledger()});
+  json asked = json::array();
+  for (const char* rights : {"{}", R"({"classes": ["open"]})"}) {
+    const json request = {
+        {"generation_class", "classify"}, {"purpose", "research"}, {"rights", json::parse(rights)}};
+    const release::Decision d = gate.decide(release::parse_request(request.dump()));
+    asked.push_back({{"request", request},
+                     {"allowed", d.allowed()},
+                     {"reason", to_string(d.reason)},
+                     {"sentence", d.sentence}});
+  }
+  return {{"manifest", released.path.string()}, {"entry", *released.entry}, {"asked", asked}};
+}
+
 void print(const json& acts, const Stage& stage) {
   fmt::print("\nTurned away at the gate\n ");
   for (const auto& [reason, count] : acts["refused"].items())
@@ -124,6 +154,13 @@ void print(const json& acts, const Stage& stage) {
                c["epsilon"].get<double>(), ledger["delta"].get<double>());
   fmt::print("  check it       discreet ledger verify {} --checkpoint {}/ledger.note\n",
              stage.ledger().string(), stage.run.string());
+  if (!acts.contains("release")) return;
+  const json& release = acts["release"];
+  fmt::print("\nReleased\n  manifest       {}, entry {} of the ledger\n",
+             release["manifest"].get<std::string>(), release["entry"].get<std::uint64_t>());
+  for (const json& a : release["asked"])
+    fmt::print("  {:<14} rights {}: {}\n", a["allowed"] ? "ALLOWED" : "DENIED",
+               a["request"]["rights"].dump(), a["sentence"].get<std::string>());
 }
 
 }  // namespace
@@ -143,8 +180,10 @@ void run_governed_demo(const TrainingOptions& options) {
   json acts = {{"refused", refusals_of(stage.ledger())}};
   if (!gone) withdraw(stage);
   acts["withdrawal"] = withdrawal_of(stage);
+  // A model without a claim is not released: one stopped, or under --insecure-seed.
+  if (outcome.result.ended == training::Ended::kCompleted && outcome.result.not_private.empty())
+    acts["release"] = release_and_ask(stage);
   acts["ledger"] = ledger_of(stage);
-  // Here the model is released, and two queries are asked of its gate.
   if (options.json) {
     json out = to_json(outcome);
     out["governed"] = std::move(acts);

@@ -245,6 +245,15 @@ void State::take(const EpochEnd& e) {
     broken(8, fmt::format("epoch {} of run {} has {} uses and says {}", e.epoch, e.run, open_uses_,
                           e.uses));
   epochs_[e.run].push_back({open_terms_[0].position, terms.as_of});
+  for (const OpenTerms& t : open_terms_) {
+    SummarisedUses& of = summarised_uses_[t.terms.admissibility_class];
+    of.most += open_summarised_;
+    if (open_terms_.size() != 1) continue;
+    of.least += open_summarised_;
+    of.at_once = std::max(of.at_once, open_summarised_);
+  }
+  if (open_summarised_ != 0) last_summarised_date_ = terms.as_of;
+  open_summarised_ = 0;
   open_terms_.clear();
   next_index_ = 0;
   open_uses_ = 0;
@@ -293,7 +302,16 @@ void State::take(const Summary& e) {
     broken(10, "a summary covers less than the one before it");
   if (!ascends(e.classes, [](const ClassTotal& total) { return total.admissibility_class; }))
     broken(10, "the classes of a summary are not in ascending order");
+  for (const ClassTotal& before : summary_.classes) {
+    const auto now =
+        std::ranges::find(e.classes, before.admissibility_class, &ClassTotal::admissibility_class);
+    if (now == e.classes.end() || now->contributions < before.contributions ||
+        now->uses < before.uses || now->most_spent < before.most_spent)
+      broken(10, fmt::format("class {} has less in a summary than in the one before it",
+                             before.admissibility_class));
+  }
   summary_ = e;
+  summary_covers_ = next_number();
 }
 
 void State::take(const Release& e) {
@@ -316,6 +334,7 @@ void State::take_summarised(const Digest& hash) {
   if (inside_epoch()) {
     uses_began_ = true;
     ++open_uses_;
+    ++open_summarised_;
   } else {
     ++summarised_admissions_;
   }
@@ -344,8 +363,34 @@ void State::finish() {
   }
   if (contributions != summarised_admissions_ || contributions + uses != summary_.leaves)
     broken(10, "the totals of the summary are not those of the leaves it replaced");
+  check_totals();
   if (unlinked_withdrawals_ > contributions)
     broken(5, "a contribution that was never admitted was withdrawn by someone who is no steward");
+}
+
+// What is left tells of the classes: how many leaves each epoch lost, and who is still there.
+void State::check_totals() const {
+  std::map<std::string, ClassTotal> totals;
+  for (const ClassTotal& total : summary_.classes) totals[total.admissibility_class] = total;
+  for (const auto& [name, total] : totals)
+    if ((total.uses == 0) != (total.most_spent == 0) ||
+        (total.uses != 0 && total.contributions == 0))
+      broken(10, fmt::format("the totals of class {} in the summary contradict each other", name));
+  for (const auto& [name, lost] : summarised_uses_) {
+    const ClassTotal& total = totals[name];
+    if (total.uses < lost.least || total.uses > lost.most || total.contributions < lost.at_once)
+      broken(10, fmt::format(
+                     "the summary says {} uses and {} contributions of class {}; its epochs "
+                     "lost {} to {} uses, {} in one epoch",
+                     total.uses, total.contributions, name, lost.least, lost.most, lost.at_once));
+  }
+  if (last_summarised_date_ && *last_summarised_date_ >= summary_.horizon)
+    broken(10, "a use is summarised whose contribution had not ended at the horizon");
+  for (const Contribution& c : contributions_)
+    if (c.number < summary_covers_ && is_due_for_summary(c, summary_.horizon))
+      broken(10,
+             fmt::format("contribution {} ended before the horizon, and the summary left it out",
+                         c.number));
 }
 
 const State::Contribution* State::find(const Digest& descriptor) const {

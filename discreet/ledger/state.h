@@ -112,6 +112,7 @@ class State {
   void take(const Refusals& e);
   void take(const Withdrawal& e);
   void take(const Summary& e);
+  void check_totals() const;
   void take(const Release& e);
   void take(const Signed& e);
 
@@ -147,6 +148,15 @@ class State {
 
   Sha256 summarised_digest_;
   std::uint64_t summarised_admissions_ = 0;
+  // Of summarised uses, by class: as many as are surely of it (its epoch has no other class), as
+  // may be, and the most in one epoch of the first kind; and the date of the last epoch with any.
+  struct SummarisedUses {
+    std::uint64_t least = 0, most = 0, at_once = 0;
+  };
+  std::map<std::string, SummarisedUses> summarised_uses_;
+  std::uint64_t open_summarised_ = 0;  // in the epoch being read
+  std::optional<std::uint64_t> last_summarised_date_;
+  std::uint64_t summary_covers_ = 0;  // contributions with a number below
   std::uint64_t unlinked_withdrawals_ = 0;
   Summary summary_;
   Counts counts_;

@@ -241,6 +241,10 @@ std::string Corpus::sentence() const {
                      descriptors_.size(), total, codes, codes.empty() ? "" : ")");
 }
 
+cbor::Value Corpus::ledger_name() const {
+  return cbor::map({{"origin", ledger_->header().origin}, {"run", identity_.ledger}});
+}
+
 cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
   std::vector<cbor::Entry> refused;
   for (const auto& [code, count] : refused_) refused.push_back({code, count});
@@ -290,7 +294,7 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
   const auto totals = admission::contributor_totals(descriptors_);
   return cbor::map({{"name", policy_.corpus},
                     {"policy_hash", ByteView(hash_of(policy_))},
-                    {"ledger", cbor::map({{"origin", ledger_->header().origin}, {"run", run_}})},
+                    {"ledger", ledger_name()},
                     {"profile_schema", admission::kProfileSchema},
                     {"admitted", descriptors_.size()},
                     {"refused", cbor::map(std::move(refused))},

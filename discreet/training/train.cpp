@@ -260,11 +260,13 @@ class Run {
     use_lineage();
     lineage_epoch_ = t / mechanism().sampling().steps_per_epoch;
     begin_corpus();
-    files_.extend_trace(at, cbor::map({{"t", t},
-                                       {"released", released},
-                                       {"charged_again", released - t},
-                                       {"differs", differs},
-                                       {"environment", environment_}}));
+    std::vector<cbor::Entry> resumed = {{"t", t},
+                                        {"released", released},
+                                        {"charged_again", released - t},
+                                        {"differs", differs},
+                                        {"environment", environment_}};
+    if (corpus_) resumed.push_back({"corpus", cbor::map({{"ledger", corpus_->ledger_name()}})});
+    files_.extend_trace(at, cbor::map(std::move(resumed)));
     // Before any step: else the charge would be forgotten if this process ended.
     write_checkpoint();
     notes_.push_back(
