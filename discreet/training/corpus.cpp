@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "discreet/admission/anchor_file.h"
 #include "discreet/admission/contributors.h"
@@ -193,12 +194,13 @@ void Corpus::enter_epoch(std::uint64_t step) {
   const std::uint64_t epoch = step / steps_per_epoch_;
   if (epoch_ == epoch || step >= steps_) return;
   std::vector<ledger::Terms> terms = terms_;
-  for (ledger::Terms& t : terms)
-    t.steps = std::min(steps_per_epoch_, steps_ - epoch * steps_per_epoch_);
+  for (ledger::Terms& t : terms)  // where the epoch is the event, it is charged whole
+    if (t.sampler < 4) t.steps = std::min(steps_per_epoch_, steps_ - epoch * steps_per_epoch_);
   const std::uint64_t number = epoch - identity_.first_epoch;
   ledger::Refusals refused;
   if (identity_.ledger == run_) refused.counts.assign(refused_.begin(), refused_.end());
-  ledger_->reserve({identity_.ledger, number, at_, std::move(terms)}, admitted_, refused);
+  ledger_->reserve({identity_.ledger, number, at_, std::move(terms)}, std::exchange(admitted_, {}),
+                   refused);
   absent_.assign(hashes_.size(), 0);
   for (std::size_t i = 0; i < hashes_.size(); ++i)
     absent_[i] =

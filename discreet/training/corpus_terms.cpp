@@ -89,13 +89,17 @@ bool is_no_better(const accounting::Mechanism& recorded, const accounting::Mecha
   const auto b = accounting::gaussian_noise_multiplier(used);
   if (a && b) return *a <= *b;
   if (recorded.index() != used.index()) return false;
+  // Both are rounded towards less noise, by different operations.
+  constexpr double kRounding = 1 + 1e-9;
   if (const auto* l = std::get_if<accounting::Laplace>(&recorded))
-    return l->scale <= std::get<accounting::Laplace>(used).scale;
+    return l->scale <= std::get<accounting::Laplace>(used).scale * kRounding;
   if (const auto* d = std::get_if<accounting::DiscreteGaussian>(&recorded))
-    return d->noise_multiplier <= std::get<accounting::DiscreteGaussian>(used).noise_multiplier;
+    return d->noise_multiplier <=
+           std::get<accounting::DiscreteGaussian>(used).noise_multiplier * kRounding;
   if (const auto* s = std::get_if<accounting::Skellam>(&recorded)) {
     const auto& u = std::get<accounting::Skellam>(used);
-    return s->variance <= u.variance && s->l1 >= u.l1 && s->l2 >= u.l2 && s->linf >= u.linf;
+    return s->variance <= u.variance * kRounding && s->l1 * kRounding >= u.l1 &&
+           s->l2 * kRounding >= u.l2 && s->linf * kRounding >= u.linf;
   }
   return false;
 }
