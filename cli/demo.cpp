@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "cli/command.h"
+#include "cli/governed_demo.h"
 #include "cli/training_run.h"
 
 namespace discreet::cli {
@@ -30,7 +31,11 @@ security:
 
 void add_demo(CLI::App& command, int&) {
   auto options = add_training_options(command, "discreet-demo");
-  command.callback([options] {
+  auto governed = std::make_shared<bool>(false);
+  command.add_flag("--governed", *governed,
+                   "On signed contributions: three classes, refusals, a withdrawal, a ledger");
+  command.callback([options, governed] {
+    if (*governed) return run_governed_demo(*options);
     run_training(*options, kConfig, "demo", {},
                  fmt::format("discreet demo --out {}", options->out));
   });

@@ -38,7 +38,8 @@ constexpr Command kCommands[] = {
      "  discreet check --schema > discreet.schema.json",
      add_check},
     {"demo", "Train a private model of the embedded handwritten digits.",
-     "discreet demo\n  discreet demo --out digits --threads 2 --json", add_demo},
+     "discreet demo\n  discreet demo --out digits --threads 2 --json\n  discreet demo --governed",
+     add_demo},
     {"explain", "How the noise and the layers of a contribution follow from its descriptor.",
      "discreet explain record.txt.anchor.jsonl --policy policy.yaml\n"
      "  discreet explain anchors.jsonl --policy policy.yaml --layout model.json --hash 3fa9 --json",

@@ -44,16 +44,6 @@ void require_claim(const report::Declared& run) {
                     to_string(run.ended)));
 }
 
-// Of a section `corpus` that names its ledger.
-std::optional<std::string> ledger_of(const auto& corpus) {
-  if constexpr (requires { corpus.ledger; }) return corpus.ledger;
-  return std::nullopt;
-}
-std::optional<std::string> ledger_key_of(const auto& corpus) {
-  if constexpr (requires { corpus.ledger_key; }) return corpus.ledger_key;
-  return std::nullopt;
-}
-
 // Where the run's ledger is, and the note it kept; none if the run had no corpus.
 struct Kept {
   std::filesystem::path ledger;
@@ -72,7 +62,7 @@ std::optional<Kept> kept_by(const ReleaseInput& input, const mechanism::Config& 
   const std::filesystem::path ledger =
       input.ledger ? *input.ledger
                    : std::filesystem::path(
-                         ledger_of(config.corpus).value_or((input.run / "ledger.db").string()));
+                         config.corpus.ledger.value_or((input.run / "ledger.db").string()));
   if (!std::filesystem::exists(ledger))
     refuse(fmt::format("the ledger {} is not there; give --ledger", ledger.string()));
   const Bytes bytes = run::read_file(note, 65536);
@@ -120,8 +110,8 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   const std::optional<Kept> kept = kept_by(input, run.config);
   std::optional<release::LedgerAt> at;
   if (kept) {
-    if (const auto path = ledger_key_of(run.config.corpus); path && !ledger_key)
-      ledger_key = read_key(*path, "");
+    if (run.config.corpus.ledger_key && !ledger_key)
+      ledger_key = read_key(*run.config.corpus.ledger_key, "");
     if (!ledger_key) refuse("the release is recorded in the run's ledger; give --ledger-key");
     at = {kept->ledger, ledger_key->public_key(), kept->note};
     if (facts.runs.empty()) facts.runs = names_of(input.run, *kept);

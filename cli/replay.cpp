@@ -71,6 +71,7 @@ Replayed replay(const fs::path& run, int threads) {
   options.directory = scratch.path;
   options.resume = true;
   if (config.privacy.secure) options.secret = run / "secret.key";
+  options.again = true;
   options.threads = threads;
   options.stop = &stop;
   options.progress = [&](const training::Progress& p) { stop = p.step >= steps; };

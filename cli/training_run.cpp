@@ -101,7 +101,10 @@ class Display {
 constexpr const char* kHeldOut = "held-out records have no guarantee";
 constexpr const char* kTuning = "hyper-parameters chosen on this data are not covered";
 
-void print_json(const RunResult& r) {
+}  // namespace
+
+nlohmann::json to_json(const Outcome& outcome) {
+  const RunResult& r = outcome.result;
   const auto number = [](const auto& x) { return x ? nlohmann::json(*x) : nlohmann::json(); };
   nlohmann::json out = {{"run", r.directory.string()},
                         {"epsilon", nullptr},
@@ -117,11 +120,11 @@ void print_json(const RunResult& r) {
                         {"not_private", r.not_private},
                         {"notes", r.notes}};
   if (r.epsilon) out["epsilon"] = {{"lower", r.epsilon->lower}, {"upper", r.epsilon->upper}};
-  fmt::print("{}\n", out.dump());
+  return out;
 }
 
-void print_text(const RunResult& r, const std::optional<std::string>& report,
-                const std::string& again) {
+void print_text(const Outcome& outcome, const std::string& again) {
+  const auto& [r, report] = outcome;
   const std::string run = r.directory.string();
   fmt::print("{}\n", r.not_private.empty() ? "A private model" : "A model that is NOT PRIVATE");
   fmt::print("  model      {}/model.safetensors\n", run);
@@ -150,8 +153,6 @@ void print_text(const RunResult& r, const std::optional<std::string>& report,
   for (const std::string& note : r.notes) fmt::print("  note       {}\n", note);
   if (r.accuracy || r.loss) fmt::print("  note       {}; {}\n", kHeldOut, kTuning);
 }
-
-}  // namespace
 
 std::shared_ptr<TrainingOptions> add_training_options(CLI::App& command, const char* out) {
   auto options = std::make_shared<TrainingOptions>();
@@ -184,8 +185,9 @@ int parse_threads(const std::string& text) {
   return static_cast<int>(threads);
 }
 
-void run_training(const TrainingOptions& options, std::string_view yaml, std::string_view name,
-                  const std::filesystem::path& relative_to, const std::string& again) {
+Outcome train_and_report(const TrainingOptions& options, std::string_view yaml,
+                         std::string_view name, const std::filesystem::path& relative_to,
+                         const std::function<void(const Progress&)>& each_step) {
   std::vector<std::string> settings = options.settings;
   if (!options.seed.empty())
     settings.push_back(fmt::format("seed={}", random::parse_seed(options.seed)));
@@ -203,7 +205,10 @@ void run_training(const TrainingOptions& options, std::string_view yaml, std::st
       options.on_bad_row == "skip" ? training::BadRow::kSkip : training::BadRow::kRefuse;
   train.stop = &stop_asked;
   Display display(loaded.config.privacy.enabled);
-  train.progress = [&](const Progress& progress) { display.show(progress); };
+  train.progress = [&](const Progress& progress) {
+    display.show(progress);
+    if (each_step) each_step(progress);
+  };
   listen_for_stop();
   RunResult result;
   try {
@@ -222,10 +227,16 @@ void run_training(const TrainingOptions& options, std::string_view yaml, std::st
     report.reset();
   }
   result.notes.insert(result.notes.begin(), loaded.notes.begin(), loaded.notes.end());
+  return {std::move(result), std::move(report)};
+}
+
+void run_training(const TrainingOptions& options, std::string_view yaml, std::string_view name,
+                  const std::filesystem::path& relative_to, const std::string& again) {
+  const Outcome outcome = train_and_report(options, yaml, name, relative_to);
   if (options.json)
-    print_json(result);
+    fmt::print("{}\n", to_json(outcome).dump());
   else
-    print_text(result, report, again);
+    print_text(outcome, again);
 }
 
 }  // namespace discreet::cli

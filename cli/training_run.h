@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,17 @@ std::shared_ptr<TrainingOptions> add_training_options(CLI::App& command, const c
 // --resume.
 void run_training(const TrainingOptions& options, std::string_view yaml, std::string_view name,
                   const std::filesystem::path& relative_to, const std::string& again);
+
+// The same in parts. each_step: called after every step; may be empty.
+struct Outcome {
+  training::RunResult result;
+  std::optional<std::string> report;  // its file
+};
+Outcome train_and_report(const TrainingOptions& options, std::string_view yaml,
+                         std::string_view name, const std::filesystem::path& relative_to,
+                         const std::function<void(const training::Progress&)>& each_step = {});
+nlohmann::json to_json(const Outcome& outcome);
+void print_text(const Outcome& outcome, const std::string& again);
 
 // Of --threads: as many as there are processors if it is empty.
 int parse_threads(const std::string& text);

@@ -94,6 +94,8 @@ std::string describe(const DepthProfile& profile) {
   return text;
 }
 
+Bytes encode(const DepthProfile& profile) { return cbor::encode(value_of(profile)); }
+
 Bytes encode(const Policy& p) {
   std::vector<cbor::Entry> blocks, classes;
   for (const auto& [module, noise] : p.blocks) blocks.push_back({module, noise.units});

@@ -135,6 +135,8 @@ Policy read_policy(std::string_view text, std::string_view name);
 // Deterministic CBOR of every setting, defaults included: equal policies have equal bytes, however
 // their files were written.
 Bytes encode(const Policy& policy);
+// The same of a profile alone, as it is in the bytes of its policy.
+Bytes encode(const DepthProfile& profile);
 // SHA-256 of the bytes.
 Digest hash_of(const Policy& policy);
 

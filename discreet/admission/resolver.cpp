@@ -29,6 +29,7 @@ using numerics::round_up;
 
 // Relative; more than the rounding of a multiplier over thousands of blocks.
 constexpr double kRoom = 0x1p-40;
+constexpr double kLedgerRoom = 1e-5;  // of epsilon
 
 void check_terms(const ClassPolicy& c, const Descriptor& d) {
   const bool kept =
@@ -124,8 +125,11 @@ void promise_amplified(const Amplified& amplified, const Descriptor& d, Resoluti
                                accounting::NoSampling{}, accounting::Adjacency::kAddRemove);
   out.gaussian_epsilon =
       accounting::certified_epsilon(accounting::reduce({{once, 1}}), delta).value;
-  const auto calibrated = accounting::calibrate_noise_multiplier(
-      rate, amplified.steps, {out.gaussian_epsilon->lower, delta});
+  // A ledger counts in millionths, and rounds rate and multiplier against itself.
+  const double lower = out.gaussian_epsilon->lower;
+  const double target = std::max(lower / 2, lower - kLedgerRoom);
+  const auto calibrated =
+      accounting::calibrate_noise_multiplier(rate, amplified.steps, {target, delta});
   out.amplified_epsilon = calibrated.reached.value;
   out.required_multiplier = calibrated.value;
   out.most_uses = amplified.steps;

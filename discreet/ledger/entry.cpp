@@ -158,7 +158,7 @@ struct Reader {
   static void read(std::uint8_t& field, const Value& value) { field = small(value, 255); }
   static void read(Adjacency& field, const Value& value) { field = Adjacency{small(value, 2)}; }
   static void read(Promise& field, const Value& value) { field = Promise{small(value, 1)}; }
-  static void read(Family& field, const Value& value) { field = Family{small(value, 3)}; }
+  static void read(Family& field, const Value& value) { field = Family{small(value, 4)}; }
   static void read(std::string& field, const Value& value) { field = value.as_text(); }
   static void read(Bytes& field, const Value& value) {
     field.assign(value.as_bytes().begin(), value.as_bytes().end());
@@ -254,7 +254,7 @@ std::string_view to_string(Promise promise) {
 }
 std::string_view to_string(Family family) {
   constexpr std::string_view kFamilies[] = {"gaussian", "rounded_gaussian", "laplace",
-                                            "discrete_gaussian"};
+                                            "discrete_gaussian", "skellam"};
   return kFamilies[static_cast<std::size_t>(family)];
 }
 

@@ -60,7 +60,8 @@ enum class Promise : std::uint8_t {
   kAmplified = 1,  // (C, epsilon): the spend at the header's delta stays at most epsilon
 };
 
-// A contribution that passed the gate. All of it comes from its signed descriptor.
+// A contribution that passed the gate. All of it comes from its signed descriptor, but for the
+// multiplier of an amplified promise: there the operator says to which noise every use is cut.
 struct Admission {
   std::uint64_t number = 0;         // counts admissions from 0
   Digest descriptor{};              // SHA-256 of the canonical descriptor, nonce included
@@ -69,11 +70,12 @@ struct Admission {
   RawKey contributor{};             // the key that attested it
   std::uint64_t clip = 0;           // C, 10^-9, rounded up, > 0
   Promise promise = Promise::kWorstCase;
-  std::uint64_t multiplier = 0;  // z, 10^-9, rounded down (worst case)
-  std::uint64_t uses = 0;        // k (worst case)
-  std::uint64_t epsilon = 0;     // millionths, rounded down (amplified)
-  std::uint64_t not_after = 0;   // seconds since 1970: the scheduled end, no longer inside
-  std::string adapter;           // that it may touch in place of a depth band; empty: none
+  // 10^-9, rounded down: z (worst case); the least noise multiplier of a use, or 0 (amplified)
+  std::uint64_t multiplier = 0;
+  std::uint64_t uses = 0;       // k (worst case)
+  std::uint64_t epsilon = 0;    // millionths, rounded down (amplified)
+  std::uint64_t not_after = 0;  // seconds since 1970: the scheduled end, no longer inside
+  std::string adapter;          // that it may touch in place of a depth band; empty: none
 };
 
 enum class Family : std::uint8_t {
@@ -81,6 +83,7 @@ enum class Family : std::uint8_t {
   kRoundedGaussian = 1,
   kLaplace = 2,
   kDiscreteGaussian = 3,
+  kSkellam = 4,
 };
 
 // What an epoch of a run does to every contribution of a class: reserved before its first step.
@@ -92,7 +95,7 @@ struct Terms {
   Bytes profile;  // canonical CBOR: depth bands, layers and heads, or an adapter
   Family family = Family::kGaussian;
   std::uint64_t deviation = 0;  // of the noise on a coordinate, 10^-9, rounded down, > 0
-  std::uint64_t grid = 0;       // discrete Gaussian: step of the grid, 10^-9; else 0
+  std::uint64_t grid = 0;       // discrete Gaussian and Skellam: step of the grid, 10^-9; else 0
   accounting::Adjacency adjacency = accounting::Adjacency::kZeroOut;
   // 0 none, 1 Poisson, 2 truncated Poisson, 3 fixed size, 4 balls and bins, 5 shuffled epoch: the
   // order of accounting::Sampling.

@@ -1,6 +1,7 @@
 #include "discreet/ledger/ledger.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -30,24 +31,28 @@ Ledger Ledger::create(const std::filesystem::path& path, Header header, ByteView
   header.policy = sha256(policy);
   std::sort(header.stewards.begin(), header.stewards.end());
   State().take(Entry(header));  // a header that cannot be is refused before there is a file
-  Store store(path, Store::Mode::kCreate);
+  // Made under another name, so that nobody ever finds a ledger that is not signed.
+  const std::filesystem::path made =
+      path.string() + fmt::format(".{}.new", static_cast<long>(::getpid()));
+  std::error_code ignored;
+  std::filesystem::remove(made, ignored);  // of a killed process with our number
   try {
-    Ledger ledger(std::move(store), std::move(key));
+    Ledger ledger(Store(made, Store::Mode::kCreate), std::move(key));
     ledger.write([&](const Add& add, Store::Batch&) {
       add(header);
       add(Policy{Bytes(policy.begin(), policy.end())});
     });
+    ledger.store_.move_to(path);
     return ledger;
   } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
+    std::filesystem::remove(made, ignored);
     throw;
   }
 }
 
 Ledger Ledger::open(const std::filesystem::path& path, admission::SigningKey key,
-                    std::optional<std::string> last_seen) {
-  Ledger ledger(Store(path, Store::Mode::kWrite), std::move(key));
+                    std::optional<std::string> last_seen, int patience_ms) {
+  Ledger ledger(Store(path, Store::Mode::kWrite, patience_ms), std::move(key));
   ledger.reload(std::move(last_seen));
   return ledger;
 }
@@ -66,7 +71,21 @@ void Ledger::reload(std::optional<std::string> last_seen) {
   stale_ = false;
 }
 
-void Ledger::require_fresh() {
+void Ledger::let_go() {
+  store_.let_go();
+  away_ = true;
+}
+
+void Ledger::refresh() {
+  if (away_) {
+    store_.take_up(kPatience);
+    away_ = false;
+    const auto last = store_.last_note();
+    if (!last || last->text != note_)
+      reload(note_);
+    else
+      store_.discard_from(frontier_.size());
+  }
   if (stale_) reload();
 }
 
@@ -127,32 +146,44 @@ void Ledger::append_and_sign(const Build& build, const Removed& removed) {
   note_ = note.text;
 }
 
-void Ledger::admit(std::span<const Contribution> contributions, const Refusals& refusals) {
-  require_fresh();
-  if (contributions.empty() && refusals.counts.empty()) return;
+std::vector<Store::Opening> Ledger::openings_of(std::span<const Contribution> contributions) {
   std::vector<Store::Opening> openings;
   openings.reserve(contributions.size());
   for (const Contribution& c : contributions) {
     Store::Opening opening{0, c.descriptor, c.attestation};
-    if (!attested(opening, c.key))
+    if (!c.verified && !attested(opening, c.key))
       refuse(fmt::format("the attestation of descriptor {} is not signed by the key given",
                          to_hex(sha256(c.descriptor))));
     openings.push_back(std::move(opening));
   }
+  return openings;
+}
+
+void Ledger::add_admissions(std::span<const Contribution> contributions, const Refusals& refusals,
+                            std::vector<Store::Opening> openings, const Add& add,
+                            Store::Batch& batch) {
+  for (std::size_t i = 0; i < openings.size(); ++i) {
+    openings[i].position = state_.size();
+    add(admission_of(state_.header(), state_.next_number(), openings[i], raw(contributions[i].key),
+                     contributions[i].least_multiplier));
+  }
+  if (!refusals.counts.empty()) add(refusals);
+  batch.openings = std::move(openings);
+}
+
+void Ledger::admit(std::span<const Contribution> contributions, const Refusals& refusals) {
+  refresh();
+  if (contributions.empty() && refusals.counts.empty()) return;
+  std::vector<Store::Opening> openings = openings_of(contributions);
   write([&](const Add& add, Store::Batch& batch) {
-    for (std::size_t i = 0; i < openings.size(); ++i) {
-      openings[i].position = state_.size();
-      add(admission_of(state_.header(), state_.next_number(), openings[i],
-                       raw(contributions[i].key)));
-    }
-    if (!refusals.counts.empty()) add(refusals);
-    batch.openings = std::move(openings);
+    add_admissions(contributions, refusals, std::move(openings), add, batch);
   });
 }
 
 bool Ledger::reserve_epoch(const std::string& run, std::uint64_t epoch, std::uint64_t as_of,
-                           std::vector<Terms> terms) {
-  require_fresh();
+                           std::vector<Terms> terms, std::span<const Contribution> admitted,
+                           const Refusals& refusals) {
+  refresh();
   if (epoch < state_.next_epoch(run)) return false;
   if (epoch > state_.next_epoch(run))
     refuse(fmt::format("epoch {} of run {} was not reserved; reserve epochs one after another",
@@ -161,7 +192,9 @@ bool Ledger::reserve_epoch(const std::string& run, std::uint64_t epoch, std::uin
   std::sort(terms.begin(), terms.end(), [](const Terms& a, const Terms& b) {
     return a.admissibility_class < b.admissibility_class;
   });
-  write([&](const Add& add, Store::Batch&) {
+  std::vector<Store::Opening> openings = openings_of(admitted);
+  write([&](const Add& add, Store::Batch& batch) {
+    add_admissions(admitted, refusals, std::move(openings), add, batch);
     for (Terms& t : terms) {
       t.run = run;
       t.epoch = epoch;
@@ -181,7 +214,7 @@ bool Ledger::reserve_epoch(const std::string& run, std::uint64_t epoch, std::uin
 }
 
 std::size_t Ledger::withdraw(std::span<const Withdrawal> withdrawals) {
-  require_fresh();
+  refresh();
   std::vector<const Withdrawal*> fresh;
   for (const Withdrawal& w : withdrawals) {
     const auto same = [&](const Withdrawal* other) { return other->descriptor == w.descriptor; };
@@ -201,7 +234,7 @@ std::size_t Ledger::withdraw(std::span<const Withdrawal> withdrawals) {
 }
 
 bool Ledger::summarise(std::uint64_t now) {
-  require_fresh();
+  refresh();
   const std::uint64_t retention = state_.header().retention;
   if (now < retention) return false;
   const std::uint64_t horizon = now - retention;
@@ -248,7 +281,7 @@ bool Ledger::summarise(std::uint64_t now) {
 }
 
 void Ledger::release(const std::string& run, const Digest& manifest) {
-  require_fresh();
+  refresh();
   write([&](const Add& add, Store::Batch&) { add(Release{run, manifest}); });
 }
 

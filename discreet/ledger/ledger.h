@@ -35,29 +35,39 @@ class Ledger {
                        admission::SigningKey key);
   // Reads and verifies the whole file (attestations aside). `last_seen`: the note that the caller
   // kept; a ledger that does not extend it was rolled back or forked, and is refused with
-  // kMalformed.
+  // kMalformed. kIoError if another process writes for longer than `patience_ms`.
   static Ledger open(const std::filesystem::path& path, admission::SigningKey key,
-                     std::optional<std::string> last_seen = {});
+                     std::optional<std::string> last_seen = {}, int patience_ms = kPatience);
+  static constexpr int kPatience = 10'000;
+
+  // Lets other processes write until refresh() or the next operation, which reads what they wrote;
+  // it refuses a ledger that no longer extends note().
+  void let_go();
+  void refresh();
 
   const State& state() const { return state_; }
   const std::string& note() const { return note_; }  // the last checkpoint: keep a copy elsewhere
 
-  // Contributions that passed the gate; and how many did not, per reason. Each attestation is
-  // verified once more. Throws kInvalidInput for a descriptor admitted or withdrawn before.
+  // Contributions that passed the gate; and how many did not, per reason. An attestation that was
+  // not verified is. Throws kInvalidInput for a descriptor admitted or withdrawn before.
   struct Contribution {
     Bytes descriptor;   // canonical bytes
     Bytes attestation;  // detached COSE_Sign1 over them
     admission::PublicKey key;
+    std::uint64_t least_multiplier = 0;  // amplified: as in Admission
+    bool verified = false;               // the gate has verified the attestation just now
   };
   void admit(std::span<const Contribution> contributions, const Refusals& refusals = {});
 
   // Reserves an epoch: one use for every contribution of the classes in `terms` that is neither
   // withdrawn nor ended at `as_of`, whoever will take part in it. To be called before the epoch's
-  // first step. run, epoch and as_of of the terms are filled in.
+  // first step. run, epoch and as_of of the terms are filled in. What was admitted and refused for
+  // it goes into the same batch: all of it is there once, or nothing.
   // Returns false, and does nothing, if the epoch was reserved before. kInvalidInput if epochs are
-  // left out.
+  // left out; and as admit().
   bool reserve_epoch(const std::string& run, std::uint64_t epoch, std::uint64_t as_of,
-                     std::vector<Terms> terms);
+                     std::vector<Terms> terms, std::span<const Contribution> admitted = {},
+                     const Refusals& refusals = {});
 
   // Appends the withdrawals that are not there yet, and says how many. kInvalidInput for one signed
   // by neither contributor nor steward.
@@ -72,9 +82,11 @@ class Ledger {
  private:
   Ledger(Store store, admission::SigningKey key) : store_(std::move(store)), key_(std::move(key)) {}
   void reload(std::optional<std::string> last_seen = {});
-  void require_fresh();
   using Add = std::function<void(const Entry&)>;
   using Build = std::function<void(const Add&, Store::Batch&)>;
+  static std::vector<Store::Opening> openings_of(std::span<const Contribution> contributions);
+  void add_admissions(std::span<const Contribution> contributions, const Refusals& refusals,
+                      std::vector<Store::Opening> openings, const Add& add, Store::Batch& batch);
   using Removed = std::vector<std::pair<std::uint64_t, Digest>>;
   void write(const Build& build, const Removed& removed = {});
   void append_and_sign(const Build& build, const Removed& removed);
@@ -85,6 +97,7 @@ class Ledger {
   Frontier frontier_;
   std::string note_;
   bool stale_ = false;  // memory may say something else than the file
+  bool away_ = false;   // others may write
 };
 
 }  // namespace discreet::ledger

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
@@ -352,7 +354,8 @@ TEST(Ledger, AnEpochCoversAllThatAreNeitherWithdrawnNorEnded) {
 TEST(Ledger, HasOneWriterAtATime) {
   Folder folder;
   Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
-  EXPECT_EQ(code_of([&] { Ledger::open(folder / "l.db", ledger_key()); }), ErrorCode::kIoError);
+  EXPECT_EQ(code_of([&] { Ledger::open(folder / "l.db", ledger_key(), {}, 0); }),
+            ErrorCode::kIoError);
   ledger.admit(contributions(0, 1));
   EXPECT_TRUE(verify(folder / "l.db").ok);
 }
@@ -376,6 +379,111 @@ TEST(Ledger, AnAmplifiedPromiseStopsTheEpochThatWouldPassIt) {
   EXPECT_GT(epochs, 0u);
   EXPECT_LT(epochs, 100u);
   EXPECT_EQ(ledger.state().next_epoch("run"), epochs);
+}
+
+// At most k uses are 1/z-GDP together, so that is what a contribution costs at most, however many
+// epochs name it.
+TEST(Ledger, ASpendNeverPassesWhatWasPromised) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  ledger.admit(contributions(0, 1));  // z = 1, k = 4
+  accounting::PldAccountant one(accounting::Adjacency::kZeroOut);
+  one.add(accounting::Event(accounting::Gaussian{1.0}, accounting::NoSampling{},
+                            accounting::Adjacency::kZeroOut),
+          1);
+  const double promised = one.epsilon(1e-5).value.upper;
+  Terms t = terms();
+  t.steps = 20'000;
+  std::vector<double> spent;
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+    ledger.reserve_epoch("run", epoch, kToday, {t});
+    spent.push_back(static_cast<double>(ledger.state().contributions()[0].recorded) / kMicro);
+  }
+  EXPECT_LT(spent.front(), promised / 2);
+  EXPECT_GE(spent.back(), promised);
+  EXPECT_LE(spent.back(), promised + 3e-6);
+  EXPECT_TRUE(std::is_sorted(spent.begin(), spent.end()));
+  EXPECT_TRUE(verify(folder / "l.db").ok);
+}
+
+// A record is cut until k uses of it keep the promise, under every family by its own multiplier.
+TEST(Ledger, EveryFamilyOfNoiseIsRecordedWithTheCutThatKeepsThePromise) {
+  const Bound bound{1'000'000'000, Promise::kWorstCase, 1'000'000'000, 4,
+                    0};                      // C = 1, z = 1, k = 4
+  Terms t = terms("public", 1'000'000'000);  // less than C z sqrt(k): the record is cut to 1/m
+  t.family = Family::kLaplace;
+  const auto laplace = std::get<accounting::Laplace>(event_of(t, bound).event.mechanism());
+  // x = 1/2; e = log(Phi(x/2) / Phi(-x/2)); scale over L1 bound is 1/e.
+  const double phi = 0.5 * std::erfc(-0.25 / std::sqrt(2.0));
+  EXPECT_NEAR(laplace.scale, 1 / std::log(phi / (1 - phi)), 1e-9);
+  t.family = Family::kDiscreteGaussian;
+  t.grid = 1'000'000;
+  const auto discrete =
+      std::get<accounting::DiscreteGaussian>(event_of(t, bound).event.mechanism());
+  EXPECT_NEAR(discrete.noise_multiplier, 2, 1e-9);
+  EXPECT_NEAR(discrete.sensitivity, 500, 1e-6);
+  t.family = Family::kSkellam;
+  const auto skellam = std::get<accounting::Skellam>(event_of(t, bound).event.mechanism());
+  EXPECT_NEAR(skellam.variance, 1e6, 1e-3);
+  EXPECT_NEAR(skellam.l2, 1000, 1e-6);
+  EXPECT_NEAR(skellam.l1, 1e6, 1e-3);
+  EXPECT_GE(skellam.l2, 1000);
+  t.grid = 0;
+  EXPECT_THROW(event_of(t, bound), Error);
+  // And in a ledger: what each costs is recorded and verified.
+  for (const Family family : {Family::kLaplace, Family::kDiscreteGaussian, Family::kSkellam}) {
+    Folder folder;
+    Ledger ledger =
+        Ledger::create(folder / "l.db", header("rdp"), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, 2));
+    Terms u = terms("public", 3'000'000'000);
+    u.family = family;
+    u.grid = family == Family::kLaplace ? 0 : 1'000'000;
+    u.steps = 10;
+    ledger.reserve_epoch("run", 0, kToday, {u});
+    const Verification found = verify(folder / "l.db");
+    EXPECT_TRUE(found.ok) << found.problem;
+    EXPECT_GT(found.classes.at(0).most_spent, 0u);
+  }
+}
+
+TEST(Ledger, WhoLetsGoFindsWhatOthersWroteAndRefusesAnotherHistory) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+  ledger.admit(contributions(0, 2));
+  ledger.let_go();
+  std::filesystem::copy(path, folder / "old.db");
+  Ledger::open(path, ledger_key(), {}, 0)
+      .withdraw(std::vector{withdrawal(hash_of(contribution(0)), contributor_key())});
+  ledger.reserve_epoch("run", 0, kToday, {terms()});
+  EXPECT_EQ(ledger.state().contributions()[0].uses, 0u);
+  EXPECT_EQ(ledger.state().contributions()[1].uses, 1u);
+  ledger.let_go();
+  std::filesystem::copy(folder / "old.db", path, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(code_of([&] { ledger.reserve_epoch("run", 1, kToday, {terms()}); }),
+            ErrorCode::kMalformed);
+}
+
+TEST(Ledger, WhatWasAdmittedAndRefusedForAnEpochIsThereWithItOrNotAtAll) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  const std::string before = ledger.note();
+  Terms bad = terms();
+  bad.steps = 0;
+  EXPECT_THROW(
+      ledger.reserve_epoch("run", 0, kToday, {bad}, contributions(0, 3), {{{"EXPIRED", 2}}}),
+      Error);
+  EXPECT_EQ(ledger.note(), before);
+  EXPECT_TRUE(
+      ledger.reserve_epoch("run", 0, kToday, {terms()}, contributions(0, 3), {{{"EXPIRED", 2}}}));
+  EXPECT_FALSE(
+      ledger.reserve_epoch("run", 0, kToday, {terms()}, contributions(3, 5), {{{"EXPIRED", 2}}}));
+  const Verification found = verify(folder / "l.db");
+  ASSERT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.refusals, 2u);
+  EXPECT_EQ(found.counts.admissions, 3u);
+  EXPECT_EQ(found.counts.uses, 3u);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::uint64_t promised_epsilon(const Header& header, const admission::Scaled& mu
 }  // namespace
 
 Admission admission_of(const Header& header, std::uint64_t number, const Store::Opening& opening,
-                       const RawKey& contributor) {
+                       const RawKey& contributor, std::uint64_t least_multiplier) {
   const admission::Descriptor descriptor = admission::decode_descriptor(opening.descriptor);
   Admission leaf;
   leaf.number = number;
@@ -39,6 +39,7 @@ Admission admission_of(const Header& header, std::uint64_t number, const Store::
     leaf.uses = descriptor.occurrences;
   } else {
     leaf.promise = Promise::kAmplified;
+    leaf.multiplier = least_multiplier;
     leaf.epsilon = promised_epsilon(header, descriptor.noise_multiplier);
   }
   leaf.not_after = static_cast<std::uint64_t>(descriptor.not_after);
@@ -48,8 +49,9 @@ Admission admission_of(const Header& header, std::uint64_t number, const Store::
 
 void require_opens(const Admission& leaf, ByteView content, const Store::Opening& opening,
                    const Header& header) {
-  if (!std::ranges::equal(encode(admission_of(header, leaf.number, opening, leaf.contributor)),
-                          content))
+  if (!std::ranges::equal(
+          encode(admission_of(header, leaf.number, opening, leaf.contributor, leaf.multiplier)),
+          content))
     throw Error(ErrorCode::kMalformed, "ledger",
                 "the admission says something else than its signed descriptor (rule 4)");
 }

@@ -175,6 +175,80 @@ TEST(LedgerRules, AReleaseOfNoRunAndAHeaderInTheMiddleAreFound) {
   expect_found([](File& f) { f.entries.push_back(Refusals{}); }, 16, 4);
 }
 
+// A signer who summarises honestly, or says something else of what is gone.
+Verification verify_summarised(const std::function<void(Summary&)>& lie,
+                               std::uint64_t horizon = kToday + 50) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  Summary summary;
+  Frontier frontier;
+  std::string last;
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, 3, "old", kToday + 50));
+    ledger.admit(contributions(3, 5, "new", kToday + 500));
+    ledger.reserve_epoch("run", 0, kToday, {terms("old")});
+    ledger.reserve_epoch("run", 1, kToday + 1, {terms("new"), terms("old")});
+    ledger.reserve_epoch("run", 2, kToday + 2, {terms("new")});
+    summary = ledger.state().summary(horizon);
+    last = ledger.note();
+  }
+  std::vector<std::pair<std::uint64_t, Digest>> removed;
+  Store store(path, Store::Mode::kWrite);
+  Sha256 digest;
+  {
+    Store::Leaves leaves(store, 0);
+    for (Store::Leaf leaf; leaves.next(leaf);) {
+      const Entry e = decode_entry(leaf.content);
+      const Digest hash = leaf_hash(leaf.content);
+      frontier.append(hash);
+      const auto* admitted = std::get_if<Admission>(&e);
+      const auto* use = std::get_if<Use>(&e);
+      if (!(admitted && admitted->number < 3) && !(use && use->contribution < 3)) continue;
+      removed.emplace_back(leaf.position, hash);
+      std::uint8_t position[8];
+      for (int i = 0; i < 8; ++i)
+        position[i] = static_cast<std::uint8_t>(leaf.position >> (56 - 8 * i));
+      digest.update(position).update(hash);
+    }
+  }
+  summary.leaves = removed.size();
+  summary.digest = digest.finish();
+  lie(summary);
+  Store::Batch batch;
+  for (const Entry& e : std::vector<Entry>{Signed{sha256(bytes_of(last))}, summary}) {
+    batch.add(encode(e));
+    frontier.append(leaf_hash(encode(e)));
+  }
+  store.append(frontier.size() - 2, batch);
+  store.sign({frontier.size(),
+              sign_note({header().origin, frontier.size(), frontier.root()}, ledger_key())},
+             removed);
+  return verify(path);
+}
+
+TEST(LedgerRules, ASummaryThatSaysSomethingElseThanWhatIsGoneIsFound) {
+  const Verification honest = verify_summarised([](Summary&) {});
+  ASSERT_TRUE(honest.ok) << honest.problem;
+  EXPECT_EQ(honest.summarised.at(0).uses, 6u);
+  const auto found = [](const std::function<void(Summary&)>& lie) {
+    const Verification v = verify_summarised(lie);
+    return !v.ok && v.problem.find("(rule 10)") != std::string::npos;
+  };
+  // Uses moved to another class, contributions too, and both sums as they were.
+  EXPECT_TRUE(found([](Summary& s) {
+    s.classes[0].uses = 2;
+    s.classes.insert(s.classes.begin(), {"new", 0, 4, 9});
+  }));
+  EXPECT_TRUE(found([](Summary& s) {
+    s.classes[0].contributions = 2;
+    s.classes.insert(s.classes.begin(), {"new", 1, 0, 0});
+  }));
+  EXPECT_TRUE(found([](Summary& s) { s.classes[0].most_spent = 0; }));
+  EXPECT_TRUE(found([](Summary& s) { s.horizon = kToday + 1; }));    // nobody had ended then
+  EXPECT_TRUE(found([](Summary& s) { s.horizon = kToday + 600; }));  // then all had
+}
+
 TEST(Entries, ComeBackFromTheirBytesAndNoOtherBytesAreOne) {
   File file = honest();
   file.entries.push_back(Refusals{{{"EXPIRED", 3}}});

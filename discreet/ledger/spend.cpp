@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "discreet/accounting/accountant.h"
+#include "discreet/admission/families.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/rounding.h"
 
@@ -20,31 +20,41 @@ using numerics::round_up;
   throw Error(ErrorCode::kInvalidDpConfig, "ledger terms", std::move(sentence));
 }
 
+// m: every use is cut until the noise is at least m times its norm.
+double least_multiplier(Family family, const Bound& bound) {
+  const double z = round_down(static_cast<double>(bound.multiplier) / kNano, 1);
+  if (bound.promise == Promise::kAmplified) return z;
+  if (family == Family::kSkellam) return 0;
+  const auto k = static_cast<std::uint32_t>(std::min<std::uint64_t>(bound.uses, 0xffffffff));
+  // Those round up; a run cuts by more than that much further (resolver.cpp, kRoom).
+  return round_down(
+      family == Family::kLaplace ? admission::laplace_use(k, z) : admission::gaussian_use(k, z), 8);
+}
+
 accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
   if (terms.deviation == 0) refuse("the standard deviation of the noise is 0");
   if (bound.clip == 0) refuse("the clip norm is 0");
   const double deviation = static_cast<double>(terms.deviation);
   const double clip = static_cast<double>(bound.clip);
   const double declared = round_down(deviation / clip, 2);
-  const bool worst_case = bound.promise == Promise::kWorstCase;
-  const double promised = worst_case
-                              ? round_down(static_cast<double>(bound.multiplier) *
-                                               std::sqrt(static_cast<double>(bound.uses)) / kNano,
-                                           4)
-                              : 0;
-  const double multiplier = std::max(declared, promised);
-  if (worst_case && (terms.family == Family::kLaplace || terms.family == Family::kDiscreteGaussian))
-    refuse("a worst-case promise needs Gaussian or rounded Gaussian noise");
-  if ((terms.family == Family::kDiscreteGaussian) != (terms.grid != 0))
-    refuse("a grid belongs to discrete Gaussian noise, and to no other");
+  const double multiplier = std::max(declared, least_multiplier(terms.family, bound));
+  const bool on_grid =
+      terms.family == Family::kDiscreteGaussian || terms.family == Family::kSkellam;
+  if (on_grid != (terms.grid != 0))
+    refuse("a grid belongs to discrete Gaussian and Skellam noise, and to no other");
+  const double grid = static_cast<double>(terms.grid);
   switch (terms.family) {
     case Family::kGaussian: return accounting::Gaussian{multiplier};
     case Family::kRoundedGaussian: return accounting::RoundedGaussian{multiplier};
-    case Family::kLaplace:
-      return accounting::Laplace{round_down(deviation / std::sqrt(2.0) / clip, 4)};
+    case Family::kLaplace: return accounting::Laplace{round_down(multiplier / std::sqrt(2.0), 3)};
     case Family::kDiscreteGaussian:
-      return accounting::DiscreteGaussian{multiplier,
-                                          round_up(clip / static_cast<double>(terms.grid), 3)};
+      return accounting::DiscreteGaussian{multiplier, round_up(deviation / multiplier / grid, 4)};
+    case Family::kSkellam: {
+      const double norm = round_up(clip / grid, 3), scale = round_down(deviation / grid, 3);
+      // A vector of whole numbers has |x| <= x^2, hence L1 norm at most the squared L2 norm.
+      return accounting::Skellam{round_down(scale * scale, 1), round_up(norm * norm, 1), norm,
+                                 norm};
+    }
   }
   refuse("the noise family is unknown");
 }
@@ -70,6 +80,11 @@ accounting::Sampling sampling_of(const Terms& terms) {
 
 }  // namespace
 
+bool is_capped(Family family) noexcept {
+  return family == Family::kGaussian || family == Family::kRoundedGaussian ||
+         family == Family::kLaplace;
+}
+
 accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
   if (terms.steps == 0) refuse("an epoch has at least one step");
   const bool whole_epoch = terms.sampler >= 4;
@@ -80,18 +95,33 @@ accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
 }
 
 Spends::Spends(std::string accountant, double delta)
-    : accountant_(std::move(accountant)), delta_(delta), states_{{{}, 0}}, state_ids_{{{}, 0}} {
+    : accountant_(std::move(accountant)),
+      delta_(round_down(delta * (1 - 0x1p-30), 1)),
+      states_{{{}, 0}},
+      state_ids_{{{}, 0}} {
   if (accounting::make_accountant(accountant_)->epsilon(delta_).epsilon.upper != 0)
     refuse("no event should cost nothing");
 }
 
-std::uint64_t Spends::evaluate(const Multiset& events) const {
-  const auto accountant = accounting::make_accountant(accountant_);
-  for (const auto& [event, count] : events) accountant->compose(events_[event], count);
-  const double upper = accountant->epsilon(delta_).epsilon.upper;
+std::uint64_t Spends::evaluate(const accounting::Accountant& accountant) const {
+  const double upper = accountant.epsilon(delta_).epsilon.upper;
   const double micro = std::ceil(round_up(upper * kMicro, 1));
   if (!(micro < 0x1p62)) refuse(fmt::format("the spend {} is no number to record", upper));
   return static_cast<std::uint64_t>(micro);
+}
+
+std::uint64_t Spends::certified(StateId state) const {
+  if (accountant_ == "pld") return states_[state].micro;
+  const auto accountant = accounting::make_accountant("pld");
+  for (const auto& [event, count] : states_[state].events)
+    accountant->compose(events_[event], count);
+  return evaluate(*accountant);
+}
+
+std::uint64_t Spends::least(const accounting::Event& event, std::uint64_t count) const {
+  const auto accountant = accounting::make_accountant(accountant_);
+  accountant->compose(event, count);
+  return evaluate(*accountant);
 }
 
 Spends::StateId Spends::after(StateId state, const accounting::RepeatedEvent& next) {
@@ -108,7 +138,9 @@ Spends::StateId Spends::after(StateId state, const accounting::RepeatedEvent& ne
     events.insert(at, {known->second, next.count});
   }
   if (const auto found = state_ids_.find(events); found != state_ids_.end()) return found->second;
-  const std::uint64_t micro = evaluate(events);
+  const auto accountant = accounting::make_accountant(accountant_);
+  for (const auto& [event, count] : events) accountant->compose(events_[event], count);
+  const std::uint64_t micro = evaluate(*accountant);
   const auto id = static_cast<StateId>(states_.size());
   states_.push_back({events, micro});
   state_ids_.emplace(std::move(events), id);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "discreet/accounting/accountant.h"
 #include "discreet/accounting/event.h"
 #include "discreet/ledger/entry.h"
 
@@ -24,12 +25,17 @@ struct Bound {
 // The privacy event that an epoch under these terms is for one such contribution, and how often it
 // happens: per step, or once where the sampler makes the epoch the event.
 //
-// With noise of standard deviation s and a worst-case promise (C, z, k) the record
-// is clipped to min(C, s / (z·sqrt(k))), so its noise multiplier is max(s / C, z·sqrt(k)); with an
-// amplified promise it is clipped to C. Rounded towards less noise and a higher rate.
-// Throws kInvalidDpConfig for terms out of range, and for Laplace or discrete Gaussian noise under
-// a worst-case promise, which only the accountant can judge.
+// With noise of standard deviation s the record is clipped to min(C, s / m), so its noise
+// multiplier is max(s / C, m). Under a worst-case promise (C, z, k) m is what k uses need to keep
+// it: z·sqrt(k), with Laplace noise, where norms are L1, that of admission/families.h. Of Skellam
+// noise it depends on the model; what is counted on is C. Under an amplified promise m is the
+// recorded multiplier. Rounded towards less noise and a higher rate. Throws kInvalidDpConfig for
+// terms out of range.
 accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound);
+
+// Whether k uses so cut are 1/z-GDP together, so that their spend is at most that of one Gaussian
+// release of multiplier z: Gaussian, rounded Gaussian and Laplace noise.
+bool is_capped(Family family) noexcept;
 
 // Cumulative spends, each computed once: contributions with the same history share a state, so the
 // accountant runs as often as there are different histories, not contributions.
@@ -38,7 +44,8 @@ class Spends {
   using StateId = std::uint32_t;
   static constexpr StateId kNothing = 0;  // no event yet
 
-  // accountant: a name that make_accountant takes. delta in (0, 1).
+  // accountant: a name that make_accountant takes. delta in (0, 1); epsilons are for a part
+  // 1 - 2^-30 of it, the rest is for what the samplers of noise leave out.
   Spends(std::string accountant, double delta);
 
   // The state after `next` in a state; composes events, never adds epsilons.
@@ -46,6 +53,10 @@ class Spends {
   // The least number of millionths that is no less than the certified upper end of epsilon at
   // delta. Throws kInvalidDpConfig if the accountant finds none.
   std::uint64_t least(StateId state) const { return states_[state].micro; }
+  // The same by pld, whatever the accountant: what an amplified promise was calibrated by.
+  std::uint64_t certified(StateId state) const;
+  // least() for `count` times one event, outside of every state.
+  std::uint64_t least(const accounting::Event& event, std::uint64_t count) const;
   std::size_t states() const noexcept { return states_.size(); }
 
  private:
@@ -54,7 +65,7 @@ class Spends {
     Multiset events;
     std::uint64_t micro;
   };
-  std::uint64_t evaluate(const Multiset& events) const;
+  std::uint64_t evaluate(const accounting::Accountant& accountant) const;
 
   std::string accountant_;
   double delta_;

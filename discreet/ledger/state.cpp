@@ -8,6 +8,7 @@
 #include "discreet/admission/cose.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/note.h"
+#include "discreet/numerics/rounding.h"
 
 namespace discreet::ledger {
 namespace {
@@ -101,7 +102,7 @@ void State::take(const Admission& e) {
   const bool worst_case = e.promise == Promise::kWorstCase;
   if (worst_case && (e.multiplier < header().multiplier_floor || e.multiplier == 0 || e.uses == 0))
     broken(4, fmt::format("contribution {} declares a noise multiplier below the floor", e.number));
-  if (worst_case ? e.epsilon != 0 : e.multiplier != 0 || e.uses != 0 || e.epsilon == 0)
+  if (worst_case ? e.epsilon != 0 : e.uses != 0 || e.epsilon == 0)
     broken(4, fmt::format("the bound of contribution {} does not fit its promise", e.number));
   if (is_withdrawn(e.descriptor))
     broken(5, fmt::format("contribution {} was withdrawn before it was admitted", e.number));
@@ -111,7 +112,16 @@ void State::take(const Admission& e) {
   const Bound bound{e.clip, e.promise, e.multiplier, e.uses, e.epsilon};
   const auto [at, fresh] =
       bound_ids_.try_emplace(bound, static_cast<std::uint32_t>(bounds_.size()));
-  if (fresh) bounds_.push_back(bound);
+  if (fresh) {
+    bounds_.push_back(bound);
+    promised_.push_back(
+        worst_case
+            ? spends_->least(accounting::Event(accounting::Gaussian{numerics::round_down(
+                                                   static_cast<double>(e.multiplier) / kNano, 1)},
+                                               accounting::NoSampling{}, header().adjacency),
+                             1)
+            : e.epsilon);
+  }
   contributions_.push_back({e.number, e.descriptor, e.contributor, e.not_after, at->second,
                             class_index(e.admissibility_class)});
   ++counts_.admissions;
@@ -173,12 +183,20 @@ Spends::StateId State::spend_after(const Contribution& c, const OpenTerms& terms
   if (last.terms != terms.position || last.from != c.spend || last.bound != c.bound) {
     const Bound& bound = bounds_[c.bound];
     const auto to = spends_->after(c.spend, event_of(terms.terms, bound));
-    if (bound.promise == Promise::kAmplified && spends_->least(to) > bound.epsilon)
+    if (bound.promise == Promise::kAmplified && spends_->certified(to) > bound.epsilon)
       broken(9, fmt::format("epoch {} of run {} spends more than contribution {} allows",
                             terms.terms.epoch, terms.terms.run, c.number));
     last = {c.spend, to, c.bound, terms.position};
   }
   return last.to;
+}
+
+std::uint64_t State::least(const Contribution& c, const OpenTerms& terms,
+                           Spends::StateId state) const {
+  const std::uint64_t composed = spends_->least(state);
+  const bool capped = bounds_[c.bound].promise == Promise::kAmplified ||
+                      (c.capped && is_capped(terms.terms.family));
+  return capped ? std::min(composed, promised_[c.bound]) : composed;
 }
 
 void State::take(const Use& e) {
@@ -193,7 +211,8 @@ void State::take(const Use& e) {
   if (!terms || terms->position != e.terms)
     broken(8, fmt::format("contribution {} is used under terms that are not its own", c.number));
   c.spend = spend_after(c, *terms);
-  const std::uint64_t least = spends_->least(c.spend);
+  const std::uint64_t least = this->least(c, *terms, c.spend);
+  c.capped = c.capped && is_capped(terms->terms.family);
   if (e.spend < least || e.spend - least > 2)
     broken(9, fmt::format("the cumulative epsilon of contribution {} is recorded as {:.6f}; its "
                           "events compose to {:.6f}",
@@ -211,7 +230,7 @@ std::optional<State::Due> State::next_due(std::size_t from) {
   for (std::size_t i = from; i < contributions_.size(); ++i) {
     const Contribution& c = contributions_[i];
     if (const OpenTerms* terms = terms_for(c))
-      return Due{i, {terms->position, c.number, spends_->least(spend_after(c, *terms)) + 1}};
+      return Due{i, {terms->position, c.number, least(c, *terms, spend_after(c, *terms)) + 1}};
   }
   return std::nullopt;
 }
@@ -225,7 +244,16 @@ void State::take(const EpochEnd& e) {
   if (e.uses != open_uses_)
     broken(8, fmt::format("epoch {} of run {} has {} uses and says {}", e.epoch, e.run, open_uses_,
                           e.uses));
-  next_epoch_[e.run] = e.epoch + 1;
+  epochs_[e.run].push_back({open_terms_[0].position, terms.as_of});
+  for (const OpenTerms& t : open_terms_) {
+    SummarisedUses& of = summarised_uses_[t.terms.admissibility_class];
+    of.most += open_summarised_;
+    if (open_terms_.size() != 1) continue;
+    of.least += open_summarised_;
+    of.at_once = std::max(of.at_once, open_summarised_);
+  }
+  if (open_summarised_ != 0) last_summarised_date_ = terms.as_of;
+  open_summarised_ = 0;
   open_terms_.clear();
   next_index_ = 0;
   open_uses_ = 0;
@@ -263,7 +291,7 @@ void State::take(const Withdrawal& e) {
       !admission::verifies(signature.message, key,
                            withdrawal_statement(header().origin, e.descriptor, e.reason, e.time)))
     broken(5, "the signature of a withdrawal is wrong");
-  if (!withdrawn_.try_emplace(e.descriptor, true).second)
+  if (!withdrawn_.try_emplace(e.descriptor, size_).second)
     broken(5, fmt::format("the descriptor {} is withdrawn twice", to_hex(e.descriptor)));
   if (found != by_descriptor_.end()) contributions_[found->second].withdrawn = true;
   ++counts_.withdrawals;
@@ -274,11 +302,20 @@ void State::take(const Summary& e) {
     broken(10, "a summary covers less than the one before it");
   if (!ascends(e.classes, [](const ClassTotal& total) { return total.admissibility_class; }))
     broken(10, "the classes of a summary are not in ascending order");
+  for (const ClassTotal& before : summary_.classes) {
+    const auto now =
+        std::ranges::find(e.classes, before.admissibility_class, &ClassTotal::admissibility_class);
+    if (now == e.classes.end() || now->contributions < before.contributions ||
+        now->uses < before.uses || now->most_spent < before.most_spent)
+      broken(10, fmt::format("class {} has less in a summary than in the one before it",
+                             before.admissibility_class));
+  }
   summary_ = e;
+  summary_covers_ = next_number();
 }
 
 void State::take(const Release& e) {
-  if (!next_epoch_.contains(e.run))
+  if (!epochs_.contains(e.run))
     broken(6, fmt::format("run {} is released before its first epoch", e.run));
   ++counts_.releases;
 }
@@ -297,6 +334,7 @@ void State::take_summarised(const Digest& hash) {
   if (inside_epoch()) {
     uses_began_ = true;
     ++open_uses_;
+    ++open_summarised_;
   } else {
     ++summarised_admissions_;
   }
@@ -325,8 +363,34 @@ void State::finish() {
   }
   if (contributions != summarised_admissions_ || contributions + uses != summary_.leaves)
     broken(10, "the totals of the summary are not those of the leaves it replaced");
+  check_totals();
   if (unlinked_withdrawals_ > contributions)
     broken(5, "a contribution that was never admitted was withdrawn by someone who is no steward");
+}
+
+// What is left tells of the classes: how many leaves each epoch lost, and who is still there.
+void State::check_totals() const {
+  std::map<std::string, ClassTotal> totals;
+  for (const ClassTotal& total : summary_.classes) totals[total.admissibility_class] = total;
+  for (const auto& [name, total] : totals)
+    if ((total.uses == 0) != (total.most_spent == 0) ||
+        (total.uses != 0 && total.contributions == 0))
+      broken(10, fmt::format("the totals of class {} in the summary contradict each other", name));
+  for (const auto& [name, lost] : summarised_uses_) {
+    const ClassTotal& total = totals[name];
+    if (total.uses < lost.least || total.uses > lost.most || total.contributions < lost.at_once)
+      broken(10, fmt::format(
+                     "the summary says {} uses and {} contributions of class {}; its epochs "
+                     "lost {} to {} uses, {} in one epoch",
+                     total.uses, total.contributions, name, lost.least, lost.most, lost.at_once));
+  }
+  if (last_summarised_date_ && *last_summarised_date_ >= summary_.horizon)
+    broken(10, "a use is summarised whose contribution had not ended at the horizon");
+  for (const Contribution& c : contributions_)
+    if (c.number < summary_covers_ && is_due_for_summary(c, summary_.horizon))
+      broken(10,
+             fmt::format("contribution {} ended before the horizon, and the summary left it out",
+                         c.number));
 }
 
 const State::Contribution* State::find(const Digest& descriptor) const {
@@ -334,9 +398,10 @@ const State::Contribution* State::find(const Digest& descriptor) const {
   return at == by_descriptor_.end() ? nullptr : &contributions_[at->second];
 }
 
-std::uint64_t State::next_epoch(const std::string& run) const {
-  const auto at = next_epoch_.find(run);
-  return at == next_epoch_.end() ? 0 : at->second;
+const std::vector<State::Epoch>& State::epochs(const std::string& run) const {
+  static const std::vector<Epoch> none;
+  const auto at = epochs_.find(run);
+  return at == epochs_.end() ? none : at->second;
 }
 
 Summary State::summary(std::uint64_t horizon) const {

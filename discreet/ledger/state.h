@@ -51,13 +51,26 @@ class State {
     std::uint32_t uses = 0;
     std::uint64_t recorded = 0;  // the last use's spend, millionths
     bool withdrawn = false;
+    bool capped = true;  // is_capped(), of all its uses
   };
   const std::vector<Contribution>& contributions() const noexcept { return contributions_; }
   const Contribution* find(const Digest& descriptor) const;
   const std::string& class_name(std::uint32_t index) const { return classes_[index]; }
   bool is_withdrawn(const Digest& descriptor) const { return withdrawn_.contains(descriptor); }
-  // The epoch that a run would reserve next; 0 for a run not seen.
-  std::uint64_t next_epoch(const std::string& run) const;
+  // Every withdrawal so far: the descriptor, and the position of the leaf.
+  struct DigestHash {
+    std::size_t operator()(const Digest& digest) const noexcept;
+  };
+  using Withdrawals = std::unordered_map<Digest, std::uint64_t, DigestHash>;
+  const Withdrawals& withdrawals() const noexcept { return withdrawn_; }
+  // The epochs of a run, from 0 on: where each begins, and its date. None for a run not seen.
+  struct Epoch {
+    std::uint64_t position;
+    std::uint64_t as_of;
+  };
+  const std::vector<Epoch>& epochs(const std::string& run) const;
+  // The epoch that a run would reserve next.
+  std::uint64_t next_epoch(const std::string& run) const { return epochs(run).size(); }
   std::uint64_t last_as_of() const noexcept { return as_of_; }
 
   // Inside an epoch: the next contribution, at or after index `from`, that must have a use leaf,
@@ -89,9 +102,6 @@ class State {
     std::uint64_t position;
     std::uint32_t class_index;
   };
-  struct DigestHash {
-    std::size_t operator()(const Digest& digest) const noexcept;
-  };
 
   void take(const Header& e);
   void take(const Policy& e);
@@ -102,6 +112,7 @@ class State {
   void take(const Refusals& e);
   void take(const Withdrawal& e);
   void take(const Summary& e);
+  void check_totals() const;
   void take(const Release& e);
   void take(const Signed& e);
 
@@ -110,6 +121,8 @@ class State {
   // The terms that apply to a contribution in the open epoch; null if it has no part in it.
   const OpenTerms* terms_for(const Contribution& c) const;
   Spends::StateId spend_after(const Contribution& c, const OpenTerms& terms);
+  // What is recorded of a contribution in a state of its spends, at least.
+  std::uint64_t least(const Contribution& c, const OpenTerms& terms, Spends::StateId state) const;
   void require_none_due(std::size_t begin, std::size_t end) const;
 
   std::uint64_t size_ = 0;
@@ -117,12 +130,13 @@ class State {
   std::optional<Spends> spends_;
   std::vector<Contribution> contributions_;
   std::unordered_map<Digest, std::uint32_t, DigestHash> by_descriptor_;
-  std::unordered_map<Digest, bool, DigestHash> withdrawn_;
+  Withdrawals withdrawn_;
   std::vector<std::string> classes_;
   std::map<std::string, std::uint32_t> class_ids_;
   std::vector<Bound> bounds_;
+  std::vector<std::uint64_t> promised_;  // by bound: epsilon of one Gaussian release
   std::map<Bound, std::uint32_t> bound_ids_;
-  std::map<std::string, std::uint64_t> next_epoch_;  // by run
+  std::map<std::string, std::vector<Epoch>> epochs_;  // by run
   std::uint64_t as_of_ = 0;
 
   std::vector<OpenTerms> open_terms_;  // of the epoch being read; empty outside
@@ -134,6 +148,15 @@ class State {
 
   Sha256 summarised_digest_;
   std::uint64_t summarised_admissions_ = 0;
+  // Of summarised uses, by class: as many as are surely of it (its epoch has no other class), as
+  // may be, and the most in one epoch of the first kind; and the date of the last epoch with any.
+  struct SummarisedUses {
+    std::uint64_t least = 0, most = 0, at_once = 0;
+  };
+  std::map<std::string, SummarisedUses> summarised_uses_;
+  std::uint64_t open_summarised_ = 0;  // in the epoch being read
+  std::optional<std::uint64_t> last_summarised_date_;
+  std::uint64_t summary_covers_ = 0;  // contributions with a number below
   std::uint64_t unlinked_withdrawals_ = 0;
   Summary summary_;
   Counts counts_;

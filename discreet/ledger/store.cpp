@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "discreet/base/error.h"
 #include "discreet/ledger/sqlite_impl.h"
@@ -47,20 +49,28 @@ Digest digest_of(ByteView bytes) {
   return digest;
 }
 
+// Or open; of errno.
+[[noreturn]] void cannot_create(const std::filesystem::path& path) {
+  const bool there = errno == EEXIST;
+  throw Error(there ? ErrorCode::kInvalidInput : ErrorCode::kIoError, "ledger",
+              fmt::format("{}: {}", path.string(),
+                          there ? "the file is there already; a ledger is never overwritten"
+                                : strerror(errno)));
+}
+
 }  // namespace
 
 struct Store::Lock {
   int fd;
-  Lock(const std::filesystem::path& path, bool create)
+  Lock(const std::filesystem::path& path, bool create, int patience_ms)
       : fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0644)) {
-    if (fd < 0)
-      throw Error(create && errno == EEXIST ? ErrorCode::kInvalidInput : ErrorCode::kIoError,
-                  "ledger",
-                  fmt::format("{}: {}", path.string(),
-                              create && errno == EEXIST
-                                  ? "the file is there already; a ledger is never overwritten"
-                                  : strerror(errno)));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (fd < 0) cannot_create(path);
+    constexpr int kPauseMs = 10;
+    for (; flock(fd, LOCK_EX | LOCK_NB) != 0; patience_ms -= kPauseMs) {
+      if (patience_ms > 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMs));
+        continue;
+      }
       close(fd);
       throw Error(ErrorCode::kIoError, "ledger",
                   fmt::format("{}: another process is writing to the ledger", path.string()));
@@ -71,8 +81,10 @@ struct Store::Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
-Store::Store(const std::filesystem::path& path, Mode mode) : path_(path), mode_(mode) {
-  if (mode_ != Mode::kRead) lock_ = std::make_unique<Lock>(path, mode == Mode::kCreate);
+Store::Store(const std::filesystem::path& path, Mode mode, int patience_ms)
+    : path_(path), mode_(mode) {
+  if (mode_ != Mode::kRead)
+    lock_ = std::make_unique<Lock>(path, mode == Mode::kCreate, patience_ms);
   if (mode_ == Mode::kRead && !std::filesystem::is_regular_file(path))
     throw Error(ErrorCode::kIoError, "ledger",
                 fmt::format("{}: there is no such file", path.string()));
@@ -220,6 +232,28 @@ void Store::discard_from(std::uint64_t size) {
     db_->prepare("DELETE FROM opening WHERE position >= ?1").bind(1, size).once();
   });
 }
+
+void Store::move_to(const std::filesystem::path& path) {
+  db_.reset();
+  if (::link(path_.c_str(), path.c_str()) != 0) cannot_create(path);
+  ::unlink(path_.c_str());
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool flushed = directory >= 0 && ::fsync(directory) == 0;
+  if (directory >= 0) ::close(directory);
+  if (!flushed)
+    throw Error(ErrorCode::kIoError, "ledger",
+                fmt::format("{}: {}", folder.string(), strerror(errno)));
+  path_ = path;
+  db_ = open(SQLITE_OPEN_READWRITE);
+}
+
+void Store::let_go() {
+  db_.reset();
+  lock_.reset();
+}
+
+void Store::take_up(int patience_ms) { *this = Store(path_, mode_, patience_ms); }
 
 void Store::reread() {
   if (lock_) posix_fadvise(lock_->fd, 0, 0, POSIX_FADV_DONTNEED);

@@ -25,8 +25,9 @@ class Statement;
 class Store {
  public:
   enum class Mode { kCreate, kWrite, kRead };
-  // kCreate: kInvalidInput if the path exists. kWrite: kIoError if another process writes.
-  Store(const std::filesystem::path& path, Mode mode);
+  // kCreate: kInvalidInput if the path exists. kWrite: kIoError if another process writes for
+  // longer than `patience_ms`.
+  Store(const std::filesystem::path& path, Mode mode, int patience_ms = 0);
   ~Store();
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
@@ -82,6 +83,12 @@ class Store {
   void append(std::uint64_t first, const Batch& batch);
   void sign(const Note& note, const std::vector<std::pair<std::uint64_t, Digest>>& summarise = {});
   void discard_from(std::uint64_t size);  // leaves that no note covers
+
+  // Gives the file this name, durably. kInvalidInput if there is such a file: none is overwritten.
+  void move_to(const std::filesystem::path& path);
+  // Closes the file, so that others may write; and takes it up again, as the constructor.
+  void let_go();
+  void take_up(int patience_ms);
 
   // Forgets every page read so far, so that what follows comes from the disk.
   void reread();

@@ -291,6 +291,8 @@ struct CorpusConfig {
   std::optional<std::string> policy;       // the file
   std::optional<std::string> descriptors;  // the anchor file of `discreet attest`
   std::optional<std::string> uses;         // the store of uses, shared by all runs of the corpus
+  std::optional<std::string> ledger;       // the ledger, shared by all runs of the corpus
+  std::optional<std::string> ledger_key;   // the private key that signs it
   std::optional<std::string> at;           // the beginning of the epoch, "2026-11-16T12:00:00Z"
   std::optional<std::string> statements;   // rotations and revocations of keys
   std::optional<std::string> withdrawn;    // hashes of descriptors, one a line

@@ -126,6 +126,8 @@ const Setting kEveryKey[] = {
     {"corpus.policy", "policy.yaml"},
     {"corpus.descriptors", "anchors.jsonl"},
     {"corpus.uses", "corpus.uses"},
+    {"corpus.ledger", "ledger.db"},
+    {"corpus.ledger_key", "steward.key"},
     {"corpus.at", "2026-11-16T12:00:00Z"},
     {"corpus.statements", "statements.jsonl"},
     {"corpus.withdrawn", "withdrawn.txt"},

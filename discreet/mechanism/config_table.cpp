@@ -439,6 +439,12 @@ struct Rows {
         "line of data.train");
     whole("corpus.uses", AT(corpus.uses),
           "Confidential store of uses, shared by all runs of the corpus");
+    whole(
+        "corpus.ledger", AT(corpus.ledger),
+        "Ledger, shared by all runs of the corpus and made by the first (default: ledger.db beside "
+        "the policy)");
+    whole("corpus.ledger_key", AT(corpus.ledger_key),
+          "Private key of 'keygen' that signs the ledger: the steward's");
     whole("corpus.at", AT(corpus.at),
           "Beginning of the epoch in which contributions are admitted, as 2026-11-16T12:00:00Z");
     whole("corpus.statements", AT(corpus.statements), "Rotations and revocations of 'keygen'");

@@ -6,9 +6,11 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "discreet/admission/anchor_file.h"
 #include "discreet/admission/contributors.h"
+#include "discreet/admission/cose.h"
 #include "discreet/base/error.h"
 #include "discreet/mechanism/amplification.h"
 #include "discreet/run/files.h"
@@ -54,9 +56,11 @@ void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
 
 }  // namespace
 
-Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
+Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads, std::string run,
+               std::filesystem::path note, bool append)
     : injection_(config.corpus.injection),
-      noise_{config.privacy.noise_family, config.privacy.noise_discrete.value_or(0)} {
+      noise_{config.privacy.noise_family, config.privacy.noise_discrete.value_or(0)},
+      run_(std::move(run)) {
   const mechanism::CorpusConfig& c = config.corpus;
   if (config.data.format != mechanism::DataFormat::kCsv)
     refuse("data.format must be csv: a contribution is a line of it");
@@ -66,11 +70,25 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
     refuse("data.private_bounds are a release that no contribution was promised; declare bounds");
   const std::string& policy = needed(c.policy, "policy");
   policy_ = admission::read_policy(text_of(policy), policy);
+  const std::string& uses = needed(c.uses, "uses");
+  ledger_ = std::make_unique<CorpusLedger>(config, policy_, std::move(note), append);
+  admit(config, data, threads, run_);
+  uses_ = std::make_unique<admission::UseStore>(uses);
+}
+
+void Corpus::admit(const mechanism::Config& config, Dataset& data, int threads,
+                   const std::string& run) {
+  const mechanism::CorpusConfig& c = config.corpus;
   admission::Circumstances at;
   at.time = admission::parse_instant(needed(c.at, "at"), "corpus.at");
+  at_ = static_cast<std::uint64_t>(at.time);
   if (c.statements)
     at.statements = admission::parse_statements(text_of(*c.statements), *c.statements);
   if (c.withdrawn) at.withdrawn = admission::parse_hashes(text_of(*c.withdrawn), *c.withdrawn);
+  at.withdrawn.merge(ledger_->withdrawn_before(run));
+  std::map<admission::KeyId, admission::PublicKey> keys;
+  for (const admission::TrustedKey& k : policy_.keys) keys.emplace(k.key.id(), k.key);
+  for (const admission::Rotation& r : at.statements.rotations) keys.emplace(r.to.id(), r.to);
   const std::string& file = needed(c.descriptors, "descriptors");
   std::vector<admission::Contribution> contributions;
   for (admission::Anchored& a : admission::parse_anchors(text_of(file), file))
@@ -79,12 +97,13 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
   const std::vector<admission::Verdict> verdicts = gate.admit(contributions, threads);
 
   // Those with a record's anchor, admitted ones first, each in the order of the file.
-  std::map<Digest, std::vector<const admission::Verdict*>> by_anchor;
+  std::map<Digest, std::vector<std::size_t>> by_anchor;
   std::set<Digest> seen;
   for (const bool admitted : {true, false})
-    for (const admission::Verdict& v : verdicts)
-      if (v.admitted() == admitted && v.descriptor && seen.insert(v.hash).second)
-        by_anchor[v.descriptor->content_anchor].push_back(&v);
+    for (std::size_t i = 0; i < verdicts.size(); ++i)
+      if (const admission::Verdict& v = verdicts[i];
+          v.admitted() == admitted && v.descriptor && seen.insert(v.hash).second)
+        by_anchor[v.descriptor->content_anchor].push_back(i);
   for (const admission::Verdict& v : verdicts)
     if (!v.descriptor) ++refused_[std::string(to_string(*v.refusal))];
   std::vector<std::size_t> kept;
@@ -92,12 +111,18 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
   for (std::size_t row = 0; row < data.rows; ++row) {
     const auto found = by_anchor.find(data.anchors.at(row));
     std::size_t& next = taken[data.anchors[row]];
-    const admission::Verdict* v =
-        found != by_anchor.end() && next < found->second.size() ? found->second[next++] : nullptr;
+    const std::optional<std::size_t> i = found != by_anchor.end() && next < found->second.size()
+                                             ? std::optional(found->second[next++])
+                                             : std::nullopt;
+    const admission::Verdict* v = i ? &verdicts[*i] : nullptr;
     if (v != nullptr && v->admitted()) {
       kept.push_back(row);
       descriptors_.push_back(*v->descriptor);
       hashes_.push_back(v->hash);
+      admission::Contribution& own = contributions[*i];
+      const auto key = admission::decode_signature(own.attestation).key_id;
+      admitted_.push_back(
+          {std::move(own.descriptor), std::move(own.attestation), keys.at(key), 0, true});
     } else {
       ++refused_[std::string(
           to_string(v != nullptr ? *v->refusal : admission::Refusal::kNoAttestation))];
@@ -106,7 +131,6 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads)
   if (kept.empty())
     throw Error(ErrorCode::kInvalidInput, "corpus", sentence() + ": there is nothing to train on");
   keep_rows(data, kept);
-  uses_ = std::make_unique<admission::UseStore>(needed(c.uses, "uses"));
 }
 
 void Corpus::resolve(const mechanism::ModelLayout& layout,
@@ -114,46 +138,74 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
   using Terms = std::tuple<std::string, admission::Scaled, admission::Scaled, std::uint32_t,
                            admission::Promise, std::string>;
   std::map<Terms, std::uint32_t> known;
-  for (const Descriptor& d : descriptors_) {
+  for (std::size_t i = 0; i < descriptors_.size(); ++i) {
+    const Descriptor& d = descriptors_[i];
     const auto [at, fresh] = known.try_emplace(
         Terms{d.data_class, d.clip_norm, d.noise_multiplier, d.occurrences, d.promise, d.adapter},
-        static_cast<std::uint32_t>(resolutions_.size()));
+        static_cast<std::uint32_t>(classes_.size()));
     class_of_.push_back(at->second);
-    if (!fresh) continue;
     const auto& amplified = policy_.classes.at(d.data_class).amplified;
+    if (!fresh) {
+      admitted_[i].least_multiplier = classes_.at(at->second).recorded_multiplier();
+      continue;
+    }
     if (amplified && (sampling.mode != mechanism::SamplingMode::kPoisson || !sampling.rate ||
                       *sampling.rate > amplified->rate.from_above()))
       refuse(
           fmt::format("class {} is amplified for Poisson sampling at rate {}; sample so, and at "
                       "most at that rate",
                       d.data_class, amplified->rate.to_text()));
-    resolutions_.push_back(admission::resolve(policy_, d, layout, noise_));
-    names_.push_back(d.data_class);
-    routes_.plans.push_back(resolutions_.back().plan);
+    classes_.push_back({d, admission::resolve(policy_, d, layout, noise_), amplified.has_value()});
+    admitted_[i].least_multiplier = classes_.back().recorded_multiplier();
+    routes_.plans.push_back(classes_.back().resolution.plan);
   }
   routes_.injection = injection_;
 }
 
-void Corpus::begin(const Digest& run, std::uint64_t steps) {
-  run_ = run;
+void Corpus::begin(Identity identity, const mechanism::Mechanism& mechanism, std::uint64_t step) {
+  identity_ = std::move(identity);
+  steps_ = mechanism.config().privacy.target_steps.value();
+  steps_per_epoch_ = mechanism.sampling().steps_per_epoch;
+  terms_ = epoch_terms(policy_, classes_, mechanism);
+  require_room(mechanism, injection_, steps_, ledger_->header().delta);
   std::vector<admission::UseStore::Claim> claims;
   for (std::size_t i = 0; i < descriptors_.size(); ++i) {
-    if (!policy_.classes.at(descriptors_[i].data_class).amplified) continue;
-    const std::uint64_t cap = resolutions_[class_of_[i]].most_uses;
-    if (steps > cap)
+    if (!classes_[class_of_[i]].amplified) continue;
+    const std::uint64_t cap = classes_[class_of_[i]].resolution.most_uses;
+    if (steps_ > cap)
       throw Error(ErrorCode::kPrivacyBudgetExceeded, "corpus",
                   fmt::format("class {} is promised {} steps, and the run has {}",
-                              descriptors_[i].data_class, cap, steps));
-    claims.push_back({hashes_[i], steps, cap});
+                              descriptors_[i].data_class, cap, steps_));
+    claims.push_back({hashes_[i], steps_, cap});
   }
-  if (claims.empty()) return;
-  const std::vector<std::uint8_t> reserved = uses_->reserve(run_, kSchedule, claims);
-  if (std::ranges::count(reserved, 0) != 0)
-    throw Error(
-        ErrorCode::kPrivacyBudgetExceeded, "corpus",
-        fmt::format("of {} contributions of amplified classes the schedule of steps has not "
-                    "{} left: {}; plan fewer steps, or leave them out of the descriptors",
-                    claims.size(), steps, "USES_EXHAUSTED"));
+  if (!claims.empty()) {
+    const std::vector<std::uint8_t> reserved = uses_->reserve(identity_.uses, kSchedule, claims);
+    if (std::ranges::count(reserved, 0) != 0)
+      throw Error(
+          ErrorCode::kPrivacyBudgetExceeded, "corpus",
+          fmt::format("of {} contributions of amplified classes the schedule of steps has not "
+                      "{} left: {}; plan fewer steps, or leave them out of the descriptors",
+                      claims.size(), steps_, "USES_EXHAUSTED"));
+  }
+  enter_epoch(step);
+}
+
+void Corpus::enter_epoch(std::uint64_t step) {
+  const std::uint64_t epoch = step / steps_per_epoch_;
+  if (epoch_ == epoch || step >= steps_) return;
+  std::vector<ledger::Terms> terms = terms_;
+  for (ledger::Terms& t : terms)  // where the epoch is the event, it is charged whole
+    if (t.sampler < 4) t.steps = std::min(steps_per_epoch_, steps_ - epoch * steps_per_epoch_);
+  const std::uint64_t number = epoch - identity_.first_epoch;
+  ledger::Refusals refused;
+  if (identity_.ledger == run_) refused.counts.assign(refused_.begin(), refused_.end());
+  ledger_->reserve({identity_.ledger, number, at_, std::move(terms)}, std::exchange(admitted_, {}),
+                   refused);
+  absent_.assign(hashes_.size(), 0);
+  for (std::size_t i = 0; i < hashes_.size(); ++i)
+    absent_[i] =
+        !ledger_->takes_part(identity_.ledger, number, hashes_[i], descriptors_[i].not_after);
+  epoch_ = epoch;
 }
 
 std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
@@ -163,14 +215,18 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
   std::vector<std::size_t> places;
   for (const std::uint64_t record : records) {
     const std::uint32_t c = class_of_.at(record);
-    if (!policy_.classes.at(names_[c]).amplified) {
+    if (absent_[record] != 0) {
+      out.push_back(kNoRoute);
+      continue;
+    }
+    if (!classes_[c].amplified) {
       places.push_back(out.size());
-      claims.push_back({hashes_[record], 1, resolutions_[c].most_uses});
+      claims.push_back({hashes_[record], 1, classes_[c].resolution.most_uses});
     }
     out.push_back(c);
   }
   if (claims.empty()) return out;
-  const std::vector<std::uint8_t> reserved = uses_->reserve(run_, step, claims);
+  const std::vector<std::uint8_t> reserved = uses_->reserve(identity_.uses, step, claims);
   for (std::size_t i = 0; i < claims.size(); ++i)
     if (reserved[i] == 0) out[places[i]] = kNoRoute;
   return out;
@@ -187,15 +243,20 @@ std::string Corpus::sentence() const {
                      descriptors_.size(), total, codes, codes.empty() ? "" : ")");
 }
 
+cbor::Value Corpus::ledger_name() const {
+  return cbor::map({{"origin", ledger_->header().origin}, {"run", identity_.ledger}});
+}
+
 cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
   std::vector<cbor::Entry> refused;
   for (const auto& [code, count] : refused_) refused.push_back({code, count});
-  std::vector<std::uint64_t> records(resolutions_.size());
+  std::vector<std::uint64_t> records(classes_.size());
   for (const std::uint32_t c : class_of_) ++records[c];
   std::vector<cbor::Value> classes;
-  for (std::size_t c = 0; c < resolutions_.size(); ++c) {
-    const admission::Resolution& r = resolutions_[c];
-    const auto& amplified = policy_.classes.at(names_[c]).amplified;
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    const admission::Resolution& r = classes_[c].resolution;
+    const std::string& name = classes_[c].descriptor.data_class;
+    const auto& amplified = policy_.classes.at(name).amplified;
     // The account of one contribution, by the accountant of the corpus: all its uses, or steps.
     const double delta =
         amplified ? amplified->delta.from_below() : mechanism.config().privacy.target_delta;
@@ -209,7 +270,7 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                           accounting::Adjacency::kZeroOut),
         r.most_uses);
     classes.push_back(
-        cbor::map({{"class", names_[c]},
+        cbor::map({{"class", name},
                    {"contributions", records[c]},
                    {"route", ByteView(mechanism::hash_of(r.plan))},
                    {"noise_multiplier", mechanism.router()->noise_multiplier(c)},
@@ -235,6 +296,7 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
   const auto totals = admission::contributor_totals(descriptors_);
   return cbor::map({{"name", policy_.corpus},
                     {"policy_hash", ByteView(hash_of(policy_))},
+                    {"ledger", ledger_name()},
                     {"profile_schema", admission::kProfileSchema},
                     {"admitted", descriptors_.size()},
                     {"refused", cbor::map(std::move(refused))},

@@ -12,6 +12,8 @@
 #include "discreet/admission/uses.h"
 #include "discreet/base/cbor.h"
 #include "discreet/mechanism/apply.h"
+#include "discreet/training/corpus_ledger.h"
+#include "discreet/training/corpus_terms.h"
 #include "discreet/training/dataset.h"
 
 namespace discreet::training {
@@ -27,33 +29,54 @@ namespace discreet::training {
 // Uses. A record of a class with the promise for every pattern is reserved when a step samples it;
 // without a use left it stays in the batch and contributes nothing (kNoRoute): nothing public tells
 // that. Of an amplified class the whole schedule of the run is reserved before the first step.
+//
+// Ledger. Before an epoch's first step it is in the corpus's ledger, for every contribution of its
+// classes (corpus_ledger.h). A contribution that was withdrawn, or has ended, by then contributes
+// nothing from that epoch on; it keeps its place in the batches.
 class Corpus {
  public:
   // Opens the files of the section, admits, and takes the records that are not admitted out of
   // `data`. Throws kInvalidDpConfig, naming the key, for a section that lacks something or does not
-  // fit the data: other formats than csv, data.holdout, data.private_bounds; as the readers; and if
-  // no record is left.
-  Corpus(const mechanism::Config& config, Dataset& data, int threads);
+  // fit the data: other formats than csv, data.holdout, data.private_bounds; as the readers and the
+  // ledger; and if no record is left.
+  //   run   the name of the run in the ledger: public, of this run and no other
+  //   note  where the run keeps the ledger's last note
+  //   append  false: the run is executed again
+  Corpus(const mechanism::Config& config, Dataset& data, int threads, std::string run,
+         std::filesystem::path note, bool append);
 
   // Resolves every admitted descriptor for a model. layout: with public modules marked. Throws as
   // resolve(); kInvalidDpConfig if a class is amplified for another sampler than the run's.
   void resolve(const mechanism::ModelLayout& layout, const mechanism::SamplingPlan& sampling);
   const mechanism::Routes& routes() const noexcept { return routes_; }
 
-  // The identity under which uses are reserved from now on: of the run, and of its lineage. Reserves
-  // the schedule of amplified classes: kPrivacyBudgetExceeded if a contribution has too few steps
-  // left. What the others had is reserved all the same, and found again by the same run.
-  void begin(const Digest& run, std::uint64_t steps);
-  // The classes of the records of a step. Durable when it returns; the same step again finds what
-  // it reserved.
+  // Under which name uses are reserved from now on. A run whose steps are executed again on other
+  // bits takes new ones: what was released is then there twice, and counts twice.
+  struct Identity {
+    Digest uses;                    // secret, for the store of uses
+    std::string ledger;             // public, for the ledger
+    std::uint64_t first_epoch = 0;  // the epoch of the run that is epoch 0 under this name
+  };
+  // Reserves the schedule of amplified classes: kPrivacyBudgetExceeded if a contribution has too
+  // few steps left (what the others had is reserved all the same, and found again by the same run);
+  // and the epoch of `step`.
+  void begin(Identity identity, const mechanism::Mechanism& mechanism, std::uint64_t step);
+  // Reserves the epoch of a step in the ledger; nothing if it is there.
+  void enter_epoch(std::uint64_t step);
+  // The classes of the records of a step of that epoch. Durable when it returns; the same step
+  // again finds what it reserved.
   std::vector<std::uint32_t> reserve(std::uint64_t step, std::span<const std::uint64_t> records);
 
+  // For the trace: the ledger, and the run's name there from now on. Public.
+  cbor::Value ledger_name() const;
   // For the trace: policy, what was admitted and refused and why, the classes and what each was
   // promised. Public.
   cbor::Value summary(const mechanism::Mechanism& mechanism) const;
   std::string sentence() const;
 
  private:
+  void admit(const mechanism::Config& config, Dataset& data, int threads, const std::string& run);
+
   admission::Policy policy_;
   mechanism::Injection injection_;
   admission::UseNoise noise_;
@@ -61,11 +84,19 @@ class Corpus {
   std::vector<admission::Descriptor> descriptors_;  // one per record
   std::vector<Digest> hashes_;                      // of these
   std::vector<std::uint32_t> class_of_;             // one per record: an index of the routes
-  std::vector<admission::Resolution> resolutions_;  // one per class
-  std::vector<std::string> names_;                  // of the data class of each
+  std::vector<CorpusClass> classes_;                // the distinct bounds among them
   mechanism::Routes routes_;
   std::unique_ptr<admission::UseStore> uses_;
-  Digest run_{};
+
+  std::string run_;  // in the ledger, at its beginning
+  std::uint64_t at_ = 0;
+  std::unique_ptr<CorpusLedger> ledger_;
+  std::vector<ledger::Ledger::Contribution> admitted_;  // for the ledger
+  std::vector<ledger::Terms> terms_;                    // of an epoch, by class; steps filled in
+  Identity identity_;
+  std::uint64_t steps_ = 0, steps_per_epoch_ = 1;
+  std::optional<std::uint64_t> epoch_;  // entered
+  std::vector<std::uint8_t> absent_;    // one per record: takes no part in the epoch
 };
 
 }  // namespace discreet::training

@@ -138,9 +138,13 @@ StepReport step(Training& training, RunFiles& files,
   // Sample.
   const std::vector<std::uint64_t> batch = training.sampler.batch(training.mechanism.t());
 
-  // Reserve: no gradient of a contribution is computed before its use is on the disk.
+  // Reserve: no gradient of a contribution is computed before its epoch is in the ledger and its
+  // use on the disk.
   std::vector<std::uint32_t> classes;
-  if (training.corpus != nullptr) classes = training.corpus->reserve(training.mechanism.t(), batch);
+  if (training.corpus != nullptr) {
+    training.corpus->enter_epoch(training.mechanism.t());
+    classes = training.corpus->reserve(training.mechanism.t(), batch);
+  }
 
   // Gradients, clip: by each record's own route, if it has one.
   EpochTally tally = training.tally;

@@ -101,7 +101,8 @@ class Run {
       if (!privacy().target_steps)
         throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                     "a corpus needs planned steps: give run.epochs or target_steps");
-      corpus_.emplace(config_, data_.train, options_.threads);
+      corpus_.emplace(config_, data_.train, options_.threads, ledger_run({}),
+                      files_.directory() / "ledger.note", !options_.again);
       notes_.push_back(corpus_->sentence());
     }
     if (config_.data.format == mechanism::DataFormat::kCsv) features_ = data_.train.feature_names;
@@ -141,16 +142,21 @@ class Run {
     return corpus_->routes();
   }
 
-  // Uses are those of this run and lineage: what is executed again bit for bit was used once.
+  // Of this run and lineage: what is executed again bit for bit was used once.
+  Digest identity(std::string_view purpose, const std::string& lineage) const {
+    const auto& begun = files_.header();
+    const random::Key key = in_environment(*key_, begun ? begun->environment : environment_);
+    return Sha256().update(key.derive(purpose).secret_bytes()).update(bytes_of(lineage)).finish();
+  }
+  std::string ledger_run(const std::string& lineage) const {
+    return to_hex(ByteView(identity("ledger", lineage)).first(16));
+  }
+  // The first step of the epoch to come is in the ledger when this returns.
   void begin_corpus() {
     if (!corpus_) return;
-    Sha256 run;
-    const auto& begun = files_.header();
-    run.update(in_environment(*key_, begun ? begun->environment : environment_)
-                   .derive("uses")
-                   .secret_bytes());
-    run.update(bytes_of(mechanism().lineage()));
-    corpus_->begin(run.finish(), *privacy().target_steps);
+    const std::string lineage = mechanism().lineage();
+    corpus_->begin({identity("uses", lineage), ledger_run(lineage), lineage_epoch_}, mechanism(),
+                   mechanism().t());
   }
 
   // Of bounds that are released before training: of the file as it is, since no record is read yet.
@@ -222,6 +228,8 @@ class Run {
       const cbor::Value training = cbor::decode(saved->training);
       training_->restore(training.at("state").as_bytes());
       before = training.at("environment");
+      if (const cbor::Value* epoch = training.find("lineage_epoch"))
+        lineage_epoch_ = epoch->as_unsigned();
       at = saved->trace;
       state = saved->mechanism;
       t = saved->step;
@@ -250,12 +258,15 @@ class Run {
                       "takes epsilon to {}, above the target {}; go on where the run was begun",
                       differs, released - t, spent, privacy().target_epsilon));
     use_lineage();
+    lineage_epoch_ = t / mechanism().sampling().steps_per_epoch;
     begin_corpus();
-    files_.extend_trace(at, cbor::map({{"t", t},
-                                       {"released", released},
-                                       {"charged_again", released - t},
-                                       {"differs", differs},
-                                       {"environment", environment_}}));
+    std::vector<cbor::Entry> resumed = {{"t", t},
+                                        {"released", released},
+                                        {"charged_again", released - t},
+                                        {"differs", differs},
+                                        {"environment", environment_}};
+    if (corpus_) resumed.push_back({"corpus", cbor::map({{"ledger", corpus_->ledger_name()}})});
+    files_.extend_trace(at, cbor::map(std::move(resumed)));
     // Before any step: else the charge would be forgotten if this process ended.
     write_checkpoint();
     notes_.push_back(
@@ -272,15 +283,17 @@ class Run {
   }
 
   void write_checkpoint() {
-    files_.write_checkpoint(
-        {specification(),
-         mechanism::config_hash(config_),
-         mechanism().layout().hash(),
-         mechanism().t(),
-         {},
-         mechanism().save(),
-         cbor::encode(cbor::map({{"environment", environment_}, {"state", training_->save()}}))},
-        *key_);
+    std::vector<cbor::Entry> training = {{"environment", environment_},
+                                         {"state", training_->save()}};
+    if (lineage_epoch_ != 0) training.push_back({"lineage_epoch", lineage_epoch_});
+    files_.write_checkpoint({specification(),
+                             mechanism::config_hash(config_),
+                             mechanism().layout().hash(),
+                             mechanism().t(),
+                             {},
+                             mechanism().save(),
+                             cbor::encode(cbor::map(std::move(training)))},
+                            *key_);
   }
 
   // ---- the steps
@@ -398,6 +411,7 @@ class Run {
   std::optional<RunStreams> streams_;
   std::optional<Corpus> corpus_;
   std::optional<Training> training_;
+  std::uint64_t lineage_epoch_ = 0;    // in which the lineage began
   std::optional<double> projected_;    // epsilon at the planned end, where nothing can change it
   std::vector<std::string> features_;  // csv: the names of the columns, in their order
   std::vector<std::string> notes_;
@@ -429,8 +443,12 @@ mechanism::LoadedConfig load_training_config(std::string_view yaml, std::string_
   for (auto* path :
        {&out.config.data.train, &out.config.data.train_labels, &out.config.data.test,
         &out.config.data.test_labels, &out.config.corpus.policy, &out.config.corpus.descriptors,
-        &out.config.corpus.uses, &out.config.corpus.statements, &out.config.corpus.withdrawn})
+        &out.config.corpus.uses, &out.config.corpus.ledger, &out.config.corpus.ledger_key,
+        &out.config.corpus.statements, &out.config.corpus.withdrawn})
     if (*path) *path = std::filesystem::absolute(relative_to / **path).lexically_normal().string();
+  mechanism::CorpusConfig& corpus = out.config.corpus;
+  if (corpus.policy && !corpus.ledger)
+    corpus.ledger = (std::filesystem::path(*corpus.policy).parent_path() / "ledger.db").string();
   return out;
 }
 

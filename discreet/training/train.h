@@ -38,6 +38,7 @@ struct TrainOptions {
   bool resume = false;
   // To execute a run again: its secret.key, of which no copy is made. The directory gets none.
   std::optional<std::filesystem::path> secret = {};
+  bool again = false;  // the same: nothing is appended to the ledger of a corpus
   int threads = 1;  // the bits do not depend on it
   BadRow on_bad_row = BadRow::kRefuse;
   std::function<void(const Progress&)> progress = {};  // after every step; may be empty

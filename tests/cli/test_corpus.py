@@ -28,6 +28,7 @@ corpus:
   policy: policy.yaml
   descriptors: anchors.jsonl
   uses: corpus.uses
+  ledger_key: steward.key
   at: 2026-11-16T00:00:00Z
   injection: {injection}
 security:
@@ -79,6 +80,7 @@ def corpus(tmp_path):
         write_rows(tmp_path / "test.csv", 2, 50)
         key = json.loads(discreet("keygen", "hospital", "--json", cwd=tmp_path).stdout)
         public = key["public_key"]
+        assert discreet("keygen", "steward", cwd=tmp_path).returncode == 0
         (tmp_path / "policy.yaml").write_text(POLICY.format(uses=uses, key=public))
         (tmp_path / "train.yaml").write_text(
             CONFIG.format(steps=steps, ghost=ghost, injection=injection)
@@ -165,6 +167,7 @@ def test_what_is_refused_is_in_no_batch(corpus):
     lines = (folder / "notes.csv").read_text().splitlines()
     (folder / "notes.csv").write_text("\n".join(lines[:61]) + "\n")
     (folder / "corpus.uses").unlink()
+    (folder / "ledger.db").unlink()
     assert train(folder, "without").returncode == 0
     for name, values in weights(folder, "run").items():
         assert (values == weights(folder, "without")[name]).all(), name
@@ -226,6 +229,7 @@ def test_a_section_that_does_not_fit_is_refused_and_leaves_nothing(corpus):
         ("at: 2026-11-16", "at: 2036-11-16", "OUTSIDE_VALIDITY"),
         ("  test: test.csv", "  holdout: 0.2", "holdout"),
         ("  uses: corpus.uses\n", "", "corpus.uses"),
+        ("  ledger_key: steward.key\n", "", "discreet keygen steward"),
     ]:
         assert old in good
         (folder / "train.yaml").write_text(good.replace(old, new))

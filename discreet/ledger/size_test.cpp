@@ -1,0 +1,66 @@
+// Verification needs memory for contributions, not for entries.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+
+#include "discreet/ledger/ledger_testing.h"
+#include "discreet/ledger/verify.h"
+
+namespace discreet::ledger {
+namespace {
+
+using namespace testing;
+
+struct Finished {
+  int status;
+  double megabytes;  // resident, at most
+  double seconds;
+};
+
+// In a process of its own.
+Finished in_child(const std::function<bool()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t child = fork();
+  if (child == 0) _exit(work() ? 0 : 1);
+  int status = 0;
+  rusage used{};
+  wait4(child, &status, 0, &used);
+  return {status, static_cast<double>(used.ru_maxrss) / 1024,
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+}
+
+// DISCREET_ENTRIES: 10 million in the slow test.
+TEST(LedgerSize, TenMillionEntriesVerifyInTwoHundredMegabytes) {
+  const char* asked = std::getenv("DISCREET_ENTRIES");
+  const std::uint64_t entries = asked != nullptr ? std::strtoull(asked, nullptr, 10) : 200'000;
+  constexpr std::uint32_t kContributions = 20'000;
+  Folder folder;
+  const auto path = folder / "l.db";
+  const Finished written = in_child([&] {
+    Ledger ledger = Ledger::create(path, header("rdp"), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, kContributions));
+    for (std::uint64_t epoch = 0; ledger.state().size() < entries; ++epoch)
+      ledger.reserve_epoch("run", epoch, kToday, {terms()});
+    return true;
+  });
+  ASSERT_EQ(written.status, 0);
+  const Finished verified = in_child([&] {
+    VerifyOptions options;
+    options.attestations = false;
+    const Verification found = verify(path, options);
+    return found.ok && found.size >= entries;
+  });
+  EXPECT_EQ(verified.status, 0);
+  EXPECT_LT(verified.megabytes, 200);
+  printf("%lu entries: verified in %.1f s, %.0f MB; written in %.1f s, %.0f MB; file %.0f MB\n",
+         static_cast<unsigned long>(entries), verified.seconds, verified.megabytes, written.seconds,
+         written.megabytes, static_cast<double>(std::filesystem::file_size(path)) / 1e6);
+}
+
+}  // namespace
+}  // namespace discreet::ledger

@@ -1,0 +1,180 @@
+#include "discreet/training/corpus_ledger.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "discreet/base/error.h"
+#include "discreet/ledger/note.h"
+#include "discreet/ledger/verify.h"
+#include "discreet/run/files.h"
+
+namespace discreet::training {
+namespace {
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, "corpus", std::move(sentence));
+}
+
+ledger::RawKey raw(const admission::PublicKey& key) {
+  ledger::RawKey out;
+  std::copy(key.bytes().begin(), key.bytes().end(), out.begin());
+  return out;
+}
+
+std::optional<std::uint64_t> amplified_delta(const admission::Policy& policy) {
+  std::optional<std::uint64_t> out;
+  for (const auto& [name, c] : policy.classes) {
+    if (!c.amplified) continue;
+    const std::uint64_t delta =
+        c.amplified->delta.units * static_cast<std::uint64_t>(ledger::kNano);
+    if (out && *out != delta)
+      refuse("amplified classes of one corpus have one delta: that of the ledger");
+    out = delta;
+  }
+  return out;
+}
+
+ledger::Header header_of(const admission::Policy& policy, const mechanism::Config& config) {
+  if (!ledger::is_note_name(policy.corpus))
+    refuse(fmt::format("the corpus is named '{}': the name of a ledger has no spaces and no plus",
+                       policy.corpus));
+  ledger::Header out;
+  out.origin = policy.corpus;
+  out.accountant = std::string(to_string(policy.accountant));
+  out.delta = amplified_delta(policy).value_or(
+      static_cast<std::uint64_t>(std::llround(config.privacy.target_delta * ledger::kAtto)));
+  out.adjacency = accounting::Adjacency::kZeroOut;
+  out.clip_floor = policy.clip_norm_floor.units;
+  out.multiplier_floor = policy.noise_multiplier_floor.units;
+  out.depth_profile_schema = admission::kProfileSchema;
+  out.retention = policy.epoch_seconds * policy.retention_epochs;
+  if (policy.authority) out.stewards = {raw(*policy.authority)};
+  return out;
+}
+
+admission::SigningKey key_of(const mechanism::CorpusConfig& corpus) {
+  if (!corpus.ledger_key)
+    refuse(
+        "corpus.ledger_key is missing: it signs the ledger; make one with 'discreet keygen "
+        "steward' and set corpus.ledger_key: steward.key");
+  const Bytes pem = run::read_file(*corpus.ledger_key, 1 << 16);
+  const std::string text(pem.begin(), pem.end());
+  if (admission::SigningKey::is_encrypted(text))
+    refuse(
+        fmt::format("{} is under a passphrase, which a run cannot ask for; give it a key without",
+                    *corpus.ledger_key));
+  return admission::SigningKey::from_pem(text);
+}
+
+std::optional<std::string> kept_note(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const Bytes bytes = run::read_file(path, 1 << 16);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+}  // namespace
+
+CorpusLedger::CorpusLedger(const mechanism::Config& config, const admission::Policy& policy,
+                           std::filesystem::path note, bool append)
+    : note_(std::move(note)), policy_(encode(policy)) {
+  const mechanism::CorpusConfig& corpus = config.corpus;
+  if (!corpus.ledger) refuse("corpus.ledger is missing: name the file of the ledger");
+  file_ = *corpus.ledger;
+  header_ = header_of(policy, config);
+  const std::optional<std::string> last_seen = kept_note(note_);
+  if (!append) {
+    ledger::Store store(file_, ledger::Store::Mode::kRead);
+    store.begin_snapshot();
+    ledger::VerifyOptions options;
+    options.attestations = false;
+    ledger::Verification where;
+    read_ = ledger::load(store, options, true, where).state;
+  } else if (std::filesystem::exists(file_)) {
+    ledger_.emplace(ledger::Ledger::open(file_, key_of(corpus), last_seen));
+  } else if (last_seen) {
+    throw Error(ErrorCode::kMalformed, "corpus",
+                fmt::format("{} is gone, but the run has a note of it ({}); put the ledger back",
+                            file_.string(), note_.string()));
+  } else {
+    key_ = key_of(corpus);
+    header_.stewards.push_back(raw(key_->public_key()));
+    std::sort(header_.stewards.begin(), header_.stewards.end());
+    header_.stewards.erase(std::unique(header_.stewards.begin(), header_.stewards.end()),
+                           header_.stewards.end());
+    return;
+  }
+  const ledger::Header& there = state().header();
+  if (there.policy != sha256(policy_))
+    refuse(
+        fmt::format("{} was begun under policy {}, and this is {}; another contract is another "
+                    "ledger: name another corpus.ledger",
+                    file_.string(), to_hex(there.policy), to_hex(sha256(policy_))));
+  if (amplified_delta(policy) && there.delta != header_.delta)
+    refuse(fmt::format("{} has another delta than the amplified classes", file_.string()));
+  header_ = there;
+}
+
+void CorpusLedger::make() {
+  try {
+    ledger_.emplace(ledger::Ledger::create(file_, header_, policy_, std::move(*key_)));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidInput) throw;
+    throw Error(ErrorCode::kIoError, "corpus",
+                fmt::format("another run has made {} just now; begin again", file_.string()));
+  }
+  key_.reset();
+}
+
+std::set<Digest> CorpusLedger::withdrawn_before(const std::string& run) const {
+  const auto& epochs = state().epochs(run);
+  std::set<Digest> out;
+  for (const auto& [descriptor, position] : state().withdrawals())
+    if (epochs.empty() || position < epochs[0].position) out.insert(descriptor);
+  return out;
+}
+
+void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contribution> admitted,
+                           const ledger::Refusals& refused) {
+  if (key_) make();
+  if (ledger_) ledger_->refresh();
+  if (r.epoch < state().next_epoch(r.run)) {
+    if (ledger_) keep_note(state().epochs(r.run)[r.epoch].position);
+    return;
+  }
+  if (!ledger_)
+    throw Error(
+        ErrorCode::kInvalidInput, "corpus",
+        fmt::format("epoch {} of run {} is not in the ledger: executed again, a run appends "
+                    "nothing",
+                    r.epoch, r.run));
+  const std::uint64_t as_of = std::max(r.at, state().last_as_of());
+  if (r.epoch != 0) admitted.clear();
+  std::erase_if(admitted, [&](const ledger::Ledger::Contribution& c) {
+    const auto ends = admission::decode_descriptor(c.descriptor).not_after;
+    return state().find(sha256(c.descriptor)) != nullptr ||
+           static_cast<std::uint64_t>(ends) <= as_of;
+  });
+  ledger_->reserve_epoch(r.run, r.epoch, as_of, std::move(r.terms), admitted,
+                         r.epoch == 0 ? refused : ledger::Refusals());
+  keep_note(state().epochs(r.run).back().position);
+}
+
+// Of a ledger with the epoch at `position`; a process that was killed may not have come to it.
+void CorpusLedger::keep_note(std::uint64_t position) {
+  const std::optional<std::string> kept = kept_note(note_);
+  if (!kept || ledger::read_unverified(*kept).size <= position)
+    run::write_atomically(note_, bytes_of(ledger_->note()));
+  ledger_->let_go();
+}
+
+bool CorpusLedger::takes_part(const std::string& run, std::uint64_t epoch, const Digest& descriptor,
+                              admission::Instant not_after) const {
+  const ledger::State::Epoch& at = state().epochs(run).at(epoch);
+  if (static_cast<std::uint64_t>(not_after) <= at.as_of) return false;
+  const auto withdrawn = state().withdrawals().find(descriptor);
+  return withdrawn == state().withdrawals().end() || withdrawn->second > at.position;
+}
+
+}  // namespace discreet::training

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "discreet/admission/descriptor.h"
+#include "discreet/admission/policy.h"
+#include "discreet/ledger/ledger.h"
+#include "discreet/mechanism/config.h"
+
+namespace discreet::training {
+
+// The ledger of a corpus, as a run of it writes: corpus.ledger, signed by corpus.ledger_key. The
+// first run makes it when it reserves its first epoch, under the policy's contract (accountant,
+// floors, retention; the stewards are the ledger's key and the policy's authority). Its delta is
+// that of the amplified classes, or, without any, the target_delta of that run.
+//
+// An epoch of a run is reserved in it, durably and signed, before its first step; the last signed
+// note is kept beside the run. Between two reservations other processes may write: a withdrawal
+// takes effect at the next epoch.
+class CorpusLedger {
+ public:
+  // note: where the run keeps the last note; a ledger that does not extend it was rolled back or
+  // forked, and is refused (kMalformed). append: false to execute a run again: nothing is written,
+  // and an epoch that is not there is refused.
+  // Throws kInvalidDpConfig, naming the key, if one is missing, another policy began the ledger, or
+  // amplified classes are promised their epsilon at another delta.
+  CorpusLedger(const mechanism::Config& config, const admission::Policy& policy,
+               std::filesystem::path note, bool append);
+
+  const ledger::Header& header() const { return header_; }
+  // Withdrawn when the run began; now, if it is not in the ledger yet. Nobody else writes until its
+  // first epoch is reserved.
+  std::set<Digest> withdrawn_before(const std::string& run) const;
+
+  // What a run reserves. admitted and refused: of its beginning; they go into the batch of its
+  // first epoch, and what the ledger has already is left out.
+  struct Reservation {
+    std::string run;
+    std::uint64_t epoch = 0;
+    std::uint64_t at = 0;  // seconds since 1970; the date of the ledger, if that is later
+    std::vector<ledger::Terms> terms;
+  };
+  void reserve(Reservation reservation, std::vector<ledger::Ledger::Contribution> admitted,
+               const ledger::Refusals& refused);
+
+  // Whether a contribution takes part in an epoch that was reserved: it was neither withdrawn
+  // before nor had it ended.
+  bool takes_part(const std::string& run, std::uint64_t epoch, const Digest& descriptor,
+                  admission::Instant not_after) const;
+
+ private:
+  const ledger::State& state() const { return ledger_ ? ledger_->state() : read_; }
+  void keep_note(std::uint64_t position);
+  void make();
+
+  std::filesystem::path file_, note_;
+  ledger::Header header_;
+  Bytes policy_;
+  std::optional<admission::SigningKey> key_;  // of a ledger that is to be made
+  std::optional<ledger::Ledger> ledger_;
+  ledger::State read_;  // instead, if nothing is appended or there is no ledger yet
+};
+
+}  // namespace discreet::training

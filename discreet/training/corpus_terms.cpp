@@ -1,0 +1,166 @@
+#include "discreet/training/corpus_terms.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "discreet/base/error.h"
+#include "discreet/ledger/spend.h"
+#include "discreet/mechanism/projection.h"
+#include "discreet/numerics/rounding.h"
+
+namespace discreet::training {
+namespace {
+
+using mechanism::NoiseFamily;
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, "corpus", std::move(sentence));
+}
+
+std::uint64_t whole_below(double x) {
+  return static_cast<std::uint64_t>(std::floor(numerics::round_down(x, 2)));
+}
+std::uint64_t whole_above(double x) {
+  return static_cast<std::uint64_t>(std::ceil(numerics::round_up(x, 2)));
+}
+
+// What an epoch's terms say of the sampler.
+struct SamplerTerms {
+  ledger::Terms& out;
+  void operator()(const accounting::NoSampling&) const { out.sampler = 0; }
+  void operator()(const accounting::Poisson& s) const {
+    out.sampler = 1;
+    out.rate = std::min(whole_above(s.rate * ledger::kPico), std::uint64_t(ledger::kPico));
+  }
+  void operator()(const accounting::TruncatedPoisson& s) const {
+    (*this)(accounting::Poisson{s.rate});
+    out.sampler = 2;
+    out.batch = s.batch;
+    out.population = s.population;
+  }
+  void operator()(const accounting::FixedSize& s) const {
+    out.sampler = 3;
+    out.batch = s.batch;
+    out.population = s.population;
+  }
+  void operator()(const accounting::BallsAndBins& s) const {
+    out.sampler = 4;
+    out.batch = s.batches;
+  }
+  void operator()(const accounting::ShuffledEpoch& s) const {
+    out.sampler = 5;
+    out.batch = s.batches;
+  }
+};
+
+// The noise of a plan as its records see it: a record that is cut to norm C, and no further, has
+// multiplier s / C. Flat: the least of its blocks. Per block: bounds follow the noise, and what
+// counts is its root mean square.
+std::uint64_t deviation_of(const mechanism::RoutePlan& plan, const admission::Policy& policy) {
+  std::uint64_t least = ~std::uint64_t{0};
+  double squares = 0;
+  for (const mechanism::RouteBlock& b : plan.blocks) {
+    const std::uint64_t s = (b.name == "default" ? policy.noise : policy.blocks.at(b.name)).units;
+    least = std::min(least, s);
+    squares += static_cast<double>(s) * static_cast<double>(s);
+  }
+  if (policy.clipping == admission::BlockClipping::kFlat || plan.blocks.size() == 1) return least;
+  return whole_below(numerics::round_down(
+      std::sqrt(squares / static_cast<double>(plan.blocks.size())), plan.blocks.size() + 2));
+}
+
+ledger::Family family_of(NoiseFamily family) {
+  switch (family) {
+    case NoiseFamily::kGaussian: return ledger::Family::kGaussian;
+    case NoiseFamily::kRoundedGaussian: return ledger::Family::kRoundedGaussian;
+    case NoiseFamily::kLaplace: return ledger::Family::kLaplace;
+    case NoiseFamily::kDiscreteGaussian: return ledger::Family::kDiscreteGaussian;
+    case NoiseFamily::kSkellam: return ledger::Family::kSkellam;
+  }
+  refuse("the ledger has no such noise");
+}
+
+// Whether `recorded` hides no more than `used` does.
+bool is_no_better(const accounting::Mechanism& recorded, const accounting::Mechanism& used) {
+  const auto a = accounting::gaussian_noise_multiplier(recorded);
+  const auto b = accounting::gaussian_noise_multiplier(used);
+  if (a && b) return *a <= *b;
+  if (recorded.index() != used.index()) return false;
+  // Both are rounded towards less noise, by different operations.
+  constexpr double kRounding = 1 + 1e-9;
+  if (const auto* l = std::get_if<accounting::Laplace>(&recorded))
+    return l->scale <= std::get<accounting::Laplace>(used).scale * kRounding;
+  if (const auto* d = std::get_if<accounting::DiscreteGaussian>(&recorded))
+    return d->noise_multiplier <=
+           std::get<accounting::DiscreteGaussian>(used).noise_multiplier * kRounding;
+  if (const auto* s = std::get_if<accounting::Skellam>(&recorded)) {
+    const auto& u = std::get<accounting::Skellam>(used);
+    return s->variance <= u.variance * kRounding && s->l1 * kRounding >= u.l1 &&
+           s->l2 * kRounding >= u.l2 && s->linf * kRounding >= u.linf;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::uint64_t CorpusClass::recorded_multiplier() const {
+  return amplified ? whole_below(resolution.required_multiplier * ledger::kNano) : 0;
+}
+
+std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
+                                       std::span<const CorpusClass> classes,
+                                       const mechanism::Mechanism& mechanism) {
+  const mechanism::DpConfig& privacy = mechanism.config().privacy;
+  std::map<std::string, ledger::Terms> by_class;
+  for (const CorpusClass& c : classes) {
+    const std::string& name = c.descriptor.data_class;
+    ledger::Terms& t = by_class[name];
+    const std::uint64_t deviation = deviation_of(c.resolution.plan, policy);
+    t.deviation = t.deviation == 0 ? deviation : std::min(t.deviation, deviation);
+    t.admissibility_class = name;
+    t.profile = encode(policy.classes.at(name).profile);
+    t.family = family_of(privacy.noise_family);
+    if (t.family == ledger::Family::kDiscreteGaussian || t.family == ledger::Family::kSkellam)
+      t.grid = std::max<std::uint64_t>(1, whole_below(*privacy.noise_discrete * ledger::kNano));
+    t.adjacency = mechanism.sampling().adjacency;
+    std::visit(SamplerTerms{t}, mechanism.sampling().sampling());
+    t.steps = mechanism.sampling().steps_per_epoch;
+  }
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const CorpusClass& c = classes[i];
+    const admission::Descriptor& d = c.descriptor;
+    const ledger::Bound bound = c.amplified
+                                    ? ledger::Bound{d.clip_norm.units, ledger::Promise::kAmplified,
+                                                    c.recorded_multiplier(), 0, 0}
+                                    : ledger::Bound{d.clip_norm.units, ledger::Promise::kWorstCase,
+                                                    d.noise_multiplier.units, d.occurrences, 0};
+    const auto recorded = ledger::event_of(by_class.at(d.data_class), bound).event.mechanism();
+    if (!is_no_better(recorded, mechanism.use_of(i)))
+      refuse(fmt::format("class {} would be recorded with more noise than its uses have",
+                         d.data_class));
+  }
+  std::vector<ledger::Terms> out;
+  for (auto& [name, terms] : by_class) out.push_back(std::move(terms));
+  return out;
+}
+
+void require_room(const mechanism::Mechanism& mechanism, mechanism::Injection injection,
+                  std::uint64_t steps, std::uint64_t delta_atto) {
+  const mechanism::DpConfig& privacy = mechanism.config().privacy;
+  const std::uint64_t slots = injection == mechanism::Injection::kPerStep ? 1
+                              : injection == mechanism::Injection::kPerMicrobatch
+                                  ? privacy.gradient_accumulation_steps
+                                  : mechanism.most_records();
+  const double left_out =
+      mechanism::sampler_delta(privacy.noise_family, mechanism.layout().private_parameters(),
+                               2 * steps * slots, privacy.target_epsilon);
+  if (left_out > 0x1p-50 * static_cast<double>(delta_atto) / ledger::kAtto)
+    refuse(
+        "noise.family must be rounded_gaussian: with so many parameters and steps the ledger's "
+        "delta has no room for what the sampler of continuous noise leaves out");
+}
+
+}  // namespace discreet::training
