@@ -59,11 +59,11 @@ HWY_INLINE void AddOne(const Real* row, double s, double* y, std::size_t n) {
 }
 
 template <class Real>
-HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size_t count, double* y,
-                        std::size_t n) {
+HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size_t count,
+                        std::size_t begin, std::size_t end, double* y) {
   constexpr std::size_t kTile = 2048;  // coordinates whose sum stays in the first cache: 16 KiB
-  for (std::size_t begin = 0; begin < n; begin += kTile) {
-    const std::size_t length = std::min(kTile, n - begin);
+  for (; begin < end; begin += kTile) {
+    const std::size_t length = std::min(kTile, end - begin);
     std::size_t r = 0;
     for (; r + 4 <= count; r += 4) {
       const Real* four[4] = {rows[r] + begin, rows[r + 1] + begin, rows[r + 2] + begin,
@@ -74,13 +74,13 @@ HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size
   }
 }
 
-void AddFloatRows(const float* const* rows, const double* scales, std::size_t count, double* y,
-                  std::size_t n) {
-  AddRows(rows, scales, count, y, n);
+void AddFloatRows(const float* const* rows, const double* scales, std::size_t count,
+                  std::size_t begin, std::size_t end, double* y) {
+  AddRows(rows, scales, count, begin, end, y);
 }
-void AddDoubleRows(const double* const* rows, const double* scales, std::size_t count, double* y,
-                   std::size_t n) {
-  AddRows(rows, scales, count, y, n);
+void AddDoubleRows(const double* const* rows, const double* scales, std::size_t count,
+                   std::size_t begin, std::size_t end, double* y) {
+  AddRows(rows, scales, count, begin, end, y);
 }
 
 constexpr std::size_t kChunk = 256;  // the specification's unit of a reduction
@@ -164,13 +164,13 @@ HWY_EXPORT(AddFloatRows);
 HWY_EXPORT(AddDoubleRows);
 HWY_EXPORT(SquaresOfRows);
 
-void add_rows(const float* const* rows, const double* scales, std::size_t count, double* y,
-              std::size_t n) noexcept {
-  HWY_DYNAMIC_DISPATCH(AddFloatRows)(rows, scales, count, y, n);
+void add_rows(const float* const* rows, const double* scales, std::size_t count, std::size_t begin,
+              std::size_t end, double* y) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddFloatRows)(rows, scales, count, begin, end, y);
 }
-void add_rows(const double* const* rows, const double* scales, std::size_t count, double* y,
-              std::size_t n) noexcept {
-  HWY_DYNAMIC_DISPATCH(AddDoubleRows)(rows, scales, count, y, n);
+void add_rows(const double* const* rows, const double* scales, std::size_t count, std::size_t begin,
+              std::size_t end, double* y) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddDoubleRows)(rows, scales, count, begin, end, y);
 }
 
 void norms_from_above(const float* const* rows, std::size_t count, std::size_t n,
