@@ -6,15 +6,15 @@ namespace discreet::mechanism {
 namespace {
 
 // Bytes of gradients that are read a second time from a thread's second cache, or from the third,
-// of which a thread may count on this much.
+// of which a thread may count on this much: rather the less, where it holds enough records.
 constexpr std::size_t kSecondCache = std::size_t{1} << 20;
-constexpr std::size_t kThirdCache = std::size_t{8} << 20;
+constexpr std::size_t kThirdCache[] = {std::size_t{4} << 20, std::size_t{8} << 20};
 constexpr std::size_t kFewest = 4;  // records the kernel adds at once
 
 // How many records of so many bytes are measured before they are summed: what a cache holds, or
 // all.
 std::size_t window_of(std::uint64_t bytes, std::size_t records, std::size_t second_cache) {
-  for (const std::size_t cache : {second_cache, kThirdCache}) {
+  for (const std::size_t cache : {second_cache, kThirdCache[0], kThirdCache[1]}) {
     const std::uint64_t held = cache / std::max<std::uint64_t>(1, bytes);
     if (held >= kFewest) return std::min<std::uint64_t>(records, held - held % kFewest);
   }
