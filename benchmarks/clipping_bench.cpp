@@ -74,8 +74,8 @@ void plain(benchmark::State& state) {
               const float* rows[kRecords];
               for (std::size_t r = 0; r < kRecords; ++r)
                 rows[r] = gradients.tensors[i].data() + r * n + begin;
-              kernels::add_rows(rows, ones.data(), kRecords, sum.tensor(i).data() + begin,
-                                std::min(kPiece, end - begin));
+              kernels::add_rows(rows, ones.data(), kRecords, 0, std::min(kPiece, end - begin),
+                                sum.tensor(i).data() + begin);
             }
           });
     }

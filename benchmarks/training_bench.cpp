@@ -15,6 +15,7 @@
 #include "discreet/base/hash.h"
 #include "discreet/mechanism/apply.h"
 #include "discreet/mechanism/config_resolve.h"
+#include "discreet/numerics/parallel.h"
 #include "discreet/run/trace.h"
 #include "discreet/training/network.h"
 #include "discreet/training/optimizer.h"
@@ -79,11 +80,12 @@ class Run {
   void step() {
     const std::vector<std::uint64_t> batch = sampler_.batch(mechanism_.t());
     std::vector<float> x(batch.size() * kSizes[0]);
+    numerics::parallel_items(batch.size(), threads_, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i)
+        std::copy_n(&data_.x[batch[i] * kSizes[0]], kSizes[0], &x[i * kSizes[0]]);
+    });
     std::vector<std::uint32_t> labels;
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      std::copy_n(&data_.x[batch[i] * kSizes[0]], kSizes[0], &x[i * kSizes[0]]);
-      labels.push_back(data_.labels[batch[i]]);
-    }
+    for (const std::uint64_t record : batch) labels.push_back(data_.labels[record]);
     const auto gradients = network_.backward(std::move(x), labels, {}, threads_);
     mechanism_.accumulate(gradients.pass);
     const StepResult released = mechanism_.release();

@@ -499,7 +499,7 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
     clip_into(microbatch, classes, *state_->accumulation);
   } else {
     Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
-                       std::exchange(spare_, std::nullopt));
+                       std::exchange(spare_, std::nullopt), fixed_->threads);
     clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }
@@ -530,8 +530,7 @@ StepResult Mechanism::apply(std::span<const Microbatch> microbatches,
               accumulation);
     ++accumulation.microbatches;
   }
-  GradientSum sum = std::move(accumulation.sum);
-  StepResult result = release(accumulation, std::move(sum));
+  StepResult result = release(accumulation);
   state_->t_micro += accumulation.microbatches;
   return result;
 }
@@ -540,8 +539,7 @@ StepResult Mechanism::release() {
   if (!state_->accumulation)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "nothing is accumulated; call accumulate for every microbatch first");
-  // A copy: whatever fails, the accumulation stays.
-  return release(*state_->accumulation, state_->accumulation->sum);
+  return release(*state_->accumulation);  // whatever fails, the accumulation stays
 }
 
 }  // namespace discreet::mechanism

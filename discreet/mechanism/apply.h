@@ -188,8 +188,7 @@ class Mechanism {
  private:
   void clip_into(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
                  Accumulation& into) const;
-  // sum: that of the accumulation, to be made the release; accumulation.sum is not read.
-  StepResult release(const Accumulation& accumulation, GradientSum sum);
+  StepResult release(const Accumulation& accumulation);
   std::unique_ptr<State> read(ByteView bytes) const;
 
   std::unique_ptr<Fixed> fixed_;

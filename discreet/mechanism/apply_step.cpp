@@ -121,16 +121,6 @@ accounting::EpsilonBound compose_within_budget(const Fixed& fixed, const State& 
                           fixed.dp().target_delta, state.cumulative_epsilon));
 }
 
-// f on all values, in pieces that stay in a cache.
-template <class F>
-void for_all(GradientSum& sum, int threads, F f) {
-  const std::span<double> values = sum.values();
-  numerics::parallel_for(values.size(), threads, [&](std::size_t begin, std::size_t end) {
-    constexpr std::size_t kPiece = 4096;
-    for (; begin < end; begin += kPiece) f(values.subspan(begin, std::min(kPiece, end - begin)));
-  });
-}
-
 // To the nearest numbers of the type, ties to even.
 void to_dtype(std::span<double> values, ComputeDtype dtype) {
   if (dtype == ComputeDtype::kFloat32)
@@ -153,20 +143,28 @@ struct Drawn {
   NoiseState noise;
 };
 
-// Steps 8, 9b, 13 and 14.
-Drawn draw(const Fixed& fixed, const State& state, GradientSum sum, const Decided& decided) {
+// Steps 8, 9b, 13 and 14, in one pass over the sum.
+Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, const Decided& decided) {
   const DpConfig& dp = fixed.dp();
   const Partition& parts = state.now.allocation.plan.partition;
-  Drawn out{std::move(sum), std::vector<double>(parts.parts()), {}, 0, state.noise};
+  Drawn out{sum.unset(), std::vector<double>(parts.parts()), {}, 0, state.noise};
   // Discrete noise is added to whole numbers, before anything is divided.
   const bool whole = dp.enabled && fixed.is_discrete();
   const double grid = whole ? *dp.noise_discrete : 1;
-  if (!whole)
-    for_all(out.values, fixed.threads, [&](std::span<double> piece) {
-      for (double& v : piece) v /= fixed.batch;
-    });
-  out.signal =
-      numerics::norm_l2(out.values.values(), fixed.threads) * (whole ? grid / fixed.batch : 1);
+  numerics::PiecewiseNorm norm(sum.values().size());
+  const auto before = [&](std::size_t begin, std::span<double> piece) {
+    const double* from = sum.values().data() + begin;
+    const double divisor = whole ? 1 : fixed.batch;
+    for (std::size_t k = 0; k < piece.size(); ++k) piece[k] = from[k] / divisor;
+    norm.add(begin, piece);
+  };
+  std::atomic<bool> finite = true;
+  const auto after = [&](std::size_t, std::span<double> piece) {
+    if (whole)
+      for (double& v : piece) v = v * grid / fixed.batch;
+    to_dtype(piece, fixed.config.run.compute_dtype);
+    if (!all_finite(piece)) finite = false;
+  };
   if (decided.sigma > 0) {
     const accounting::GaussianGroups groups = gaussian_groups(state.now.allocation, decided.sigma);
     std::vector<double> in_unit(parts.parts());
@@ -179,7 +177,6 @@ Drawn draw(const Fixed& fixed, const State& state, GradientSum sum, const Decide
     if (const auto counts = fixed.counts(parts.parts())) out.normals.assign(counts->counts, 0);
     const std::vector<double> ones(out.normals.size(), 1);
     NoiseRequest request;
-    request.step = state.t;
     request.seed_per_step = dp.noise_seed_per_step;
     request.family = dp.noise_family;
     request.stddev = in_unit;
@@ -196,17 +193,24 @@ Drawn draw(const Fixed& fixed, const State& state, GradientSum sum, const Decide
     }
     for (std::uint64_t slot = 0; slot < slots; ++slot) {
       request.step = state.t * slots + slot;
+      request.before = nullptr;
+      if (slot == 0) request.before = before;
+      if (slot + 1 == slots) request.after = after;
       out.noise =
           generate_noise(state.now.layout, parts, request, generator, out.noise, out.values);
     }
+  } else {
+    const std::span<double> values = out.values.values();
+    numerics::parallel_for(values.size(), fixed.threads, [&](std::size_t begin, std::size_t end) {
+      constexpr std::size_t kPiece = 4096;
+      for (; begin < end; begin += kPiece) {
+        const auto piece = values.subspan(begin, std::min(kPiece, end - begin));
+        before(begin, piece);
+        after(begin, piece);
+      }
+    });
   }
-  std::atomic<bool> finite = true;
-  for_all(out.values, fixed.threads, [&](std::span<double> piece) {
-    if (whole)
-      for (double& v : piece) v = v * grid / fixed.batch;
-    to_dtype(piece, fixed.config.run.compute_dtype);
-    if (!all_finite(piece)) finite = false;
-  });
+  out.signal = norm.value() * (whole ? grid / fixed.batch : 1);
   if (finite) return out;
   for (std::size_t i = 0; i < state.now.layout.size(); ++i)
     if (!all_finite(std::as_const(out.values).tensor(i)))
@@ -317,7 +321,7 @@ void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
   lost.spent = lost.accountant->epsilon(fixed.delta);
 }
 
-StepResult Mechanism::release(const Accumulation& accumulation, GradientSum sum) {
+StepResult Mechanism::release(const Accumulation& accumulation) {
   const Fixed& fixed = *fixed_;
   const DpConfig& dp = fixed.dp();
   State& state = *state_;
@@ -337,7 +341,7 @@ StepResult Mechanism::release(const Accumulation& accumulation, GradientSum sum)
   Decided decided = decide(fixed, state);
   Tentative tentative(*state.accountant);
   const accounting::EpsilonBound after = compose_within_budget(fixed, state, decided);
-  Drawn drawn = draw(fixed, state, std::move(sum), decided);
+  Drawn drawn = draw(fixed, state, accumulation.sum, decided);
 
   StepResult result{state.t, std::move(drawn.values), {}, {}, {}, {}, decided.warnings};
   if (state.now.mask) {

@@ -4,12 +4,12 @@
 
 namespace discreet::mechanism::kernels {
 
-// y_i += scales_r * rows_r[i] for i < n, in ascending order of r < count for every i; product and
-// sum each rounded to nearest in binary64, never fused. Rows need no alignment.
-void add_rows(const float* const* rows, const double* scales, std::size_t count, double* y,
-              std::size_t n) noexcept;
-void add_rows(const double* const* rows, const double* scales, std::size_t count, double* y,
-              std::size_t n) noexcept;
+// y_i += scales_r * rows_r[i] for begin <= i < end, in ascending order of r < count for every i;
+// product and sum each rounded to nearest in binary64, never fused. Rows need no alignment.
+void add_rows(const float* const* rows, const double* scales, std::size_t count, std::size_t begin,
+              std::size_t end, double* y) noexcept;
+void add_rows(const double* const* rows, const double* scales, std::size_t count, std::size_t begin,
+              std::size_t end, double* y) noexcept;
 
 inline constexpr std::size_t kMostMeasured = std::size_t{1} << 16;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,11 @@ struct PerSampleGradients {
 class GradientSum {
  public:
   explicit GradientSum(const ModelLayout& layout);  // zeros
+  GradientSum(const GradientSum& other);
+  GradientSum& operator=(const GradientSum& other);
+  GradientSum(GradientSum&&) noexcept = default;
+  GradientSum& operator=(GradientSum&&) noexcept = default;
+  ~GradientSum() = default;
 
   std::size_t tensors() const noexcept { return offsets_.size() - 1; }
   // The coordinates of tensor i; empty if it is not private.
@@ -31,14 +37,18 @@ class GradientSum {
   // Whether it is of this layout: as many tensors, room where it has private ones.
   bool is_of(const ModelLayout& layout) const noexcept;
   // The same memory with zeros in it.
-  GradientSum cleared() && noexcept;
+  GradientSum cleared(int threads = 1) &&;
+  // Another sum of the same layout, its values not set to anything.
+  GradientSum unset() const;
   // All of them.
-  std::span<double> values() noexcept { return values_; }
-  std::span<const double> values() const noexcept { return values_; }
+  std::span<double> values() noexcept { return {values_.get(), offsets_.back()}; }
+  std::span<const double> values() const noexcept { return {values_.get(), offsets_.back()}; }
 
  private:
-  std::vector<double> values_;
+  GradientSum() = default;
+
   std::vector<std::size_t> offsets_;
+  std::unique_ptr<double[]> values_;  // as many as the last offset
 };
 
 }  // namespace discreet::mechanism

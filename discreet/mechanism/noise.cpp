@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
 #include "discreet/base/error.h"
+#include "discreet/numerics/parallel.h"
 #include "discreet/numerics/rounding.h"
 #include "discreet/random/discrete.h"
 #include "discreet/random/gaussian.h"
@@ -17,7 +19,10 @@ namespace discreet::mechanism {
 namespace {
 
 constexpr const char* kOperator = "GenerateNoise_v1";
-constexpr std::size_t kPiece = std::size_t{1} << 16;  // integers drawn at a time
+// Values at a time: with the integers drawn for them they stay in the second cache, and are enough
+// to make the expansion of a key cheap.
+constexpr std::size_t kPiece = std::size_t{1} << 14;
+static_assert(kPiece % numerics::kChunk == 0);
 
 std::uint64_t indices(NoiseFamily family, std::uint64_t n) {
   switch (family) {
@@ -60,15 +65,11 @@ class Discrete {
     if (family == NoiseFamily::kSkellam) parameter_ = rounded_up_to_24_bits(parameter_);
   }
 
-  void add(const random::Generator& generator, random::Position position, std::span<double> values,
-           int threads) const {
-    std::vector<std::int64_t> drawn(std::min(values.size(), kPiece));
-    for (std::size_t begin = 0; begin < values.size(); begin += kPiece) {
-      const auto piece = values.subspan(begin, std::min(kPiece, values.size() - begin));
-      const auto noise = std::span(drawn).first(piece.size());
-      draw(generator, position.from(position.coordinate + begin), noise, threads);
-      for (std::size_t i = 0; i < piece.size(); ++i) piece[i] += static_cast<double>(noise[i]);
-    }
+  void add(const random::Generator& generator, const random::Position& position,
+           std::span<double> values) const {
+    std::vector<std::int64_t> drawn(values.size());
+    draw(generator, position, drawn);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<double>(drawn[i]);
   }
 
  private:
@@ -87,29 +88,41 @@ class Discrete {
   }
 
   void draw(const random::Generator& generator, const random::Position& position,
-            std::span<std::int64_t> out, int threads) const {
+            std::span<std::int64_t> out) const {
     if (family_ == NoiseFamily::kRoundedGaussian)
-      random::rounded_gaussian(generator, position, parameter_, out, threads);
+      random::rounded_gaussian(generator, position, parameter_, out);
     else if (family_ == NoiseFamily::kDiscreteGaussian)
-      random::discrete_gaussian(generator, position, parameter_, out, threads);
+      random::discrete_gaussian(generator, position, parameter_, out);
     else
-      random::skellam(generator, position, parameter_, out, threads);
+      random::skellam(generator, position, parameter_, out);
   }
 
   NoiseFamily family_;
   random::Rational parameter_;
 };
 
-void add_to(std::span<double> values, NoiseFamily family, double stddev,
-            const random::Generator& generator, const random::Position& position, int threads) {
-  if (stddev == 0) return;
+// The noise of one tensor.
+struct Stretch {
+  std::size_t begin, end;  // its coordinates in the sum
+  double stddev;
+  random::Position position;  // of the first
+};
+
+// Adds the noise of the coordinates `begin` on that are of this tensor.
+void add_to(std::size_t begin, std::span<double> piece, const Stretch& tensor, NoiseFamily family,
+            const random::Generator& generator) {
+  const std::size_t from = std::max(begin, tensor.begin);
+  const std::size_t to = std::min(begin + piece.size(), tensor.end);
+  if (from >= to || tensor.stddev == 0) return;
+  const auto values = piece.subspan(from - begin, to - from);
+  const auto position = tensor.position.from(tensor.position.coordinate + (from - tensor.begin));
   if (family == NoiseFamily::kGaussian) {
-    random::add_gaussian(generator, position, stddev, values, threads);
+    random::add_gaussian(generator, position, tensor.stddev, values);
   } else if (family == NoiseFamily::kLaplace) {
-    const double scale = numerics::next_up(stddev / std::numbers::sqrt2);
-    random::add_laplace(generator, position, scale, values, threads);
+    const double scale = numerics::next_up(tensor.stddev / std::numbers::sqrt2);
+    random::add_laplace(generator, position, scale, values);
   } else {
-    Discrete(family, stddev).add(generator, position, values, threads);
+    Discrete(family, tensor.stddev).add(generator, position, values);
   }
 }
 
@@ -130,7 +143,9 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                           const NoiseRequest& request, const random::Generator& generator,
                           const NoiseState& state, GradientSum& values) {
   check(partition, request);
-  if (request.family != NoiseFamily::kGaussian && request.family != NoiseFamily::kLaplace)
+  const bool discrete =
+      request.family != NoiseFamily::kGaussian && request.family != NoiseFamily::kLaplace;
+  if (discrete)
     for (const double stddev : request.stddev)
       if (stddev != 0) Discrete(request.family, stddev);  // throws before anything is written
 
@@ -142,12 +157,36 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
   };
   if (request.seed_per_step) random::Position::at(request.step, layout.size());  // checks the range
 
+  std::vector<Stretch> tensors;
+  std::size_t begin = 0;
   for (std::size_t i = 0; i < layout.size(); ++i) {
     if (!layout.tensors()[i].is_private()) continue;
-    const auto at = position(i, indices(request.family, layout.elements(i)));
-    add_to(values.tensor(i), request.family, request.stddev[partition.part_of[i]], generator, at,
-           request.threads);
+    const std::size_t end = begin + layout.elements(i);
+    tensors.push_back({begin, end, request.stddev[partition.part_of[i]],
+                       position(i, indices(request.family, layout.elements(i)))});
+    begin = end;
   }
+  const std::size_t count = values.values().size();
+  const auto add = [&](std::size_t first, std::size_t last) {
+    auto tensor = std::ranges::upper_bound(tensors, first, {}, &Stretch::end);
+    for (; first < last; first += kPiece) {
+      const auto piece = values.values().subspan(first, std::min(kPiece, last - first));
+      if (request.before) request.before(first, piece);
+      for (; tensor != tensors.end(); ++tensor) {
+        add_to(first, piece, *tensor, request.family, generator);
+        if (tensor->end > first + piece.size()) break;  // goes on in the next piece
+      }
+      if (request.after) request.after(first, piece);
+    }
+  };
+  if (discrete)  // a chunk is work enough for a thread
+    numerics::parallel_items((count + numerics::kChunk - 1) / numerics::kChunk, request.threads,
+                             [&](std::size_t first, std::size_t last) {
+                               add(first * numerics::kChunk,
+                                   std::min(count, last * numerics::kChunk));
+                             });
+  else
+    numerics::parallel_for(count, request.threads, add);
   if (!request.scalars.empty()) {
     // The scalars are one more tensor, after the last.
     const auto at = position(layout.size(), random::gaussian_indices(request.scalars.size()));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "discreet/mechanism/config.h"
@@ -39,6 +40,10 @@ struct NoiseRequest {
   std::span<double> scalars;
   std::span<const double> scalar_stddev;
   int threads = 1;  // values do not depend on it
+  // What else is done with every value just before and just after its noise is added: called by
+  // several threads at once, on pieces of values.values() that begin at multiples of
+  // numerics::kChunk and are in a cache.
+  std::function<void(std::size_t begin, std::span<double> piece)> before, after;
 };
 
 // Adds the noise in place and returns the state after it. Everything is checked before anything is

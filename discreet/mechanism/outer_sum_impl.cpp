@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 
 // The order of these matters.
 // clang-format off
@@ -23,9 +24,11 @@ constexpr std::size_t kTileRows = 12;
 #else
 constexpr std::size_t kTileRows = 6;
 #endif
-constexpr std::size_t kBlockRows = 256;  // of a packed block: a panel of x stays in the L1 cache
+constexpr std::size_t kGroupRows = 256;  // whose runs are added up before they are merged
+constexpr std::size_t kGroups = 2;       // of a packed block: a panel of x stays in the L1 cache
+constexpr std::size_t kBlockRows = kGroups * kGroupRows;
 constexpr std::size_t kBlockOutputs = 1032;  // columns of packed x: a multiple of the tiles' rows
-constexpr std::size_t kBlockColumns = 512;   // columns of packed y: it stays in the L2 cache
+constexpr std::size_t kBlockColumns = 256;   // columns of packed y: it stays in the L2 cache
 
 template <class Real>
 using Tag = hn::CappedTag<Real, 64 / sizeof(Real)>;
@@ -99,19 +102,25 @@ HWY_INLINE Vector<double> Widen(const float* x) {
   return hn::PromoteTo(Tag<double>(), hn::Load(hn::Rebind<float, Tag<double>>(), x));
 }
 
-// target += the sum of `runs` tiles, in their order.
+constexpr std::size_t kRuns = 4;  // of a group at a time: their tiles stay in the L1 cache
+
+// target += the sum of the tiles of each group, in their order; groups are kRuns tiles apart.
 template <std::size_t columns, class Real>
-HWY_INLINE void Merge(const Real* HWY_RESTRICT tiles, std::size_t runs, double* HWY_RESTRICT target,
-                      std::size_t stride) {
+HWY_INLINE void Merge(const Real* HWY_RESTRICT tiles, const std::size_t* runs, std::size_t groups,
+                      double* HWY_RESTRICT target, std::size_t stride) {
+  constexpr std::size_t kElements = kTileRows * columns;
   const Tag<double> d;
   for (std::size_t m = 0; m < kTileRows; ++m)
     for (std::size_t n = 0; n < columns; n += kLanes<double>) {
-      const Real* from = tiles + m * columns + n;
-      Vector<double> total = Widen(from);
-      for (std::size_t k = 1; k < runs; ++k)
-        total = hn::Add(total, Widen(from += kTileRows * columns));
       double* to = target + m * stride + n;
-      hn::StoreU(hn::Add(hn::LoadU(d, to), total), d, to);
+      Vector<double> merged = hn::LoadU(d, to);
+      for (std::size_t g = 0; g < groups; ++g) {
+        const Real* from = tiles + g * kRuns * kElements + m * columns + n;
+        Vector<double> total = Widen(from);
+        for (std::size_t k = 1; k < runs[g]; ++k) total = hn::Add(total, Widen(from += kElements));
+        merged = hn::Add(merged, total);
+      }
+      hn::StoreU(merged, d, to);
     }
 }
 
@@ -119,23 +128,35 @@ template <class Real>
 void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, double* target,
           std::size_t stride, std::size_t live_rows, std::size_t live_columns) {
   constexpr std::size_t kColumns = kTileColumns<Real>, kElements = kTileRows * kColumns;
-  constexpr std::size_t kRuns = 4;  // at a time: their tiles stay in the L1 cache
-  HWY_ALIGN Real tiles[kRuns * kElements];
-  HWY_ALIGN double total[kElements];
+  HWY_ALIGN Real tiles[kGroups * kRuns * kElements];
+  std::size_t runs[kGroups] = {};
   const bool whole = live_rows == kTileRows && live_columns == kColumns;
-  const bool at_once = whole && rows <= kRuns * run;
-  if (!at_once) std::fill_n(total, kElements, 0.0);
-  for (std::size_t k = 0; k < rows;) {
-    std::size_t runs = 0;
-    for (; runs < kRuns && k < rows; ++runs, k += run)
-      Accumulate(x + k * kTileRows, y + k * kColumns, std::min(run, rows - k),
-                 tiles + runs * kElements, target, whole ? stride : 0);
-    if (at_once) return Merge<kColumns>(tiles, runs, target, stride);
-    Merge<kColumns>(tiles, runs, total, kColumns);
+  if (whole && kGroupRows <= kRuns * run) {
+    // All that the rows bring in one pass over the target.
+    std::size_t groups = 0;
+    for (std::size_t k = 0; k < rows; ++groups) {
+      const std::size_t end = std::min(rows, k + kGroupRows);
+      for (; k < end; k += std::min(run, end - k))
+        Accumulate(x + k * kTileRows, y + k * kColumns, std::min(run, end - k),
+                   tiles + (groups * kRuns + runs[groups]++) * kElements, target, stride);
+    }
+    return Merge<kColumns>(tiles, runs, groups, target, stride);
   }
-  for (std::size_t m = 0; m < live_rows; ++m)
-    for (std::size_t n = 0; n < live_columns; ++n)
-      target[m * stride + n] += total[m * kColumns + n];
+  HWY_ALIGN double total[kElements];
+  for (std::size_t k = 0; k < rows;) {
+    const std::size_t end = std::min(rows, k + kGroupRows);
+    std::fill_n(total, kElements, 0.0);
+    while (k < end) {
+      runs[0] = 0;
+      for (; runs[0] < kRuns && k < end; k += std::min(run, end - k))
+        Accumulate(x + k * kTileRows, y + k * kColumns, std::min(run, end - k),
+                   tiles + runs[0]++ * kElements, target, 0);
+      Merge<kColumns>(tiles, runs, 1, total, kColumns);
+    }
+    for (std::size_t m = 0; m < live_rows; ++m)
+      for (std::size_t n = 0; n < live_columns; ++n)
+        target[m * stride + n] += total[m * kColumns + n];
+  }
 }
 
 template <class Real, class Source>
@@ -187,10 +208,12 @@ HWY_EXPORT(DoublesFromDoubles);
 namespace {
 
 // A block of x, a block of y with its last panel filled up, and room to align them.
-constexpr std::size_t kPacked = 256 * (1032 + 512 + 32) + 64;
+constexpr std::size_t kPacked = 512 * (1032 + 256 + 32) + 64;
 
+// Kept by each thread: fresh pages cost more than the packing.
 template <class Real>
-Real* aligned(std::unique_ptr<Real[]>& packed) {
+Real* room() {
+  thread_local std::unique_ptr<Real[]> packed;
   if (!packed) packed = std::make_unique_for_overwrite<Real[]>(kPacked);
   const auto address = reinterpret_cast<std::uintptr_t>(packed.get());
   return packed.get() + (-address % 64) / sizeof(Real);
@@ -201,23 +224,23 @@ Real* aligned(std::unique_ptr<Real[]>& packed) {
 template <>
 void add_outer<float, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                              std::size_t y_columns, std::size_t rows, std::size_t run,
-                             double* target, std::size_t stride, OuterScratch& scratch) {
+                             double* target, std::size_t stride) {
   HWY_DYNAMIC_DISPATCH(FloatsFromFloats)
-  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.floats));
+  (x, x_columns, y, y_columns, rows, run, target, stride, room<float>());
 }
 template <>
 void add_outer<double, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                               std::size_t y_columns, std::size_t rows, std::size_t run,
-                              double* target, std::size_t stride, OuterScratch& scratch) {
+                              double* target, std::size_t stride) {
   HWY_DYNAMIC_DISPATCH(DoublesFromFloats)
-  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.doubles));
+  (x, x_columns, y, y_columns, rows, run, target, stride, room<double>());
 }
 template <>
 void add_outer<double, double>(const Rows<double>& x, std::size_t x_columns, const Rows<double>& y,
                                std::size_t y_columns, std::size_t rows, std::size_t run,
-                               double* target, std::size_t stride, OuterScratch& scratch) {
+                               double* target, std::size_t stride) {
   HWY_DYNAMIC_DISPATCH(DoublesFromDoubles)
-  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.doubles));
+  (x, x_columns, y, y_columns, rows, run, target, stride, room<double>());
 }
 
 }  // namespace discreet::mechanism

@@ -10,7 +10,7 @@ room=$source/discreet/numerics
 aarch64-linux-gnu-g++ -std=c++20 -O2 -ffp-contract=off -static -DHWY_COMPILE_ONLY_STATIC -DFMT_HEADER_ONLY \
   -I"$source" -isystem "$work/include" -o "$work/same_bits" \
   "$room/same_bits.cpp" "$room/elementary.cpp" "$room/elementary_span.cpp" "$room/sum.cpp" \
-  "$room/fft.cpp" "$source/discreet/base/error.cpp"
+  "$room/fft.cpp" "$room/parallel.cpp" "$source/discreet/base/error.cpp"
 qemu-aarch64-static "$work/same_bits" > "$work/aarch64.txt"
 "$native" > "$work/native.txt"
 diff "$work/native.txt" "$work/aarch64.txt"

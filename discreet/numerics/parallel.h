@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <exception>
-#include <thread>
-#include <utility>
 #include <vector>
 
 namespace discreet::numerics {
@@ -14,15 +12,28 @@ inline constexpr std::size_t kChunk = 256;
 // Below this many elements a thread costs more than it brings.
 inline constexpr std::size_t kSmallestShare = 64 * kChunk;
 
+// Calls task(context, share) once for every share below `shares`, and returns when all are done.
+// The task must not throw. What parallel_items is made of; call that.
+void run_shares(std::size_t shares, void (*task)(void* context, std::size_t share) noexcept,
+                void* context);
+
 // Calls f(begin, end) on contiguous, nearly equal ranges that together are the items [0, count),
 // from at most `threads` threads, the caller's included; once and inline with threads <= 1 or one
 // item; never when count is 0. For items that are work enough for a thread each: tiles, records,
 // tensors.
 //
-// Which thread takes which range is fixed, and a result must not depend on it: f writes only what
-// belongs to its items, and whoever merges results does so in ascending order. Threads are started
-// per call; there is no pool. If calls throw, all ranges are still finished, then the exception of
-// the lowest range is thrown.
+// The ranges depend on count and threads alone; which thread takes which does not matter, and a
+// result must not depend on either: f writes only what belongs to its items, and whoever merges
+// results does so in ascending order. If calls throw, all ranges are still finished, then the
+// exception of the lowest range is thrown.
+//
+// The other threads belong to the process: they are started when first asked for, wait some
+// microseconds for the next call before they sleep, and end with the process. They round as the
+// caller does and take no signals. One call at a time has them: one from inside f, or from a second
+// thread meanwhile, does all of its ranges on its own thread; so does any call when the system
+// gives no thread. The caller also takes the ranges that no thread has begun when its own is done,
+// so that a busy machine delays nothing. After fork() the child starts threads of its own; it must
+// not return from an f inside of which it was forked.
 template <class F>
 void parallel_items(std::size_t count, int threads, F&& f) {
   if (count == 0) return;
@@ -33,19 +44,19 @@ void parallel_items(std::size_t count, int threads, F&& f) {
     return;
   }
   std::vector<std::exception_ptr> failures(shares);
-  const auto run = [&](std::size_t share) {
+  auto run = [&](std::size_t share) noexcept {
     try {
       f(count * share / shares, count * (share + 1) / shares);
     } catch (...) {
       failures[share] = std::current_exception();
     }
   };
-  {
-    std::vector<std::jthread> others;
-    others.reserve(shares - 1);
-    for (std::size_t share = 1; share < shares; ++share) others.emplace_back(run, share);
-    run(0);
-  }
+  run_shares(
+      shares,
+      [](void* context, std::size_t share) noexcept {
+        (*static_cast<decltype(run)*>(context))(share);
+      },
+      &run);
   for (const std::exception_ptr& failure : failures)
     if (failure) std::rethrow_exception(failure);
 }

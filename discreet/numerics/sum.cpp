@@ -310,6 +310,28 @@ double norm_l2(std::span<const double> x, int threads) {
 double norm_l2(std::span<const float> x, int threads) {
   return norm_with(x, threads, 1, HWY_DYNAMIC_DISPATCH(SquareFloats));
 }
+PiecewiseNorm::PiecewiseNorm(std::size_t count) : partials_((count + kChunk - 1) / kChunk) {}
+
+void PiecewiseNorm::add(std::size_t begin, std::span<const double> x) noexcept {
+  constexpr std::size_t kBlock = 16;  // chunks at a time
+  Partial partials[kBlock];
+  for (auto to = partials_.begin() + static_cast<std::ptrdiff_t>(begin / kChunk); !x.empty();) {
+    const auto block = x.first(std::min(x.size(), kBlock * kChunk));
+    HWY_DYNAMIC_DISPATCH(SquareDoubles)(block.data(), block.size(), partials);
+    for (std::size_t k = 0; k * kChunk < block.size(); ++k)
+      *to++ = {partials[k].sum, partials[k].compensation, partials[k].exponent};
+    x = x.subspan(block.size());
+  }
+}
+
+double PiecewiseNorm::value() const noexcept {
+  Partial total;
+  for (const auto& [sum, compensation, exponent] : partials_)
+    merge(total, {sum, compensation, exponent});
+  if (!finite(total.sum)) return std::numeric_limits<double>::quiet_NaN();
+  return HWY_STATIC_DISPATCH(SquareRoot)(total.sum) * power_of_two(total.exponent);
+}
+
 double norm_l2_upper(std::span<const double> x, int threads) {
   return upper(norm_with(x, threads, kUpper, HWY_DYNAMIC_DISPATCH(SquareDoubles)));
 }

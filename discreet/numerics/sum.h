@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "discreet/numerics/strict_arithmetic.h"
 
@@ -38,6 +40,20 @@ double dot(std::span<const float> x, std::span<const float> y, int threads = 1);
 // NaN if any element is NaN; otherwise +inf if any is infinite.
 double norm_l2(std::span<const double> x, int threads = 1);
 double norm_l2(std::span<const float> x, int threads = 1);
+
+// norm_l2 of an array that is seen piece by piece, by any threads in any order: the same bits.
+class PiecewiseNorm {
+ public:
+  explicit PiecewiseNorm(std::size_t count);  // the elements of the array
+  // x is the elements from `begin` on: a multiple of 256, and so many of them unless they are the
+  // last. Every element once; pieces may be added at the same time.
+  void add(std::size_t begin, std::span<const double> x) noexcept;
+  // When all is added. NaN if an element is not finite.
+  double value() const noexcept;
+
+ private:
+  std::vector<std::array<double, 3>> partials_;  // one per chunk
+};
 
 // An upper bound of the exact Euclidean norm: never below it, at most a factor 1 + 16u above
 // (plus 2^-1073). Rounds up; +0 for an array of zeros. NaN and infinities as for norm_l2.

@@ -80,6 +80,21 @@ TEST(Sum, IsTheChunkedKahanSumOfItsDefinition) {
   }
 }
 
+TEST(PiecewiseNorm, IsTheNormInAnyPiecesAndOrder) {
+  for (const std::size_t n : {0, 1, 256, 5000, 70'001}) {
+    const std::vector<double> x = mixed(n, -600, 600, n + 3);
+    for (const std::size_t piece : {256, 768, 16'384}) {
+      PiecewiseNorm norm(n);
+      for (std::size_t k = (n + piece - 1) / piece; k-- > 0;)
+        norm.add(k * piece, std::span(x).subspan(k * piece, std::min(piece, n - k * piece)));
+      EXPECT_EQ(bits(norm.value()), bits(norm_l2(x))) << n << ", " << piece;
+    }
+  }
+  PiecewiseNorm bad(2);
+  bad.add(0, std::vector<double>{1, kInf});
+  EXPECT_TRUE(std::isnan(bad.value()));
+}
+
 TEST(Sum, HasTheSameBitsForAnyNumberOfThreadsOnEveryTarget) {
   for (const std::size_t n : {1000, 100'003, 262'144}) {
     const std::vector<double> x = mixed(n, -600, 600, 5), y = mixed(n, -400, 400, 6);

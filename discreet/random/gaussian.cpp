@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "discreet/numerics/parallel.h"
 #include "discreet/random/gaussian_kernels_impl.h"
@@ -19,7 +20,8 @@ void for_each_tile(const Generator& generator, const Position& position, std::ui
   alignas(64) std::array<std::uint64_t, kTileWords> words{};
   alignas(64) std::array<double, kTileWords> z;
   std::array<std::uint32_t, kTileWords / 2> rare;
-  BlockSource source(generator), reserve(generator);
+  BlockSource source(generator);
+  std::optional<BlockSource> reserve;  // seldom needed
 
   std::size_t skip = first % 2;  // the half of the first pair that belongs to the coordinate before
   std::uint64_t pair = first / 2;
@@ -30,7 +32,8 @@ void for_each_tile(const Generator& generator, const Position& position, std::ui
     for (std::size_t i = 0; i < found; ++i) {
       const std::size_t k = rare[i];
       std::array<std::uint64_t, 2> further;
-      reserve.read(position.high, position.reserve(pair + k), further);
+      if (!reserve) reserve.emplace(generator);
+      reserve->read(position.high, position.reserve(pair + k), further);
       box_muller_one(extended_uniform(words[2 * k], further[0]), words[2 * k + 1], &z[2 * k]);
     }
     const std::size_t n = std::min(2 * pairs - skip, count - done);

@@ -11,7 +11,19 @@
 namespace discreet::training {
 namespace {
 
-constexpr std::size_t kTile = 128;
+// The work is cut by the number of rows alone: rounding must not depend on threads. An even number
+// of tiles of about 128 rows, nearly equal so that no thread waits for another's remainder; their
+// ends are multiples of the product's own inner tiles.
+constexpr std::size_t kRowsOfTile = 128, kUnit = 16;
+
+std::size_t tiles_of(std::size_t m) {
+  if (m <= kRowsOfTile) return 1;
+  return 2 * std::max<std::size_t>(1, (m + kRowsOfTile) / (2 * kRowsOfTile));
+}
+
+std::size_t begin_of(std::size_t tile, std::size_t tiles, std::size_t m) {
+  return tile == tiles ? m : (m * tile / tiles + kUnit / 2) / kUnit * kUnit;
+}
 
 void check(std::size_t have, std::size_t need, const char* what) {
   if (have >= need) return;
@@ -41,10 +53,10 @@ void product(std::span<const float> a, std::span<const float> b, std::span<float
     return;
   }
   use_one_blas_thread();
-  const std::size_t tiles = (m + kTile - 1) / kTile;
+  const std::size_t tiles = tiles_of(m);
   numerics::parallel_items(tiles, threads, [&](std::size_t first, std::size_t last) {
     for (std::size_t tile = first; tile < last; ++tile) {
-      const std::size_t begin = tile * kTile, end = std::min(m, begin + kTile);
+      const std::size_t begin = begin_of(tile, tiles, m), end = begin_of(tile + 1, tiles, m);
       cblas_sgemm(CblasRowMajor, CblasNoTrans, of_b, static_cast<int>(end - begin),
                   static_cast<int>(n), static_cast<int>(k), 1.0f, a.data() + begin * k,
                   static_cast<int>(k), b.data(), static_cast<int>(of_b == CblasTrans ? k : n), 0.0f,

@@ -7,6 +7,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
+#include "discreet/numerics/parallel.h"
 #include "discreet/random/generator.h"
 #include "discreet/training/matrix.h"
 
@@ -144,17 +145,21 @@ BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint
   std::vector<float> gradient = std::move(values.back());
   values.pop_back();
   out.losses.resize(records);
-  for (std::size_t i = 0; i < records; ++i) {
-    const auto row = std::span(gradient).subspan(i * outputs, outputs);
-    if (shape_.classifies) {
-      bool correct = false;
-      out.losses[i] = softmax_loss(row, labels[i], correct);
-      out.correct += correct ? 1 : 0;
-    } else {
-      row[0] -= targets[i];
-      out.losses[i] = 0.5f * row[0] * row[0];
+  std::vector<std::uint8_t> correct(records);
+  numerics::parallel_items(records, threads, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto row = std::span(gradient).subspan(i * outputs, outputs);
+      if (shape_.classifies) {
+        bool hit = false;
+        out.losses[i] = softmax_loss(row, labels[i], hit);
+        correct[i] = hit ? 1 : 0;
+      } else {
+        row[0] -= targets[i];
+        out.losses[i] = 0.5f * row[0] * row[0];
+      }
     }
-  }
+  });
+  for (const std::uint8_t hit : correct) out.correct += hit;
   out.activations = std::move(values);
   out.output_gradients.resize(shape_.sizes.size() - 1);
   for (std::size_t l = shape_.sizes.size() - 1; l-- > 0;) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "discreet/base/error.h"
+#include "discreet/numerics/parallel.h"
 #include "discreet/training/per_sample.h"
 
 namespace discreet::training {
@@ -38,16 +39,19 @@ std::vector<Piece> pieces_of(std::span<const std::uint64_t> batch,
 BackwardResult gradients_of(const Training& training, std::span<const std::uint64_t> records) {
   const Dataset& data = training.train;
   std::vector<float> x(records.size() * data.features);
+  numerics::parallel_items(records.size(), training.threads,
+                           [&](std::size_t begin, std::size_t end) {
+                             for (std::size_t i = begin; i < end; ++i)
+                               std::copy_n(data.x.data() + records[i] * data.features,
+                                           data.features, x.data() + i * data.features);
+                           });
   std::vector<std::uint32_t> labels;
   std::vector<float> targets;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    std::copy_n(data.x.begin() + static_cast<std::ptrdiff_t>(records[i] * data.features),
-                data.features, x.begin() + static_cast<std::ptrdiff_t>(i * data.features));
+  for (const std::uint64_t record : records)
     if (data.classes != 0)
-      labels.push_back(data.label[records[i]]);
+      labels.push_back(data.label[record]);
     else
-      targets.push_back(data.target[records[i]]);
-  }
+      targets.push_back(data.target[record]);
   return training.network.backward(std::move(x), labels, targets, training.threads);
 }
 
