@@ -9,6 +9,7 @@
 #include "cli/numbers.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/ledger/proof.h"
 #include "discreet/ledger/receipt.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
@@ -25,6 +26,9 @@ struct Options {
   bool no_attestations = false;
   bool json = false;
 };
+
+constexpr const char* kKeyForms =
+    "File with the ledger's key: PEM, 64 hexadecimal digits, or name+id+base64";
 
 [[noreturn]] void refuse(const std::string& sentence) {
   throw Error(ErrorCode::kInvalidInput, "ledger", sentence);
@@ -127,12 +131,7 @@ void explain(const Options& options) {
 int run_verify(const Options& options) {
   VerifyOptions how;
   how.attestations = !options.no_attestations;
-  if (!options.public_key.empty()) {
-    const std::string text = read_input(options.public_key);
-    how.key = text.find('+') != std::string::npos && !text.starts_with("-----")
-                  ? NoteKey::from_text(text.substr(0, text.find('\n'))).key
-                  : admission::PublicKey::from_text(text);
-  }
+  if (!options.public_key.empty()) how.key = public_key_from_text(read_input(options.public_key));
   if (!options.checkpoint.empty()) how.checkpoint = read_input(options.checkpoint);
   if (isatty(STDERR_FILENO) != 0)
     how.progress = [](std::uint64_t n) { fmt::print(stderr, "\r{} entries", n); };
@@ -167,36 +166,45 @@ void run_show(const Options& options) {
   }
 }
 
-json hex_path(const Path& path) {
-  json out = json::array();
-  for (const Digest& hash : path) out.push_back(to_hex(hash));
-  return out;
-}
-
 void run_prove(const Options& options) {
   if (options.entry.empty() == options.consistency.empty())
     refuse("give either an ENTRY, to prove that it is in the ledger, or --consistency SIZE");
-  Store store(options.file, Store::Mode::kRead);
-  store.begin_snapshot();
-  const auto note = store.last_note();
-  if (!note) refuse("the ledger was never signed");
-  json out = {{"note", note->text}, {"tree_size", note->size}};
-  if (!options.entry.empty()) {
-    const std::uint64_t entry = parse_count("ENTRY", options.entry);
-    const Path path = inclusion_proof(entry, note->size, range_hash(store));
-    out["entry"] = entry;
-    out["path"] = hex_path(path);
-    Store::Leaves leaves(store, entry);
-    Store::Leaf leaf;
-    leaves.next(leaf);
-    if (!leaf.summarised) out["leaf"] = to_hex(leaf.content);
-    out["leaf_hash"] = to_hex(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
+  const std::string proof =
+      options.entry.empty()
+          ? prove_consistency(options.file, parse_count("--consistency", options.consistency))
+          : prove_entry(options.file, parse_count("ENTRY", options.entry));
+  fmt::print("{}\n", options.json ? proof : json::parse(proof).dump(2));
+}
+
+int run_check(const Options& options) {
+  std::optional<std::string> earlier;
+  if (!options.checkpoint.empty()) earlier = read_input(options.checkpoint);
+  const ProofVerdict found = verify_proof(
+      read_input(options.file), public_key_from_text(read_input(options.public_key)), earlier);
+  if (options.json) {
+    json out = {{"verified", found.ok}};
+    if (!found.ok) out["problem"] = found.problem;
+    if (found.ok) out["tree_size"] = found.size;
+    if (found.ok && !found.origin.empty()) out["origin"] = found.origin;
+    if (found.ok && found.entry) out["entry"] = *found.entry;
+    if (found.ok && found.from_size) out["from_size"] = *found.from_size;
+    if (found.ok && found.leaf)
+      out["content"] = json::parse(to_json(describe(decode_entry(*found.leaf))));
+    fmt::print("{}\n", out.dump());
+  } else if (!found.ok) {
+    fmt::print("BROKEN: {}\n", found.problem);
+  } else if (found.from_size) {
+    fmt::print("VERIFIED the {} entries of {} extend the first {}\n", found.size, found.origin,
+               *found.from_size);
   } else {
-    const std::uint64_t size = parse_count("--consistency", options.consistency);
-    out["from_size"] = size;
-    out["path"] = hex_path(consistency_proof(size, note->size, range_hash(store)));
+    fmt::print("VERIFIED entry {} of the {} of {}\n", *found.entry, found.size,
+               found.origin.empty() ? "the ledger with this key" : found.origin);
+    if (found.leaf)
+      fmt::print("{}\n", json::parse(to_json(describe(decode_entry(*found.leaf)))).dump(2));
+    else
+      fmt::print("  its content was summarised; the proof is of its hash\n");
   }
-  fmt::print("{}\n", options.json ? out.dump() : out.dump(2));
+  return found.ok ? kDone : kCheckSaysNo;
 }
 
 void run_trace(const Options& options) {
@@ -299,8 +307,7 @@ void add_ledger(CLI::App& command, int& status) {
   CLI::App* verify =
       add("verify", "Whether the file is what was signed and keeps every rule.",
           "discreet ledger verify ledger.db --public-key ledger.pub --checkpoint RUN/ledger.note");
-  verify->add_option("--public-key", options->public_key,
-                     "File with the key you expect (PEM, hexadecimal or a note's key)");
+  verify->add_option("--public-key", options->public_key, kKeyForms);
   verify->add_option("--checkpoint", options->checkpoint,
                      "A signed note from an earlier day: shows rollback and forks");
   verify->add_option("--explain", options->entry, "Also show this entry and what it refers to");
@@ -320,6 +327,21 @@ void add_ledger(CLI::App& command, int& status) {
   prove->add_option("ENTRY", options->entry, "Position of the entry");
   prove->add_option("--consistency", options->consistency, "Size of the earlier tree");
   prove->callback([options] { run_prove(*options); });
+
+  CLI::App* check = command.add_subcommand(
+      "check", "Whether a proof or receipt holds. Needs the ledger's key, not the ledger.");
+  check->footer(
+      "Example:\n  discreet ledger prove ledger.db 42 > proof.json\n"
+      "  discreet ledger check proof.json --public-key ledger.pub\n"
+      "  discreet ledger check consistency.json --public-key ledger.pub --checkpoint "
+      "last-month.note");
+  check->add_option("PROOF", options->file, "As `prove` prints it, or one line of `export`")
+      ->required();
+  check->add_option("--public-key", options->public_key, kKeyForms)->required();
+  check->add_option("--checkpoint", options->checkpoint,
+                    "The note that you kept: what a proof of consistency is about");
+  check->add_flag("--json", options->json, "Print JSON");
+  check->callback([options, &status] { status = run_check(*options); });
 
   CLI::App* trace =
       add("trace", "Every run, epoch and release a contribution touched, and what it spent.",

@@ -9,6 +9,7 @@
 #include "cli/contributions.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/ledger.h"
+#include "discreet/ledger/note.h"
 #include "discreet/ledger/withdrawal.h"
 #include "discreet/run/files.h"
 
@@ -86,8 +87,7 @@ void consume(const Options& options) {
 
 int check(const Options& options) {
   std::optional<admission::PublicKey> key;
-  if (!options.public_key.empty())
-    key = admission::PublicKey::from_text(read_input(options.public_key));
+  if (!options.public_key.empty()) key = public_key_from_text(read_input(options.public_key));
   const BundleVerdict found = verify_bundle(read_input(options.verify), key);
   const double epsilon = static_cast<double>(found.spend) / kMicro;
   if (options.json) {

@@ -140,17 +140,18 @@ async function is_signed(note, header) {
 }
 
 // ---- the tree of RFC 9162: all complete subtrees, level by level
-async function hash_all(count, input) {
+async function hash_all(count, input, progress) {
   const out = new Uint8Array(32 * count);
   for (let begin = 0; begin < count; begin += BATCH) {
     const wait = [];
     for (let i = begin; i < Math.min(begin + BATCH, count); ++i) wait.push(input(i));
+    if (progress) say("signed", UNKNOWN, "checking\u2026 " + begin.toLocaleString("en-US") + " of " + count.toLocaleString("en-US"));
     (await Promise.all(wait)).forEach((digest, i) => out.set(digest, 32 * (begin + i)));
   }
   return out;
 }
 async function tree_of(leaves) {
-  const levels = [await hash_all(leaves.length, (i) => is_bytes(leaves[i]) ? sha256(Uint8Array.of(0), leaves[i]) : leaves[i][0])];
+  const levels = [await hash_all(leaves.length, (i) => is_bytes(leaves[i]) ? sha256(Uint8Array.of(0), leaves[i]) : leaves[i][0], true)];
   while (levels.at(-1).length >= 64) {
     const below = levels.at(-1);
     levels.push(await hash_all(Math.floor(below.length / 64), (i) => sha256(Uint8Array.of(1), below.subarray(64 * i, 64 * i + 64))));

@@ -77,7 +77,8 @@ std::string contract(const LedgerView& view) {
     return fmt::format("<tr><th scope=\"row\">{}</th>{}</tr>\n", what, cell);
   };
   std::string stewards;
-  for (const RawKey& key : header.stewards) stewards += (stewards.empty() ? "" : " ") + to_hex(key);
+  for (const RawKey& key : header.stewards)
+    stewards += fmt::format("{}{}", stewards.empty() ? "" : " ", to_hex(key));
   std::string rows = row("Name", is("origin", escape(header.origin)));
   rows += row("Entries", is("entries", grouped(view.size)));
   rows += row("Signed checkpoints", is("checkpoints", grouped(view.checkpoints)));

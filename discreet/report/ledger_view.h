@@ -19,7 +19,7 @@ namespace discreet::report {
 // Tables have at most this many rows; the script of the page counts on it.
 inline constexpr std::size_t kMostLedgerRows = 100;
 // Ledgers with more bytes of leaves and notes are not put into a page: it would be slow to open,
-// and a browser hashes some 50,000 leaves a second.
+// and a browser hashes some 20,000 leaves a second.
 inline constexpr std::uint64_t kMostEmbeddedBytes = std::uint64_t{4} << 20;
 
 struct LedgerView {
