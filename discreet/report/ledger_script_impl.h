@@ -79,7 +79,7 @@ function cbor(bytes) {
     if (major === 1) return -1n - BigInt(n);
     if (typeof n !== "number") broken("it ends too early");
     if (major === 2) { const from = take(n); return bytes.subarray(from, at); }
-    if (major === 3) { const from = take(n); return new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(from, at)); }
+    if (major === 3) { const from = take(n); return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes.subarray(from, at)); }
     if (n > bytes.length) broken("it ends too early");
     if (major === 4) return Array.from({ length: n }, () => value(depth + 1));
     if (major === 5) return Array.from({ length: n }, () => [value(depth + 1), value(depth + 1)]);
@@ -305,7 +305,9 @@ function scientific(x) {
   return (digits === 1 ? "" : digits + " \u00d7 ") + "10" + (power < 0 ? "\u2212" : "") + Math.abs(power);
 }
 function facts({ header, leaves, notes }, state) {
-  const all = new Map(), put = (key, values) => { for (const name in values) all.set(key + name, values[name]); };
+  // As escape() in plot.cpp: control characters are shown as U+FFFD.
+  const all = new Map(), printable = (text) => String(text).replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "\ufffd");
+  const put = (key, values) => { for (const name in values) all.set(printable(key + name), printable(values[name])); };
   put("", { origin: header.origin, entries: grouped(leaves.length), checkpoints: grouped(notes.length), key: hex(header.key),
     accountant: header.accountant, delta: scientific(Number(header.delta) / 1e18), adjacency: NEIGHBOURS[header.adjacency],
     policy: hex(header.policy) });

@@ -130,14 +130,14 @@ std::string epochs(const LedgerView& view) {
   for (const LedgerView::Epoch& e : view.epochs) {
     const Terms& t = e.terms;
     const std::string key = fmt::format("epoch/{}/", e.position);
-    rows += fmt::format(
-        "<tr><th scope=\"row\" data-is=\"{}run\">{}</th>{}{}{}{}{}{}{}{}</tr>\n", key,
-        escape(t.run), is(key + "epoch", grouped(t.epoch)), is(key + "date", day(t.as_of)),
-        is(key + "class", escape(t.admissibility_class)),
-        is(key + "contributions", grouped(e.uses)), is(key + "steps", grouped(t.steps)),
-        is(key + "sampler", t.sampler < 6 ? kSamplers[t.sampler] : "unknown"),
-        is(key + "deviation", scientific(static_cast<double>(t.deviation) / kNano)),
-        is(key + "spent", epsilon(e.most_spent)));
+    rows +=
+        fmt::format("<tr>{}{}{}{}{}{}{}{}{}</tr>\n", is(key + "run", escape(t.run)),
+                    is(key + "epoch", grouped(t.epoch)), is(key + "date", day(t.as_of)),
+                    is(key + "class", escape(t.admissibility_class)),
+                    is(key + "contributions", grouped(e.uses)), is(key + "steps", grouped(t.steps)),
+                    is(key + "sampler", t.sampler < 6 ? kSamplers[t.sampler] : "unknown"),
+                    is(key + "deviation", scientific(static_cast<double>(t.deviation) / kNano)),
+                    is(key + "spent", epsilon(e.most_spent)));
   }
   if (rows.empty()) return "<p>No epoch is in the ledger: nothing was trained on.</p>\n";
   return table(

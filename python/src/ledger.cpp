@@ -39,15 +39,6 @@ admission::SigningKey signer_of(const std::string& pem, const Text& passphrase) 
   return admission::SigningKey::from_pem(pem, passphrase.value_or(""));
 }
 
-Digest digest_of(const std::string& hex) {
-  const Bytes bytes = from_hex(hex);
-  Digest digest;
-  if (bytes.size() != digest.size())
-    throw Error(ErrorCode::kInvalidInput, "ledger", "a descriptor's hash is 64 hexadecimal digits");
-  std::copy(bytes.begin(), bytes.end(), digest.begin());
-  return digest;
-}
-
 ByteView view_of(const nb::bytes& bytes) {
   return {static_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
 }
@@ -99,7 +90,7 @@ std::vector<Row> rows(const Path& path, std::uint64_t begin, std::uint64_t count
 }
 
 nb::dict traced(const Path& path, const std::string& descriptor) {
-  const Digest hash = digest_of(descriptor);
+  const Digest hash = descriptor_hash(descriptor);
   const Trace found = [&] {
     const nb::gil_scoped_release others_may_run;
     Store store(path, Store::Mode::kRead);
@@ -234,7 +225,7 @@ void add_ledger(nb::module_& m) {
       [](const std::string& descriptor, const std::string& origin, const std::string& key,
          const std::string& reason, std::uint64_t time, const Text& passphrase) {
         return write_deletion_event(sign_withdrawal(signer_of(key, passphrase), origin,
-                                                    digest_of(descriptor), reason, time));
+                                                    descriptor_hash(descriptor), reason, time));
       },
       "descriptor"_a, "origin"_a, "key"_a, "reason"_a, "time"_a, "passphrase"_a);
   m.def(
@@ -253,7 +244,7 @@ void add_ledger(nb::module_& m) {
       "ledger_bundle",
       [](const Path& path, const std::string& descriptor, const std::string& key,
          const Text& passphrase) {
-        return withdrawal_bundle(path, signer_of(key, passphrase), digest_of(descriptor));
+        return withdrawal_bundle(path, signer_of(key, passphrase), descriptor_hash(descriptor));
       },
       "path"_a, "descriptor"_a, "key"_a, "passphrase"_a);
   m.def(

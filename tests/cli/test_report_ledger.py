@@ -131,7 +131,7 @@ def folder(tmp_path_factory):
     printed = subprocess.run([EXAMPLE, folder], check=True, capture_output=True, text=True).stdout.split()
     for descriptor, key in zip(printed, ("contributor", "steward")):
         assert discreet("withdraw", descriptor, "--origin", ORIGIN, "--key", str(folder / f"{key}.key"), "--reason",
-                        "<i>moved</i>", "--events", str(folder / "events.jsonl")).returncode == 0
+                        "<i>moved</i>\r\n\tto \ufeffÉ", "--events", str(folder / "events.jsonl")).returncode == 0
     recorded = discreet("withdraw", "--ledger", str(folder / "ledger.db"), "--key", str(folder / "ledger.key"), "--events",
                         str(folder / "events.jsonl"), "--json")
     (folder / "last.note").write_text(json.loads(recorded.stdout)["note"], "utf-8")
