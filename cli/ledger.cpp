@@ -1,14 +1,15 @@
-#include <fmt/core.h>
+#include <fmt/chrono.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/contributions.h"
-#include "cli/numbers.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/ledger/proof.h"
 #include "discreet/ledger/receipt.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
@@ -26,8 +27,35 @@ struct Options {
   bool json = false;
 };
 
+constexpr const char* kKeyForms =
+    "File with the ledger's key: PEM, 64 hexadecimal digits, or name+id+base64";
+
 [[noreturn]] void refuse(const std::string& sentence) {
   throw Error(ErrorCode::kInvalidInput, "ledger", sentence);
+}
+
+// Positions and sizes, exactly.
+std::uint64_t whole(std::string_view option, const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    refuse(fmt::format("{} is '{}'; give a whole number, 0 or more", option, text));
+  return value;
+}
+
+std::string read_note(const std::string& path) {
+  std::string text = read_input(path);
+  try {
+    static_cast<void>(read_unverified(text));
+  } catch (const Error& error) {
+    refuse(fmt::format("'{}' is no signed note of a checkpoint: {}", path, error.sentence()));
+  }
+  return text;
+}
+
+// "1 epoch", "2 epochs".
+std::string many(std::uint64_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
 std::string epsilon(std::uint64_t micro) {
@@ -55,10 +83,11 @@ json totals(const std::vector<ClassTotal>& classes) {
   return out;
 }
 
-void print_json(const Verification& found, const Options& options) {
+void print_json(const Verification& found, const Options& options, const json& explained) {
   json out = {{"verified", found.ok},
               {"entries", found.size},
               {"key_given", !options.public_key.empty()},
+              {"checkpoint_given", !options.checkpoint.empty()},
               {"attestations_verified", found.attestations}};
   if (found.ok) {
     out["root"] = to_hex(found.root);
@@ -82,10 +111,11 @@ void print_json(const Verification& found, const Options& options) {
     out["adjacency"] = accounting::to_string(found.header->adjacency);
     out["public_key"] = to_hex(found.header->key);
   }
+  if (!explained.is_null()) out["explained"] = explained;
   fmt::print("{}\n", out.dump());
 }
 
-void print_text(const Verification& found, const Options& options) {
+void print_verdict(const Verification& found, const Options& options) {
   if (!found.ok) {
     fmt::print("BROKEN ({})", found.kind);
     if (found.entry) fmt::print(" at entry {}", *found.entry);
@@ -94,62 +124,95 @@ void print_text(const Verification& found, const Options& options) {
   }
   const State::Counts& c = found.counts;
   fmt::print("VERIFIED {} entries of {}\n", found.size, found.header->origin);
-  fmt::print("  signed         {} checkpoints by {}{}\n", c.notes, to_hex(found.header->key),
+  fmt::print("  signed         {} by {}{}\n", many(c.notes, "checkpoint"),
+             to_hex(found.header->key),
              options.public_key.empty() ? ", the key the header declares: compare it" : "");
-  fmt::print(
-      "  holds          {} contributions, {} uses in {} epochs, {} withdrawals, {} refusals, "
-      "{} releases\n",
-      c.admissions, c.uses, c.epochs, c.withdrawals, c.refusals, c.releases);
+  fmt::print("  past           {}\n",
+             options.checkpoint.empty()
+                 ? "not compared: give a note you kept as --checkpoint to see rollback and forks"
+                 : "extends the checkpoint given");
+  fmt::print("  holds          {}, {} in {}, {}, {}, {}\n", many(c.admissions, "contribution"),
+             many(c.uses, "use"), many(c.epochs, "epoch"), many(c.withdrawals, "withdrawal"),
+             many(c.refusals, "refusal"), many(c.releases, "release"));
   fmt::print("  attestations   {} verified{}\n", found.attestations,
              options.no_attestations ? " (not asked for)" : "");
   for (const ClassTotal& t : found.classes)
-    fmt::print("  {:<14} {} contributions, epsilon ≤ {} at delta = {}, {}, by {}\n",
-               t.admissibility_class, t.contributions, epsilon(t.most_spent),
+    fmt::print("  {:<14} {}, epsilon ≤ {} at delta = {}, {}, by {}\n", t.admissibility_class,
+               many(t.contributions, "contribution"), epsilon(t.most_spent),
                static_cast<double>(found.header->delta) / kAtto,
                accounting::to_string(found.header->adjacency), found.header->accountant);
   for (const ClassTotal& t : found.summarised)
     fmt::print(
-        "  {:<14} summarised: {} contributions, {} uses, epsilon ≤ {} as recorded; can no "
-        "longer be recomputed\n",
-        t.admissibility_class, t.contributions, t.uses, epsilon(t.most_spent));
+        "  {:<14} summarised: {}, {}, epsilon ≤ {} as recorded; can no longer be recomputed\n",
+        t.admissibility_class, many(t.contributions, "contribution"), many(t.uses, "use"),
+        epsilon(t.most_spent));
 }
 
-void explain(const Options& options) {
+json explain(const Options& options, std::uint64_t position) {
   Store store(options.file, Store::Mode::kRead);
-  const std::uint64_t position = parse_count("--explain", options.entry);
   const Bytes leaf = leaf_at(store, position);
   json out = described(store, position, decode_entry(leaf));
   out["leaf"] = to_hex(leaf);
   out["leaf_hash"] = to_hex(leaf_hash(leaf));
-  fmt::print("{}\n", options.json ? out.dump() : out.dump(2));
+  return out;
 }
 
 int run_verify(const Options& options) {
   VerifyOptions how;
   how.attestations = !options.no_attestations;
-  if (!options.public_key.empty()) {
-    const std::string text = read_input(options.public_key);
-    how.key = text.find('+') != std::string::npos && !text.starts_with("-----")
-                  ? NoteKey::from_text(text.substr(0, text.find('\n'))).key
-                  : admission::PublicKey::from_text(text);
-  }
-  if (!options.checkpoint.empty()) how.checkpoint = read_input(options.checkpoint);
+  std::optional<std::uint64_t> position;
+  if (!options.entry.empty()) position = whole("--explain", options.entry);
+  if (!options.public_key.empty()) how.key = public_key_from_text(read_input(options.public_key));
+  if (!options.checkpoint.empty()) how.checkpoint = read_note(options.checkpoint);
   if (isatty(STDERR_FILENO) != 0)
     how.progress = [](std::uint64_t n) { fmt::print(stderr, "\r{} entries", n); };
   const Verification found = verify(options.file, how);
   if (how.progress) fmt::print(stderr, "\r");
-  (options.json ? print_json : print_text)(found, options);
-  if (!options.entry.empty() && found.ok) explain(options);
+  // Before anything is printed, so that an entry that is not there is the only answer. What is
+  // broken may still be readable.
+  json explained;
+  if (position) {
+    try {
+      explained = explain(options, *position);
+    } catch (const Error&) {
+      if (found.ok) throw;
+    }
+  }
+  if (options.json) {
+    print_json(found, options, explained);
+  } else {
+    print_verdict(found, options);
+    if (!explained.is_null()) fmt::print("{}\n", explained.dump(2));
+  }
   return found.ok ? kDone : kCheckSaysNo;
 }
 
 // ---------------------------------------------------------------- show, prove, trace, export
 
+// A field in the units and words of people: scaled integers as numbers, times as dates.
+std::string for_people(std::string& name, const json& value) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"_nano", kNano}, {"_micro", kMicro}, {"_pico", kPico}, {"_atto", kAtto}};
+  for (const auto& [suffix, unit] : kUnits)
+    if (name.ends_with(suffix) && value.is_number()) {
+      name.resize(name.size() - suffix.size());
+      return fmt::format("{:.9g}", value.get<double>() / unit);
+    }
+  const bool is_time =
+      name == "as_of" || name == "not_after" || name == "time" || name == "horizon";
+  if (is_time && value.is_number() && value.get<std::uint64_t>() < 253'402'300'800)
+    return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(value.get<std::time_t>()));
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 void run_show(const Options& options) {
   Store store(options.file, Store::Mode::kRead);
-  Store::Leaves leaves(store, parse_count("--from", options.from));
-  std::uint64_t left = parse_count("--limit", options.limit);
-  for (Store::Leaf leaf; left > 0 && leaves.next(leaf); --left) {
+  const std::uint64_t from = whole("--from", options.from);
+  std::uint64_t left = whole("--limit", options.limit), next = from;
+  Store::Leaves leaves(store, from);
+  Store::Leaf leaf;
+  for (; left > 0 && leaves.next(leaf); --left) {
+    next = leaf.position + 1;
     const json row = leaf.summarised ? json{{"entry", leaf.position},
                                             {"type", "summarised"},
                                             {"leaf_hash", to_hex(leaf.hash)}}
@@ -159,51 +222,68 @@ void run_show(const Options& options) {
       continue;
     }
     fmt::print("{:>8}  {}", leaf.position, row["type"].get<std::string>());
-    for (const auto& [name, value] : row.items())
-      if (name != "type" && name != "entry" && name != "under" && name != "signature" &&
-          name != "policy")
-        fmt::print("  {}={}", name, value.is_string() ? value.get<std::string>() : value.dump());
+    for (const auto& [key, value] : row.items()) {
+      const bool says_nothing =
+          value == "" || (value == 0 && key != "contribution" && key != "epoch" && key != "terms");
+      if (says_nothing || key == "type" || key == "entry" || key == "under" || key == "signature" ||
+          key == "policy")
+        continue;
+      std::string name = key;
+      const std::string text = for_people(name, value);
+      fmt::print("  {}={}", name, text);
+    }
     fmt::print("\n");
   }
-}
-
-json hex_path(const Path& path) {
-  json out = json::array();
-  for (const Digest& hash : path) out.push_back(to_hex(hash));
-  return out;
+  if (options.json) return;
+  if (next == from && left > 0)
+    fmt::print("there is no entry from {} on\n", from);
+  else if (left == 0 && leaves.next(leaf))
+    fmt::print("there are more; go on with --from {}\n", next);
 }
 
 void run_prove(const Options& options) {
   if (options.entry.empty() == options.consistency.empty())
     refuse("give either an ENTRY, to prove that it is in the ledger, or --consistency SIZE");
-  Store store(options.file, Store::Mode::kRead);
-  store.begin_snapshot();
-  const auto note = store.last_note();
-  if (!note) refuse("the ledger was never signed");
-  json out = {{"note", note->text}, {"tree_size", note->size}};
-  if (!options.entry.empty()) {
-    const std::uint64_t entry = parse_count("ENTRY", options.entry);
-    const Path path = inclusion_proof(entry, note->size, range_hash(store));
-    out["entry"] = entry;
-    out["path"] = hex_path(path);
-    Store::Leaves leaves(store, entry);
-    Store::Leaf leaf;
-    leaves.next(leaf);
-    if (!leaf.summarised) out["leaf"] = to_hex(leaf.content);
-    out["leaf_hash"] = to_hex(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
+  const std::string proof =
+      options.entry.empty()
+          ? prove_consistency(options.file, whole("--consistency", options.consistency))
+          : prove_entry(options.file, whole("ENTRY", options.entry));
+  fmt::print("{}\n", options.json ? proof : json::parse(proof).dump(2));
+}
+
+int run_check(const Options& options) {
+  std::optional<std::string> earlier;
+  if (!options.checkpoint.empty()) earlier = read_note(options.checkpoint);
+  const ProofVerdict found = verify_proof(
+      read_input(options.file), public_key_from_text(read_input(options.public_key)), earlier);
+  if (options.json) {
+    json out = {{"verified", found.ok}};
+    if (!found.ok) out["problem"] = found.problem;
+    if (found.ok) out["tree_size"] = found.size;
+    if (found.ok && !found.origin.empty()) out["origin"] = found.origin;
+    if (found.ok && found.entry) out["entry"] = *found.entry;
+    if (found.ok && found.from_size) out["from_size"] = *found.from_size;
+    if (found.ok && found.leaf)
+      out["content"] = json::parse(to_json(describe(decode_entry(*found.leaf))));
+    fmt::print("{}\n", out.dump());
+  } else if (!found.ok) {
+    fmt::print("BROKEN: {}\n", found.problem);
+  } else if (found.from_size) {
+    fmt::print("VERIFIED the {} entries of {} extend the first {}\n", found.size, found.origin,
+               *found.from_size);
   } else {
-    const std::uint64_t size = parse_count("--consistency", options.consistency);
-    out["from_size"] = size;
-    out["path"] = hex_path(consistency_proof(size, note->size, range_hash(store)));
+    fmt::print("VERIFIED entry {} of the {} of {}\n", *found.entry, found.size,
+               found.origin.empty() ? "the ledger with this key" : found.origin);
+    if (found.leaf)
+      fmt::print("{}\n", json::parse(to_json(describe(decode_entry(*found.leaf)))).dump(2));
+    else
+      fmt::print("  its content was summarised; the proof is of its hash\n");
   }
-  fmt::print("{}\n", options.json ? out.dump() : out.dump(2));
+  return found.ok ? kDone : kCheckSaysNo;
 }
 
 void run_trace(const Options& options) {
-  const Bytes bytes = from_hex(options.hash);
-  Digest descriptor;
-  if (bytes.size() != descriptor.size()) refuse("a descriptor's hash is 64 hexadecimal digits");
-  std::copy(bytes.begin(), bytes.end(), descriptor.begin());
+  const Digest descriptor = descriptor_hash(options.hash);
   Store store(options.file, Store::Mode::kRead);
   store.begin_snapshot();
   const Trace found = trace(store, descriptor);
@@ -299,31 +379,50 @@ void add_ledger(CLI::App& command, int& status) {
   CLI::App* verify =
       add("verify", "Whether the file is what was signed and keeps every rule.",
           "discreet ledger verify ledger.db --public-key ledger.pub --checkpoint RUN/ledger.note");
-  verify->add_option("--public-key", options->public_key,
-                     "File with the key you expect (PEM, hexadecimal or a note's key)");
+  verify->add_option("--public-key", options->public_key, kKeyForms);
   verify->add_option("--checkpoint", options->checkpoint,
                      "A signed note from an earlier day: shows rollback and forks");
-  verify->add_option("--explain", options->entry, "Also show this entry and what it refers to");
+  verify->add_option("--explain", options->entry, "Also show this entry, and what it refers to");
   verify->add_flag("--no-attestations", options->no_attestations,
                    "Skip the contributors' signatures");
   verify->callback([options, &status] { status = run_verify(*options); });
 
-  CLI::App* show = add("show", "Entries, as they are.",
-                       "discreet ledger show ledger.db --from 100 --limit 5 --json");
+  CLI::App* show =
+      add("show", "Entries, as the file says them: `verify` says whether to believe it.",
+          "discreet ledger show ledger.db --from 100 --limit 5 --json");
   show->add_option("--from", options->from, "First entry")->capture_default_str();
   show->add_option("--limit", options->limit, "Most entries to show")->capture_default_str();
   show->callback([options] { run_show(*options); });
 
-  CLI::App* prove = add(
-      "prove", "Proof that an entry is in the ledger, or that it extends an earlier one.",
-      "discreet ledger prove ledger.db 42\n  discreet ledger prove ledger.db --consistency 100");
+  CLI::App* prove =
+      add("prove", "Proof that an entry is in the ledger, or that it extends an earlier one.",
+          "discreet ledger prove ledger.db 42 > proof.json\n"
+          "  discreet ledger prove ledger.db --consistency 100 > consistency.json");
   prove->add_option("ENTRY", options->entry, "Position of the entry");
-  prove->add_option("--consistency", options->consistency, "Size of the earlier tree");
+  prove->add_option("--consistency", options->consistency,
+                    "Number of entries of the earlier checkpoint, its second line");
   prove->callback([options] { run_prove(*options); });
 
-  CLI::App* trace =
-      add("trace", "Every run, epoch and release a contribution touched, and what it spent.",
-          "discreet ledger trace ledger.db 3fa9… --json");
+  CLI::App* check = command.add_subcommand(
+      "check", "Whether a proof or receipt holds. Needs the ledger's key, not the ledger.");
+  check->footer(
+      "Example:\n  discreet ledger prove ledger.db 42 > proof.json\n"
+      "  discreet ledger check proof.json --public-key ledger.pub\n"
+      "  discreet ledger check consistency.json --public-key ledger.pub --checkpoint "
+      "last-month.note");
+  check->add_option("PROOF", options->file, "As `prove` prints it, or one line of `export`")
+      ->required();
+  check->add_option("--public-key", options->public_key, kKeyForms)->required();
+  check->add_option("--checkpoint", options->checkpoint,
+                    "The note that you kept: what a proof of consistency is about");
+  check->add_flag("--json", options->json, "Print JSON");
+  check->callback([options, &status] { status = run_check(*options); });
+
+  CLI::App* trace = add(
+      "trace",
+      "Every run, epoch and release a contribution touched, and what it spent, as the file says "
+      "it.",
+      "discreet ledger trace ledger.db 3fa9… --json");
   trace->add_option("HASH", options->hash, "SHA-256 of its descriptor")->required();
   trace->callback([options] { run_trace(*options); });
 

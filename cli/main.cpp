@@ -56,7 +56,7 @@ constexpr Command kCommands[] = {
      "  discreet keygen --revoke 00112233445566778899aabbccddeeff --key hospital.key "
      "--statements statements.jsonl",
      add_keygen},
-    {"ledger", "Verify, read and prove a ledger: verify, show, prove, trace, export.",
+    {"ledger", "Verify, read and prove a ledger: verify, show, prove, check, trace, export.",
      "discreet ledger verify ledger.db --public-key ledger.pub\n"
      "  discreet ledger show ledger.db --limit 5\n"
      "  discreet ledger export ledger.db --receipts receipts.jsonl --key ledger.key",

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/command.h"
 #include "discreet/base/rounded_text.h"
@@ -11,7 +13,7 @@ namespace discreet::cli {
 namespace {
 
 struct Options {
-  std::string run, out;
+  std::string run, out, ledger;
   bool is_public = false, json = false;
 };
 
@@ -60,12 +62,17 @@ void add_report(CLI::App& command, int&) {
   command.add_flag("--public", options->is_public, "Leave out everything that depends on the data");
   command.add_option("--out", options->out,
                      "File to write; default RUN/report.html, or RUN/report-public.html");
+  command.add_option("--ledger", options->ledger,
+                     "The ledger to show and carry; default the one the run wrote to");
   command.add_flag("--json", options->json, "Print one JSON object");
   command.callback([options] {
     const std::string out = options->out.empty()
                                 ? report::default_report(options->run, options->is_public).string()
                                 : options->out;
-    const report::RunSummary summary = report::write_report(options->run, options->is_public, out);
+    std::optional<std::filesystem::path> ledger;
+    if (!options->ledger.empty()) ledger = options->ledger;
+    const report::RunSummary summary =
+        report::write_report(options->run, options->is_public, out, ledger);
     (options->json ? print_json : print_text)(summary, out, options->is_public);
   });
 }

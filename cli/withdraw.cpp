@@ -9,6 +9,7 @@
 #include "cli/contributions.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/ledger.h"
+#include "discreet/ledger/note.h"
 #include "discreet/ledger/withdrawal.h"
 #include "discreet/run/files.h"
 
@@ -31,10 +32,7 @@ struct Options {
 void sign(const Options& options) {
   if (options.origin.empty() || options.key.empty() || options.events.empty())
     refuse("to sign a withdrawal give HASH, --origin, --key and --events, the file to add to");
-  const Bytes bytes = from_hex(options.hash);
-  Digest descriptor;
-  if (bytes.size() != descriptor.size()) refuse("a descriptor's hash is 64 hexadecimal digits");
-  std::copy(bytes.begin(), bytes.end(), descriptor.begin());
+  const Digest descriptor = descriptor_hash(options.hash);
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
@@ -52,6 +50,8 @@ void sign(const Options& options) {
 void consume(const Options& options) {
   if (options.key.empty() || options.events.empty())
     refuse("to record withdrawals give --ledger, --key (the ledger's) and --events");
+  if (!options.bundles.empty() && !std::filesystem::is_directory(options.bundles))
+    refuse(fmt::format("--bundles is '{}', which is no folder", options.bundles));
   const auto events = read_deletion_events(read_input(options.events));
   std::size_t fresh = 0;
   std::string note;
@@ -60,14 +60,22 @@ void consume(const Options& options) {
     fresh = ledger.withdraw(events);
     note = ledger.note();
   }
-  json bundles = json::array();
+  json bundles = json::array(), without = json::array();
   if (!options.bundles.empty()) {
     const auto key = read_key(options.key, options.passphrase_file);
     for (const Withdrawal& event : events) {
       const std::string path =
           (std::filesystem::path(options.bundles) / (to_hex(event.descriptor) + ".json")).string();
-      run::write_atomically(path, bytes_of(withdrawal_bundle(options.file, key, event.descriptor)));
-      bundles.push_back(path);
+      try {
+        run::write_atomically(path,
+                              bytes_of(withdrawal_bundle(options.file, key, event.descriptor)));
+        bundles.push_back(path);
+      } catch (const Error& error) {
+        // What was never admitted, or was summarised, is withdrawn all the same.
+        if (error.code() != ErrorCode::kInvalidInput) throw;
+        without.push_back(
+            {{"descriptor_hash", to_hex(event.descriptor)}, {"reason", error.sentence()}});
+      }
     }
   }
   if (options.json)
@@ -75,6 +83,7 @@ void consume(const Options& options) {
                             {"recorded", fresh},
                             {"already_recorded", events.size() - fresh},
                             {"bundles", bundles},
+                            {"without_bundle", without},
                             {"note", note}}
                            .dump());
   else
@@ -82,12 +91,16 @@ void consume(const Options& options) {
         "{} of {} withdrawals recorded, {} were there; later epochs leave them out, models "
         "already trained are not changed\n",
         fresh, events.size(), events.size() - fresh);
+  if (options.json) return;
+  for (const json& path : bundles) fmt::print("  bundle         {}\n", path.get<std::string>());
+  for (const json& each : without)
+    fmt::print("  no bundle      {}: {}\n", each["descriptor_hash"].get<std::string>(),
+               each["reason"].get<std::string>());
 }
 
 int check(const Options& options) {
   std::optional<admission::PublicKey> key;
-  if (!options.public_key.empty())
-    key = admission::PublicKey::from_text(read_input(options.public_key));
+  if (!options.public_key.empty()) key = public_key_from_text(read_input(options.public_key));
   const BundleVerdict found = verify_bundle(read_input(options.verify), key);
   const double epsilon = static_cast<double>(found.spend) / kMicro;
   if (options.json) {

@@ -358,6 +358,19 @@ cbor::Value describe(const Entry& entry) {
   return cbor::map(std::move(describer.entries));
 }
 
+Digest descriptor_hash(std::string_view text) {
+  Digest digest;
+  const bool is_hex = text.size() == 2 * digest.size() &&
+                      text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+  if (!is_hex)
+    throw Error(ErrorCode::kInvalidInput, "descriptor hash",
+                fmt::format("\"{}\" is no hash of a descriptor: 64 hexadecimal digits",
+                            text.substr(0, 80)));
+  const Bytes bytes = from_hex(text);
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
+  return digest;
+}
+
 Bytes withdrawal_statement(std::string_view origin, const Digest& descriptor,
                            std::string_view reason, std::uint64_t time) {
   return cbor::encode(cbor::array({"discreet-withdrawal-v1", origin, descriptor, reason, time}));

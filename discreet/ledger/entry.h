@@ -180,6 +180,10 @@ std::size_t encode_use(const Use& use, std::uint8_t* out) noexcept;
 // For people: the same fields by name, bytes in hexadecimal, numbers in their units.
 cbor::Value describe(const Entry& entry);
 
+// A descriptor's hash as people write it: 64 hexadecimal digits. Throws kInvalidInput for any other
+// text.
+Digest descriptor_hash(std::string_view text);
+
 // What a withdrawal's signature is over.
 Bytes withdrawal_statement(std::string_view origin, const Digest& descriptor,
                            std::string_view reason, std::uint64_t time);

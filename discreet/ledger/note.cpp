@@ -132,6 +132,16 @@ NoteKey NoteKey::from_text(std::string_view text) {
   return key;
 }
 
+admission::PublicKey public_key_from_text(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = std::min(text.find_first_not_of(kSpace), text.size());
+  text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+  // The base64 of a PEM may have a '+' too.
+  if (!text.starts_with("-----") && text.find('+') != std::string_view::npos)
+    return NoteKey::from_text(text).key;
+  return admission::PublicKey::from_text(text);
+}
+
 std::string sign_note(const Checkpoint& checkpoint, const admission::SigningKey& key) {
   if (!is_note_name(checkpoint.origin))
     throw Error(ErrorCode::kInvalidInput, "sign_note",

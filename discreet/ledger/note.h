@@ -42,6 +42,10 @@ struct NoteKey {
   static NoteKey from_text(std::string_view text);
 };
 
+// The key of a text in any of its forms: NoteKey's, 64 hexadecimal digits, PEM. White space around
+// it is taken. Throws kMalformed for any other.
+admission::PublicKey public_key_from_text(std::string_view text);
+
 // Whether a text can be a name of NoteKey.
 bool is_note_name(std::string_view name) noexcept;
 

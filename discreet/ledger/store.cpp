@@ -32,7 +32,7 @@ constexpr std::string_view kTables[] = {
 
 void require_schema(Database& db) {
   if (db.number("PRAGMA application_id") != kApplication)
-    malformed("the file is no ledger of discreet");
+    malformed("the file is an SQLite database, but no ledger of discreet, or it is empty");
   if (db.number("PRAGMA user_version") != 1)
     malformed("the ledger has a file version this build does not read");
   Statement rows = db.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
@@ -87,7 +87,9 @@ Store::Store(const std::filesystem::path& path, Mode mode, int patience_ms)
     lock_ = std::make_unique<Lock>(path, mode == Mode::kCreate, patience_ms);
   if (mode_ == Mode::kRead && !std::filesystem::is_regular_file(path))
     throw Error(ErrorCode::kIoError, "ledger",
-                fmt::format("{}: there is no such file", path.string()));
+                fmt::format("{}: {}", path.string(),
+                            std::filesystem::is_directory(path) ? "this is a folder, not a file"
+                                                                : "there is no such file"));
   // Rolling a killed writer's transaction back takes a connection that may write.
   const bool writes = mode_ != Mode::kRead || std::filesystem::exists(path.string() + "-journal");
   db_ = open(writes ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);

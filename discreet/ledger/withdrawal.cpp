@@ -129,6 +129,10 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
 
 Withdrawal sign_withdrawal(const admission::SigningKey& key, std::string_view origin,
                            const Digest& descriptor, std::string reason, std::uint64_t time) {
+  if (!is_note_name(origin))
+    refuse(fmt::format("\"{}\" is no ledger's name: the first line of its notes", origin));
+  if (reason.size() > 256)
+    refuse(fmt::format("a reason of {} bytes is too long: at most 256", reason.size()));
   Withdrawal out;
   out.descriptor = descriptor;
   out.time = time;

@@ -12,7 +12,8 @@
 namespace discreet::ledger {
 
 // A withdrawal as its signer makes it, far from the ledger: it names the ledger by its origin and
-// the contribution by the hash of its descriptor.
+// the contribution by the hash of its descriptor. Throws kInvalidInput for an origin that is no
+// name, or a reason that is not UTF-8 or longer than 256 bytes.
 Withdrawal sign_withdrawal(const admission::SigningKey& key, std::string_view origin,
                            const Digest& descriptor, std::string reason, std::uint64_t time);
 

@@ -1,14 +1,11 @@
 #include "discreet/report/html.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
-
-#include <algorithm>
-#include <array>
 
 #include "discreet/base/error.h"
 #include "discreet/base/hash.h"
 #include "discreet/base/version.h"
+#include "discreet/report/ledger_script_impl.h"
 #include "discreet/report/sections_impl.h"
 #include "discreet/report/style_impl.h"
 #include "discreet/report/words_impl.h"
@@ -17,34 +14,34 @@
 namespace discreet::report {
 namespace {
 
-std::string base64(ByteView bytes) {
-  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
-  out.resize(static_cast<std::size_t>(EVP_EncodeBlock(
-      reinterpret_cast<unsigned char*>(out.data()), bytes.data(), static_cast<int>(bytes.size()))));
-  return out;
+std::string hashed(std::string_view text) {
+  return fmt::format("'sha256-{}'", to_base64(sha256(bytes_of(text))));
 }
 
-// The policy admits this very style sheet and nothing else. A script that verifies the page will be
-// admitted in the same way.
-std::string head(bool is_public) {
+// The policy admits this very style sheet, this very script if there is one, and nothing else.
+std::string head(bool is_public, bool has_script) {
   std::string style(kStyle);
   if (!is_public) style += kConfidentialStyle;
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
+      "{}; {}img-src data:; base-uri 'none'; form-action 'none'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"referrer\" content=\"no-referrer\">\n"
       "<meta name=\"robots\" content=\"noindex\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n"
       "<title>Privacy report{}</title>\n<style>{}</style>\n</head>\n<body>\n",
-      base64(sha256(bytes_of(style))), is_public ? "" : " (confidential)", style);
+      hashed(style), has_script ? fmt::format("script-src {}; ", hashed(kLedgerScript)) : "",
+      is_public ? "" : " (confidential)", style);
 }
 
-// observed: none on the public page.
-std::string page(const Declared& declared, const Observed* observed) {
+// observed: none on the public page. ledger: none if the run has none.
+std::string page(const Declared& declared, const Observed* observed, const LedgerView* ledger) {
   const bool is_public = observed == nullptr;
-  std::string out = head(is_public);
+  const bool by_plan =
+      declared.ended == Ended::kCompleted || declared.ended == Ended::kBudgetReached;
+  const bool shows_ledger = ledger != nullptr && (by_plan || !is_public);
+  std::string out = head(is_public, shows_ledger);
   out += banners(declared, is_public);
   out += "<main>\n";
   out += title(declared, observed);
@@ -54,35 +51,42 @@ std::string page(const Declared& declared, const Observed* observed) {
   out += set_up(declared);
   out += noise(declared);
   if (!is_public) out += happenings(*observed);
+  if (ledger != nullptr) out += shows_ledger ? ledger_section(*ledger) : ledger_withheld();
   out += configuration(declared, is_public);
   out += provenance(declared, observed);
   out += fmt::format(
       "<footer>Written by discreet {}. This page loads nothing and sends nothing.</footer>\n"
-      "</main>\n</body>\n</html>\n",
-      version());
+      "</main>\n{}</body>\n</html>\n",
+      version(), shows_ledger ? fmt::format("<script>{}</script>\n", kLedgerScript) : "");
   return out;
 }
 
 }  // namespace
 
-std::string confidential_page(const RunSummary& summary) {
-  return page(summary.declared, &summary.observed);
+std::string confidential_page(const RunSummary& summary, const LedgerView* ledger) {
+  return page(summary.declared, &summary.observed, ledger);
 }
 
-std::string public_page(const Declared& declared) {
+std::string public_page(const Declared& declared, const LedgerView* ledger) {
   if (declared.ended == Ended::kFailed || declared.ended == Ended::kUnfinished)
     throw Error(ErrorCode::kInvalidInput, "report",
                 fmt::format("the run is {}: when a run stops without its planned end may depend on "
                             "a record, so there is no public report of it; let it end, or resume "
                             "it, or make the confidential report",
                             to_string(declared.ended)));
-  return page(declared, nullptr);
+  return page(declared, nullptr, ledger);
 }
 
 RunSummary write_report(const std::filesystem::path& run, bool is_public,
-                        const std::filesystem::path& out) {
+                        const std::filesystem::path& out,
+                        std::optional<std::filesystem::path> ledger) {
   RunSummary summary = summarize(run);
-  const std::string text = is_public ? public_page(summary.declared) : confidential_page(summary);
+  if (!ledger) ledger = ledger_of(run, summary.declared.config);
+  std::optional<LedgerView> view;
+  if (ledger) view = view_ledger(*ledger, last_note_of(run));
+  const LedgerView* shown = view ? &*view : nullptr;
+  const std::string text =
+      is_public ? public_page(summary.declared, shown) : confidential_page(summary, shown);
   run::write_atomically(out, bytes_of(text),
                         is_public ? run::Access::kShared : run::Access::kOwner);
   return summary;

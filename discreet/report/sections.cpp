@@ -25,11 +25,6 @@ std::string row(std::string_view key, std::string_view value) {
   return fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", key, value);
 }
 
-std::string section(std::string_view id, std::string_view heading, std::string_view body) {
-  return fmt::format("<section aria-labelledby=\"{0}\">\n<h2 id=\"{0}\">{1}</h2>\n{2}</section>\n",
-                     id, heading, body);
-}
-
 std::string facts(std::string_view caption, std::string_view rows) {
   return fmt::format(
       "<div class=\"panel\"><table class=\"facts\">\n<caption>{}</caption>\n<tbody>\n{}</tbody>\n"
@@ -77,6 +72,11 @@ std::string steps_card(const Declared& declared) {
 }
 
 }  // namespace
+
+std::string section(std::string_view id, std::string_view heading, std::string_view body) {
+  return fmt::format("<section aria-labelledby=\"{0}\">\n<h2 id=\"{0}\">{1}</h2>\n{2}</section>\n",
+                     id, heading, body);
+}
 
 std::string banners(const Declared& declared, bool is_public) {
   std::string out;

@@ -2,11 +2,12 @@
 
 #include <string>
 
+#include "discreet/report/ledger_view.h"
 #include "discreet/report/summary.h"
 
 // The sections of the page in their order, as HTML. Those that take Observed show what is
-// confidential; without it they show what is declared. A section of the ledger, of withdrawals or
-// of a release is one more function here and one more line in html.cpp.
+// confidential; without it they show what is declared. A further section is one more function here
+// and one more line in html.cpp.
 namespace discreet::report {
 
 std::string banners(const Declared& declared, bool is_public);
@@ -19,5 +20,10 @@ std::string noise(const Declared& declared);
 std::string happenings(const Observed& observed);
 std::string configuration(const Declared& declared, bool is_public);
 std::string provenance(const Declared& declared, const Observed* observed);
+std::string ledger_section(const LedgerView& view);  // ledger_section.cpp
+std::string ledger_withheld();                       // in its place: only that there is one
+
+// heading, body: HTML.
+std::string section(std::string_view id, std::string_view heading, std::string_view body);
 
 }  // namespace discreet::report

@@ -77,7 +77,7 @@ line.limit{stroke:var(--limit);stroke-width:1.4}line.warn{stroke:var(--warn);str
 .panel ul{margin:.5rem 0 0;padding-left:1.1rem}
 .panel li{margin:.45rem 0;font-size:.94rem;line-height:1.5}
 .yes{border-top:3px solid var(--good)}.no{border-top:3px solid var(--limit)}
-.scroll{overflow-x:auto}
+.scroll{overflow-x:auto;position:relative}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 caption{text-align:left;padding:0 0 .6rem;caption-side:top}
 th,td{text-align:left;padding:.42rem .9rem .42rem 0;border-top:1px solid var(--edge);vertical-align:top}
@@ -91,14 +91,33 @@ pre{margin:.6rem 0 0;columns:2;column-gap:2.5rem;white-space:pre-wrap;overflow-w
 font-size:.78rem}
 summary{cursor:pointer;font-weight:600}
 summary:focus-visible{outline:2px solid var(--s1);outline-offset:3px;border-radius:3px}
+section>.panel+.panel{margin-top:1rem}
+.checks .verdict{display:inline-block;padding:0 .6rem;border:1px solid currentColor;border-radius:1rem;
+font-size:.8rem;white-space:nowrap;color:var(--warn)}
+.checks [data-verdict=VERIFIED] .verdict{color:var(--good)}
+.checks [data-verdict=BROKEN] .verdict{background:var(--alarm);color:var(--alarm-ink);border-color:var(--alarm)}
+.checks th{width:22rem;color:var(--ink)}.checks+.paste{margin:1rem 0}
+.paste{display:grid;grid-template-columns:1fr 1fr;gap:0 1rem}
+.paste label{display:block;font-size:.85rem;font-weight:600}
+textarea{width:100%;font:.8rem/1.4 ui-monospace,Menlo,Consolas,"Liberation Mono",monospace;color:var(--ink);
+background:var(--paper);border:1px solid var(--axis);border-radius:.4rem;padding:.4rem .5rem;resize:vertical}
+textarea::placeholder{color:var(--soft);opacity:1}
+textarea:focus-visible{outline:2px solid var(--s1);outline-offset:1px}
+.panel details{margin-top:.7rem}pre.one{columns:1}
+.panel>.scroll{margin-top:.4rem}.panel>.small{margin:.2rem 0}.panel>.scroll td{overflow-wrap:normal}
+.small code{overflow-wrap:anywhere}
+.unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+[data-is$=date],[data-is$=run],[data-is$=by]{white-space:nowrap}
+[data-is$=descriptor],[data-is$=manifest],[data-is=key],[data-is=stewards],[data-is=policy]{font:.78rem/1.6 ui-monospace,
+"SF Mono",Menlo,Consolas,"Liberation Mono",monospace}
 footer{margin-top:3.5rem;padding-top:1rem;border-top:1px solid var(--edge);color:var(--soft);font-size:.85rem}
 @media (max-width:60rem){.cards{grid-template-columns:1fr 1fr}}
 @media (max-width:44rem){html{font-size:15px}header{padding-top:1.6rem}h1{font-size:1.75rem}
-h2{margin-top:2.4rem}.figures,.both{grid-template-columns:minmax(0,1fr)}pre{columns:1}
+h2{margin-top:2.4rem}.figures,.both,.paste{grid-template-columns:minmax(0,1fr)}pre{columns:1}
 .lead{font-size:1.12rem}tbody th{width:auto;min-width:6.5rem}.card{padding:.85rem .9rem}
 .card .big{font-size:1.5rem}.plot text{font-size:12px}
 .facts tr{display:block;border-top:1px solid var(--edge);padding:.4rem 0}
-.facts th,.facts td{display:block;border:0;padding:0}}
+.facts th,.facts td{display:block;border:0;padding:0}.checks th{width:auto}}
 @media (max-width:21rem){.cards{grid-template-columns:1fr}}
 @media print{:root{--ink:#000;--soft:#444;--paper:#fff;--card:#fff;--edge:#ccc;--axis:#777;--s1:#1f5fa8;
 --s2:#b0500a;--s3:#8a4baf;--s4:#6b5b00;--limit:#b3261e;--warn:#8f5f00;--good:#1d6b3c;--note:#fff;
@@ -109,7 +128,8 @@ h2{margin-top:1.6rem;break-after:avoid}.cards{grid-template-columns:repeat(4,1fr
 border-top:1px solid var(--edge);padding:.3rem .9rem .3rem 0}
 .card,figure,tr,li,.both .panel{break-inside:avoid}.banner.alarm{border:3px solid #b3261e;padding:.6rem}
 details::details-content{content-visibility:visible;block-size:auto;display:block}
-summary{list-style:none}a{color:inherit}}
+summary{list-style:none}a{color:inherit}.paste{display:none}
+.scroll{overflow:visible}.panel>.scroll :is(th,td){white-space:normal;overflow-wrap:anywhere;font-size:.85em;padding-right:.4rem}}
 @page{margin:16mm 15mm 18mm;@bottom-right{content:counter(page) " / " counter(pages);font:8pt sans-serif;color:#555}}
 )css";
 

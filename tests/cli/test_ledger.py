@@ -108,6 +108,9 @@ def test_explain_shows_an_entry_with_its_terms_and_no_payload_value(folder):
     assert result.returncode == 0
     shown = json.loads(result.stdout[result.stdout.index("\n{"):])
     assert shown["entry"] == 13 and "leaf_hash" in shown
+    assert answer("ledger", "verify", folder / "ledger.db", "--explain", 13)["explained"] == shown
+    absent = discreet("ledger", "verify", str(folder / "ledger.db"), "--explain", "999")
+    assert (absent.returncode, absent.stdout) == (2, "")
 
 
 def test_show_has_no_field_beyond_the_declared_ones(folder):
@@ -120,6 +123,14 @@ def test_show_has_no_field_beyond_the_declared_ones(folder):
     assert use["under"]["depth_profile"] == {"layers": [9, 11]}
     assert use["under"]["noise_variance"] == 9
     assert not any(word in line for line in lines for word in ("norm_max", "loss", "latency", "batch_size"))
+
+
+def test_show_is_for_people_and_says_how_to_go_on(folder):
+    text = discreet("ledger", "show", str(folder / "ledger.db"), "--limit", "15").stdout
+    assert "  clip_norm=1  " in text and "not_after=2027-01-26T21:46:40Z" in text and "noise_deviation=3" in text
+    assert "cumulative_epsilon=0.11" in text and "_nano" not in text and "adapter" not in text
+    assert text.endswith("there are more; go on with --from 15\n")
+    assert discreet("ledger", "show", str(folder / "ledger.db"), "--from", "99").stdout == "there is no entry from 99 on\n"
 
 
 def mth(leaves):
@@ -160,6 +171,28 @@ def test_prove_gives_paths_that_lead_to_the_signed_root(folder):
     assert answer("ledger", "prove", db, "--consistency", 5)["from_size"] == 5
     assert discreet("ledger", "prove", str(db), "999").returncode == 2
     assert discreet("ledger", "prove", str(db)).returncode == 2
+
+
+def test_check_says_whether_a_proof_or_receipt_holds_without_the_ledger(folder):
+    db, key = folder / "ledger.db", folder / "ledger.pub"
+    (folder / "proof.json").write_text(discreet("ledger", "prove", str(db), "3").stdout)
+    (folder / "since.json").write_text(discreet("ledger", "prove", str(db), "--consistency", "11").stdout)
+    answer("ledger", "export", db, "--receipts", folder / "receipts.jsonl", "--key", folder / "ledger.key")
+    (folder / "receipt.json").write_text((folder / "receipts.jsonl").read_text().splitlines()[3])
+    db.unlink()
+    for name in ("proof.json", "receipt.json"):
+        found = answer("ledger", "check", folder / name, "--public-key", key)
+        assert found["verified"] and found["entry"] == 3 and found["content"]["type"] == "admission"
+        assert not answer("ledger", "check", folder / name, "--public-key", folder / "stranger.pub", status=1)["verified"]
+    since = ("ledger", "check", folder / "since.json", "--public-key", key, "--checkpoint")
+    assert answer(*since, folder / "early.note")["from_size"] == 11
+    assert "extend the first 11" in discreet(*map(str, since), str(folder / "early.note")).stdout
+    assert "problem" in answer(*since, folder / "late.note", status=1)
+    (folder / "proof.json").write_text((folder / "proof.json").read_text().replace('"entry": 3', '"entry": 4'))
+    assert discreet("ledger", "check", str(folder / "proof.json"), "--public-key", str(key)).stdout.startswith("BROKEN: ")
+    for args in (("since.json",), ("early.note",)):
+        refused = discreet("ledger", "check", str(folder / args[0]), "--public-key", str(key))
+        assert (refused.returncode, refused.stdout) == (2, "") and refused.stderr.startswith("error: INVALID_INPUT: ")
 
 
 def test_receipts_are_verified_by_pycose(folder):
@@ -237,12 +270,30 @@ def test_bad_input_gets_one_sentence_and_its_status(folder, tmp_path):
     assert discreet("ledger", "verify", str(folder / "ledger.db"), "--checkpoint",
                     str(tmp_path / "text")).returncode == 2
     assert discreet("withdraw").returncode == 2
+    for args, words in ((("trace", "8d91"), "64 hexadecimal digits"), (("prove", "x"), "give a whole number"),
+                        (("show", "--from", "-1"), "give a whole number"),
+                        (("verify", "--checkpoint", str(folder / "ledger.pub")), "is no signed note"),
+                        (("prove", "40"), "the ledger has 37, counted from 0")):
+        refused = discreet("ledger", args[0], str(folder / "ledger.db"), *args[1:])
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.startswith("error: INVALID_INPUT: ") and words in refused.stderr
+    folder_given = discreet("ledger", "verify", str(tmp_path))
+    assert folder_given.returncode == 3 and "this is a folder" in folder_given.stderr
+    for args, words in ((("--reason", "x" * 257, "--origin", ORIGIN), "too long"), (("--origin", "two words"), "no ledger's name")):
+        refused = discreet("withdraw", "00" * 32, "--key", str(folder / "steward.key"), "--events", str(folder / "bad"), *args)
+        assert refused.returncode == 2 and words in refused.stderr and not (folder / "bad").exists()
+    withdraw(folder, "00" * 32, "steward")
+    refused = record(folder, 0, "--bundles", folder / "absent")
+    assert refused.returncode == 2 and "no folder" in refused.stderr
+    done = json.loads(record(folder, 0, "--bundles", folder).stdout)
+    assert done["recorded"] == 1 and done["bundles"] == [] and "never admitted" in done["without_bundle"][0]["reason"]
     (folder / "events.jsonl").write_text("{}\n")
     refused = record(folder)
     assert refused.returncode == 2 and "line 1" in refused.stderr
 
 
-@pytest.mark.parametrize("command", ["verify", "show", "prove", "trace", "export"])
+@pytest.mark.parametrize("command", ["verify", "show", "prove", "check", "trace", "export"])
 def test_every_subcommand_has_help_with_an_example(command):
     result = discreet("ledger", command, "--help")
-    assert result.returncode == 0 and f"discreet ledger {command} ledger.db" in result.stdout
+    assert result.returncode == 0 and f"Example:\n  discreet ledger " in result.stdout
+    assert f"  discreet ledger {command} " in result.stdout

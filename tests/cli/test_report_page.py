@@ -3,6 +3,7 @@
 import html
 import http.server
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 from command import discreet
 
 WIDTHS = (320, 375, 768, 1100)
+PAGES = ("confidential", "public", "alarm", "ledger")
+LEDGER_EXAMPLE = pathlib.Path(os.environ["DISCREET_BUILD"]) / "tests" / "ledger_example"
 
 # Loads each page at each width and writes what it measures into its own document. The pages forbid
 # scripts, so the measuring is done from outside. The picture from elsewhere shows that requests are seen.
@@ -83,13 +86,15 @@ class Server(http.server.ThreadingHTTPServer):
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     made_up_run.write(folder / "run", steps=2350, planned=2350)
+    subprocess.run([LEDGER_EXAMPLE, folder], check=True, capture_output=True)
     made_up_run.write(folder / "not_private", secure=False, ended="interrupted", steps=50)
     for run, name, more in (("run", "confidential", ()), ("run", "public", ("--public",)),
-                            ("not_private", "alarm", ())):
+                            ("not_private", "alarm", ()),
+                            ("run", "ledger", ("--ledger", str(folder / "ledger.db")))):
         result = discreet("report", str(folder / run), "--out", str(folder / f"{name}.html"), *more)
         assert result.returncode == 0, result.stderr
     frames = "".join(f'<iframe src="{name}.html" style="width:{width}px;height:900px;border:0"></iframe>'
-                     for name in ("confidential", "public", "alarm") for width in WIDTHS)
+                     for name in PAGES for width in WIDTHS)
     (folder / "harness.html").write_text(HARNESS.replace("FRAMES", frames), "utf-8")
     return folder
 
@@ -111,10 +116,9 @@ def test_page_loads_nothing_fits_a_phone_and_can_be_read(pages, scheme):
         dom, console = chromium(pages, server, f"--blink-settings=preferredColorScheme={int(scheme == 'light')}",
                                 "--dump-dom", server.url + "harness.html")
     assert [line for line in console if "control.png" not in line] == []
-    assert set(server.asked) == {"http://elsewhere.test/control.png", "/harness.html", "/confidential.html",
-                                 "/public.html", "/alarm.html"}
+    assert set(server.asked) == {"http://elsewhere.test/control.png", "/harness.html", *(f"/{name}.html" for name in PAGES)}
     found = json.loads(html.unescape(re.search("FOUND(.*)END", dom, re.DOTALL)[1]))
-    assert len(found) == 3 * len(WIDTHS)
+    assert len(found) == len(PAGES) * len(WIDTHS)
     for frame in found:
         assert frame["styled"] and frame["dark"] == (scheme == "dark")
         assert frame["scroll"] <= frame["width"] and frame["wide"] == [], frame
@@ -142,4 +146,7 @@ def test_page_prints_and_its_policy_forbids_everything_else(pages):
 def test_page_holds_no_address(pages):
     for page in pathlib.Path(pages).glob("*.html"):
         if page.name not in ("harness.html", "attacked.html"):
-            assert not re.search(r"https?://|url\(|@import|<script|\son\w+=|style=", page.read_text("utf-8"))
+            text = page.read_text("utf-8")
+            assert not re.search(r"https?://|url\(|@import|\son\w+=|style=", text)
+            # With a ledger: its data, and the script that checks it.
+            assert len(re.findall("<script", text)) == (2 if page.name == "ledger.html" else 0)

@@ -4,6 +4,7 @@ In every Markdown file of the project, outside proofs:
   ```console   a line `$ command` is run; the lines below it are its output (`…` stands for anything)
   ```python    is run as a program; a trailing comment `# prints …` is compared with what it prints
   ```cpp       is compiled and run, if it has a main
+A block that names ledger.db finds the small ledger of tests/cli/ledger_example.cpp beside it, with its keys and notes.
 Links to files of the project lead somewhere.
 """
 
@@ -32,6 +33,11 @@ def blocks(language):
             yield pytest.param(match.group(1), id=f"{path.relative_to(ROOT)}:{line}")
 
 
+def prepare(block, folder):
+    if "ledger.db" in block:
+        subprocess.run([BUILD / "tests" / "ledger_example", folder], check=True, capture_output=True)
+
+
 def matches(expected, actual):
     pattern = re.escape(expected.strip()).replace("…", ".*")
     return re.fullmatch(pattern, actual.strip(), re.S) is not None
@@ -39,6 +45,7 @@ def matches(expected, actual):
 
 @pytest.mark.parametrize("block", list(blocks("console")))
 def test_console_block(block, tmp_path):
+    prepare(block, tmp_path)
     env = os.environ | {"PATH": f"{BUILD}:{os.environ['PATH']}"}
     for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
         command, _, expected = part.partition("\n")
@@ -49,6 +56,7 @@ def test_console_block(block, tmp_path):
 
 @pytest.mark.parametrize("block", list(blocks("python")))
 def test_python_block(block, tmp_path):
+    prepare(block, tmp_path)
     result = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True,
                             text=True)
     assert result.returncode == 0, result.stderr

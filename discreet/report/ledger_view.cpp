@@ -1,0 +1,119 @@
+#include "discreet/report/ledger_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "discreet/base/cbor.h"
+#include "discreet/base/error.h"
+#include "discreet/ledger/verify.h"
+#include "discreet/run/files.h"
+
+namespace discreet::report {
+namespace {
+
+using namespace ledger;
+
+Loaded load_verified(Store& store, const std::optional<std::string>& last_seen) {
+  VerifyOptions how;
+  how.attestations = false;
+  how.checkpoint = last_seen;
+  Verification where;
+  try {
+    // What a writer has not signed yet is not looked at.
+    return load(store, how, true, where);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIoError) throw;
+    throw Error(ErrorCode::kMalformed, "report",
+                fmt::format("the ledger does not verify ({}{}): {}; see `discreet ledger verify`",
+                            where.kind, where.entry ? fmt::format(", entry {}", *where.entry) : "",
+                            error.sentence()));
+  }
+}
+
+void take(LedgerView& view, std::vector<LedgerView::Epoch>& open, std::uint64_t position,
+          const Entry& entry) {
+  if (const auto* use = std::get_if<Use>(&entry)) {
+    const auto terms = std::ranges::find(open, use->terms, &LedgerView::Epoch::position);
+    ++terms->uses;
+    terms->most_spent = std::max(terms->most_spent, use->spend);
+  } else if (const auto* terms = std::get_if<Terms>(&entry)) {
+    open.push_back({position, *terms});
+  } else if (std::holds_alternative<EpochEnd>(entry)) {
+    for (LedgerView::Epoch& epoch : open)
+      if (++view.all_epochs <= kMostLedgerRows) view.epochs.push_back(std::move(epoch));
+    open.clear();
+  } else if (const auto* refused = std::get_if<Refusals>(&entry)) {
+    for (const auto& [reason, count] : refused->counts) view.refusals[reason] += count;
+  } else if (const auto* withdrawal = std::get_if<Withdrawal>(&entry)) {
+    if (++view.all_withdrawals <= kMostLedgerRows)
+      view.withdrawals.push_back({position, *withdrawal});
+  } else if (const auto* release = std::get_if<Release>(&entry)) {
+    if (++view.all_releases <= kMostLedgerRows) view.releases.push_back({position, *release});
+  }
+}
+
+}  // namespace
+
+LedgerView view_ledger(const std::filesystem::path& file,
+                       const std::optional<std::string>& last_seen) {
+  Store store(file, Store::Mode::kRead);
+  store.begin_snapshot();
+  const Loaded loaded = load_verified(store, last_seen);
+  const State& state = loaded.state;
+  LedgerView view;
+  view.header = state.header();
+  view.size = state.size();
+  view.checkpoints = state.counts().notes;
+  view.note = loaded.note;
+  view.summarised = state.counts().summarised;
+  view.summarised_classes = state.last_summary().classes;
+  for (const State::Contribution& c : state.contributions()) {
+    LedgerView::Class& total = view.classes[state.class_name(c.class_index)];
+    ++total.contributions;
+    total.withdrawn += c.withdrawn ? 1 : 0;
+    total.uses += c.uses;
+    total.most_spent = std::max(total.most_spent, c.recorded);
+  }
+
+  std::vector<cbor::Value> leaves, notes;
+  for (auto note = store.next_note(0); note; note = store.next_note(note->size)) {
+    view.bytes += note->text.size();
+    if (view.bytes <= kMostEmbeddedBytes) notes.emplace_back(note->text);
+  }
+  std::vector<LedgerView::Epoch> open;
+  Store::Leaves rows(store, 0);
+  Store::Leaf leaf;
+  for (std::uint64_t position = 0; position < view.size && rows.next(leaf); ++position) {
+    view.bytes += leaf.summarised ? leaf.hash.size() : leaf.content.size();
+    if (view.bytes <= kMostEmbeddedBytes || position == 0)
+      leaves.push_back(leaf.summarised ? cbor::array({leaf.hash}) : cbor::Value(leaf.content));
+    if (!leaf.summarised) take(view, open, position, decode_entry(leaf.content));
+  }
+  view.is_whole = view.bytes <= kMostEmbeddedBytes;
+  if (!view.is_whole) {
+    leaves.resize(1);
+    notes.assign(1, view.note);
+  }
+  view.embedded =
+      cbor::encode(cbor::array({"discreet-ledger-page-v1", view.size,
+                                cbor::array(std::move(leaves)), cbor::array(std::move(notes))}));
+  return view;
+}
+
+std::optional<std::filesystem::path> ledger_of(const std::filesystem::path& run,
+                                               const mechanism::Config& config) {
+  if (config.corpus.ledger) return std::filesystem::path(*config.corpus.ledger);
+  const std::filesystem::path own = run / "ledger.db";
+  if (std::filesystem::exists(own)) return own;
+  return std::nullopt;
+}
+
+std::optional<std::string> last_note_of(const std::filesystem::path& run) {
+  const std::filesystem::path kept = run / "ledger.note";
+  if (!std::filesystem::exists(kept)) return std::nullopt;
+  const Bytes bytes = run::read_file(kept);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+}  // namespace discreet::report
