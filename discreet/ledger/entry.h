@@ -119,7 +119,8 @@ struct EpochEnd {
   std::uint64_t uses = 0;
 };
 
-// What the gate turned away since the last such leaf, per reason; ascending.
+// What the gate turned away since the last such leaf, per reason; ascending. Never USES_EXHAUSTED:
+// that tells who took part.
 struct Refusals {
   std::vector<std::pair<std::string, std::uint64_t>> counts;
 };

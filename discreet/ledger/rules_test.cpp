@@ -173,6 +173,7 @@ TEST(LedgerRules, AReleaseOfNoRunAndAHeaderInTheMiddleAreFound) {
   expect_found([](File& f) { entry<Policy>(f, 1).text.push_back(0); }, 1, 1);
   expect_found([](File& f) { f.entries.push_back(Signed{}); }, 16, 2);
   expect_found([](File& f) { f.entries.push_back(Refusals{}); }, 16, 4);
+  expect_found([](File& f) { f.entries.push_back(Refusals{{{"USES_EXHAUSTED", 1}}}); }, 16, 4);
 }
 
 // A signer who summarises honestly, or says something else of what is gone.

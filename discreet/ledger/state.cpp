@@ -266,6 +266,9 @@ void State::take(const Refusals& e) {
     broken(4, "refusals are not counted per reason in ascending order");
   for (const auto& [reason, count] : e.counts) {
     require_name("reason", reason);
+    if (reason == "USES_EXHAUSTED")
+      broken(4,
+             "who has no use left tells who took part: that is confidential, and no refusal here");
     if (count == 0) broken(4, fmt::format("no contribution was refused as {}", reason));
     counts_.refusals += count;
   }
