@@ -7,6 +7,7 @@
 #include "discreet/base/error.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/opening_impl.h"
+#include "discreet/ledger/receipt.h"
 #include "discreet/ledger/verify.h"
 
 namespace discreet::ledger {
@@ -245,6 +246,32 @@ bool Ledger::summarise(std::uint64_t now) {
   }
   write([&](const Add& add, Store::Batch&) { add(summary); }, removed);
   return true;
+}
+
+std::size_t Ledger::record_deletions(std::span<const Deletion> deletions) {
+  require_fresh();
+  if (deletions.empty()) return 0;
+  const std::uint64_t there = state_.next_deletion(deletions.front().model);
+  while (!deletions.empty() && deletions.front().number < there) deletions = deletions.subspan(1);
+  if (deletions.empty()) return 0;
+  if (deletions.front().number != there)
+    refuse(fmt::format("deletion {} of {} is missing before deletion {}", there,
+                       deletions.front().model, deletions.front().number));
+  write([&](const Add& add, Store::Batch&) {
+    for (const Deletion& deletion : deletions) add(deletion);
+  });
+  return deletions.size();
+}
+
+Bytes Ledger::receipt(std::uint64_t position) {
+  require_fresh();
+  Tree tree;
+  Store::Leaves leaves(store_, 0);
+  for (Store::Leaf leaf; tree.size() < frontier_.size() && leaves.next(leaf);)
+    tree.append(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
+  const auto range = [&](std::uint64_t begin, std::uint64_t end) { return tree.range(begin, end); };
+  return inclusion_receipt(key_, tree.size(), position,
+                           inclusion_proof(position, tree.size(), range), frontier_.root());
 }
 
 void Ledger::release(const std::string& run, const Digest& manifest) {

@@ -69,6 +69,13 @@ class Ledger {
 
   void release(const std::string& run, const Digest& manifest);
 
+  // Appends those of the deletions, all of one model and in order, that are not there yet, and says
+  // how many. kInvalidInput if numbers are left out.
+  std::size_t record_deletions(std::span<const Deletion> deletions);
+
+  // The receipt (receipt.h) of the entry at `position`, from the file.
+  Bytes receipt(std::uint64_t position);
+
  private:
   Ledger(Store store, admission::SigningKey key) : store_(std::move(store)), key_(std::move(key)) {}
   void reload(std::optional<std::string> last_seen = {});

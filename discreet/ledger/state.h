@@ -56,8 +56,12 @@ class State {
   const Contribution* find(const Digest& descriptor) const;
   const std::string& class_name(std::uint32_t index) const { return classes_[index]; }
   bool is_withdrawn(const Digest& descriptor) const { return withdrawn_.contains(descriptor); }
+  // The position of its withdrawal.
+  std::optional<std::uint64_t> withdrawal_of(const Digest& descriptor) const;
   // The epoch that a run would reserve next; 0 for a run not seen.
   std::uint64_t next_epoch(const std::string& run) const;
+  // The number that the next deletion of a model has; 0 for a model not seen.
+  std::uint64_t next_deletion(const std::string& model) const;
   std::uint64_t last_as_of() const noexcept { return as_of_; }
 
   // Inside an epoch: the next contribution, at or after index `from`, that must have a use leaf,
@@ -78,7 +82,7 @@ class State {
 
   struct Counts {
     std::uint64_t admissions = 0, uses = 0, epochs = 0, withdrawals = 0, refusals = 0, releases = 0,
-                  summarised = 0, notes = 0;
+                  summarised = 0, notes = 0, deletions = 0;
   };
   const Counts& counts() const noexcept { return counts_; }
   std::size_t histories() const noexcept { return spends_ ? spends_->states() : 0; }
@@ -104,6 +108,7 @@ class State {
   void take(const Summary& e);
   void take(const Release& e);
   void take(const Signed& e);
+  void take(const Deletion& e);
 
   std::uint32_t class_index(const std::string& name);
   std::size_t index_of(std::uint64_t number) const;
@@ -117,13 +122,18 @@ class State {
   std::optional<Spends> spends_;
   std::vector<Contribution> contributions_;
   std::unordered_map<Digest, std::uint32_t, DigestHash> by_descriptor_;
-  std::unordered_map<Digest, bool, DigestHash> withdrawn_;
+  std::unordered_map<Digest, std::uint64_t, DigestHash> withdrawn_;  // position
   std::vector<std::string> classes_;
   std::map<std::string, std::uint32_t> class_ids_;
   std::vector<Bound> bounds_;
   std::map<Bound, std::uint32_t> bound_ids_;
   std::map<std::string, std::uint64_t> next_epoch_;  // by run
   std::uint64_t as_of_ = 0;
+  struct Model {
+    std::uint64_t deletions = 0, generation = 0;
+  };
+  std::map<std::string, Model> models_;
+  std::vector<std::uint64_t> withdrawals_;  // their positions, ascending
 
   std::vector<OpenTerms> open_terms_;  // of the epoch being read; empty outside
   std::size_t next_index_ = 0;         // the first contribution that may come next in it
