@@ -171,15 +171,15 @@ enum class DeletionPromise : std::uint8_t {
 // Records were taken out of a model: the receipt of one request. Nothing here depends on a record:
 // who and which is in the salted commitment, the rest is configuration, schedule and count.
 struct Deletion {
-  std::string model;           // 1 to 128 bytes, public
-  std::uint64_t number = 0;    // counts the deletions of the model from 0
-  std::uint64_t time = 0;      // seconds since 1970, when it was recorded
-  Digest commitment{};         // SHA-256 of a secret salt, the subject and the records
-  std::string engine;          // "exact", "erm", "stream"
+  std::string model;         // 1 to 128 bytes, public
+  std::uint64_t number = 0;  // counts the deletions of the model from 0
+  std::uint64_t time = 0;    // seconds since 1970, when it was recorded
+  Digest commitment{};       // SHA-256 of a secret salt, the subject and the records
+  std::string engine;        // "exact", "erm", "stream"
   DeletionPromise promise = DeletionPromise::kNotCertified;
-  std::uint64_t epsilon = 0;   // millionths, rounded up: configured in all; 0 when exact
-  std::uint64_t delta = 0;     // 10^-18, rounded up: configured; 0 when exact
-  std::uint64_t residual = 0;  // 10^-18, rounded up: configured distance from the exact solution
+  std::uint64_t epsilon = 0;     // millionths, rounded up: configured in all; 0 when exact
+  std::uint64_t delta = 0;       // 10^-18, rounded up: configured; 0 when exact
+  std::uint64_t residual = 0;    // 10^-18, rounded up: configured distance from the exact solution
   std::uint64_t generation = 0;  // how often the model was retrained, this deletion included
   std::optional<std::uint64_t> withdrawal;  // position of the withdrawal that asked for it
 };

@@ -29,14 +29,16 @@ void Database::fail(int code) const {
       throw because(ErrorCode::kIoError, "the disk is full; what was written before is intact");
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw because(ErrorCode::kIoError, fmt::format("another process is writing to the {}", what_));
+      throw because(ErrorCode::kIoError,
+                    fmt::format("another process is writing to the {}", what_));
     case SQLITE_NOMEM: throw because(ErrorCode::kIoError, "out of memory");
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
     case SQLITE_MISMATCH:
     case SQLITE_CONSTRAINT:
     case SQLITE_FORMAT:
-    case SQLITE_ERROR: throw because(ErrorCode::kMalformed, fmt::format("the file is no sound {}", what_));
+    case SQLITE_ERROR:
+      throw because(ErrorCode::kMalformed, fmt::format("the file is no sound {}", what_));
     default: throw because(ErrorCode::kIoError, "the file cannot be read or written");
   }
 }

@@ -305,8 +305,7 @@ void State::take(const Deletion& e) {
                            model.deletions));
   if (e.generation < model.generation)
     broken(11, fmt::format("deletion {} of {} is of an earlier generation", e.number, e.model));
-  if (e.withdrawal &&
-      !std::binary_search(withdrawals_.begin(), withdrawals_.end(), *e.withdrawal))
+  if (e.withdrawal && !std::binary_search(withdrawals_.begin(), withdrawals_.end(), *e.withdrawal))
     broken(11, fmt::format("deletion {} of {} names entry {}, which is no withdrawal", e.number,
                            e.model, *e.withdrawal));
   model = {e.number + 1, e.generation};

@@ -49,6 +49,11 @@ class ErmEngine final : public Engine {
   // refine, charge, noise.
   Release publish() override;
 
+  // Not the factor of the Hessian, which is computed again. Without records, the parameters are
+  // left out too: they are found again from zero.
+  Bytes save(Records records) const override;
+  static ErmEngine restore(ByteView bytes, NoiseSource noise);
+
   // Solves until the gradient norm is certified to be at most tau. Newton steps with a factor that
   // is kept while each step at least halves the norm. Throws kAccountantDivergence when rounding
   // does not permit tau; the last parameters stay.

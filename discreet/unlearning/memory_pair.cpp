@@ -232,6 +232,11 @@ void MemoryPair::enter(Phase phase) {
   if (hook_) hook_(from, phase);
 }
 
+void MemoryPair::use_noise(NoiseSource noise) {
+  if (stream_) stream_->use_noise(noise.fork("stream"));
+  noise_ = std::move(noise);
+}
+
 void MemoryPair::set_comparator(std::vector<double> theta) {
   require_record("set_comparator", theta_.size(), theta, 0);
   comparator_ = std::move(theta);
