@@ -68,6 +68,9 @@ class ErmEngine final : public Engine {
   double rho_release() const noexcept { return rho_release_; }
   std::uint64_t releases_left() const;
   const RhoBudget& budget() const noexcept { return budget_; }
+  const ErmOptions& options() const noexcept { return o_; }
+  // Noise from here on; of a key that was never used.
+  void use_noise(NoiseSource noise) { noise_ = std::move(noise); }
 
   std::span<const double> w() const noexcept { return w_; }  // confidential
   // Forgets the parameters, keeps the records: the next refine retrains from zero.

@@ -92,6 +92,8 @@ class MemoryPair {
   std::uint64_t events_seen() const noexcept { return events_seen_; }
   std::uint64_t inserts_seen() const noexcept { return inserts_seen_; }
   std::uint64_t deletes_seen() const noexcept { return deletes_seen_; }
+  std::uint64_t live() const noexcept { return inserts_seen_ - deletes_seen_; }
+  Loss loss() const noexcept { return loss_; }
   std::span<const double> theta() const noexcept;
   std::optional<CurvatureBounds> lbfgs_bounds() const { return lbfgs_.bounds(); }
   const CalibrationStats& stats() const noexcept { return stats_; }
