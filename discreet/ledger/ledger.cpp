@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "discreet/base/error.h"
 #include "discreet/ledger/note.h"
@@ -263,15 +264,27 @@ std::size_t Ledger::record_deletions(std::span<const Deletion> deletions) {
   return deletions.size();
 }
 
-Bytes Ledger::receipt(std::uint64_t position) {
+std::vector<Ledger::Placed> Ledger::receipts(std::span<const Bytes> leaves) {
   require_fresh();
+  std::map<Digest, std::optional<std::uint64_t>> wanted;
+  for (const Bytes& leaf : leaves) wanted[leaf_hash(leaf)];
   Tree tree;
-  Store::Leaves leaves(store_, 0);
-  for (Store::Leaf leaf; tree.size() < frontier_.size() && leaves.next(leaf);)
-    tree.append(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
+  Store::Leaves there(store_, 0);
+  for (Store::Leaf leaf; tree.size() < frontier_.size() && there.next(leaf);) {
+    const Digest hash = leaf.summarised ? leaf.hash : leaf_hash(leaf.content);
+    if (const auto at = wanted.find(hash); at != wanted.end()) at->second = tree.size();
+    tree.append(hash);
+  }
   const auto range = [&](std::uint64_t begin, std::uint64_t end) { return tree.range(begin, end); };
-  return inclusion_receipt(key_, tree.size(), position,
-                           inclusion_proof(position, tree.size(), range), frontier_.root());
+  std::vector<Placed> out;
+  for (const Bytes& leaf : leaves) {
+    const auto position = wanted.at(leaf_hash(leaf));
+    if (!position) refuse("an entry is not in the ledger; there is no receipt of it");
+    out.push_back({*position, inclusion_receipt(key_, tree.size(), *position,
+                                                inclusion_proof(*position, tree.size(), range),
+                                                frontier_.root())});
+  }
+  return out;
 }
 
 void Ledger::release(const std::string& run, const Digest& manifest) {

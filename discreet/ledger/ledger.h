@@ -73,8 +73,13 @@ class Ledger {
   // how many. kInvalidInput if numbers are left out.
   std::size_t record_deletions(std::span<const Deletion> deletions);
 
-  // The receipt (receipt.h) of the entry at `position`, from the file.
-  Bytes receipt(std::uint64_t position);
+  // Where entries with these bytes stand, and a receipt (receipt.h) of each, from the file. Throws
+  // kInvalidInput for one that is not there.
+  struct Placed {
+    std::uint64_t position;
+    Bytes receipt;
+  };
+  std::vector<Placed> receipts(std::span<const Bytes> leaves);
 
  private:
   Ledger(Store store, admission::SigningKey key) : store_(std::move(store)), key_(std::move(key)) {}

@@ -242,6 +242,11 @@ void MemoryPair::set_comparator(std::vector<double> theta) {
   comparator_ = std::move(theta);
 }
 
+std::optional<double> MemoryPair::sensitivity() const {
+  if (!stream_) return std::nullopt;
+  return stream_->sensitivity();
+}
+
 double MemoryPair::avg_regret_empirical() const noexcept {
   return events_seen_ == 0 ? 0 : cumulative_regret_ / static_cast<double>(events_seen_);
 }

@@ -101,6 +101,8 @@ class MemoryPair {
   const PrivacyOdometer& odometer() const noexcept { return *odometer_; }
   PrivacyOdometer& odometer() noexcept { return *odometer_; }
   double avg_regret_empirical() const noexcept;
+  // Certified modes: how far one record can have moved theta by now; rounded up.
+  std::optional<double> sensitivity() const;
 
   // The names of the specification's log, each with its value.
   using Metric = std::variant<double, std::uint64_t, bool, std::string>;

@@ -68,10 +68,13 @@ TEST(Service, AReceiptIsSignedSaltedAndSaysNothingOfTheRecord) {
   EXPECT_EQ(receipt.salt.size(), 32u);
 
   // Whoever has leaf, receipt and key sees that it was signed.
-  const std::uint64_t position = f.ledger.state().size() - 1;
-  EXPECT_TRUE(ledger::verify_inclusion_receipt(f.ledger.receipt(position),
-                                               ledger::encode(receipt.entry),
+  const Bytes leaf = ledger::encode(receipt.entry);
+  const auto placed = f.ledger.receipts({&leaf, 1}).at(0);
+  EXPECT_EQ(placed.position, f.ledger.state().size() - 1);
+  EXPECT_TRUE(ledger::verify_inclusion_receipt(placed.receipt, leaf,
                                                ledger::testing::ledger_key().public_key()));
+  const Bytes other_leaf = ledger::encode(ledger::Deletion{});
+  EXPECT_THROW(f.ledger.receipts({&other_leaf, 1}), Error);
 
   // Equal but for number, commitment and time, whatever the records were.
   Files g;
