@@ -542,7 +542,8 @@ Release Service::publish() {
 }
 
 Prediction Service::predict(std::span<const double> x) const {
-  const Impl& s = *impl_;
+  Impl& s = *impl_;
+  s.require_fresh();  // a publication that did not reach the disk is not served
   if (!s.published) {
     refuse_request("nothing is published since the last delete; call publish first");
   }
