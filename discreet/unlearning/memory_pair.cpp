@@ -261,7 +261,15 @@ std::map<std::string, MemoryPair::Metric> MemoryPair::metrics() const {
                                options.delta_B,   events_seen_,        options.gamma_priv};
     const double learning =
         stream_ ? learning_regret(options.enforced, inserts_seen_) : insertion_regret(k, target);
-    const double deleting = stream_ ? 0 : deletion_regret(k, target, deletes_seen_);
+    double deleting = 0;
+    if (!stream_) {
+      deleting = deletion_regret(k, target, deletes_seen_);
+    } else if (o.rho_step() > 0) {
+      // C4 of stream.md, every delete as early as the last solution allows: d G_f^2 / (4 lambda s
+      // rho). Deletes before a recalibration are counted as if they came after it.
+      deleting = static_cast<double>(deletes_seen_ * theta_.size()) * options.enforced.G_f *
+                 o.sigma_step() / (2 * std::sqrt(2 * o.rho_step()));
+    }
     bound = (learning + deleting) / static_cast<double>(events_seen_);
   }
   return {
