@@ -125,7 +125,7 @@ void erm_delete_after_inserts(benchmark::State& state) {
   for (auto _ : state) {
     state.PauseTiming();
     for (int i = 0; i < 10; ++i, ++fresh) {
-      engine->insert(fresh, data().row(fresh % kRecords), -data().y[fresh % kRecords]);
+      engine->insert(fresh, data().row(fresh % kRecords), data().y[fresh % kRecords]);
     }
     state.ResumeTiming();
     const RecordId id = next++;

@@ -159,8 +159,6 @@ void ErmEngine::refine() {
         note_move();
         return;
       }
-      // The curvature is that of parameters too far away, or the step was a large one.
-      stale_ = stale_ || bound < 1e3 * o_.tau;
     }
     // The norm of the gradient falls along a Newton step that is short enough (erm_engine.md).
     double reached = INFINITY;

@@ -45,6 +45,7 @@ struct Verification {
 
 // Checks a service from outside, on copies: nothing is spent, changed or released; all numbers are
 // confidential. "Retrained" is the configured learner over the live records from its beginning.
+// Proof: attack.md
 // What it shows: the certificate is not violated by this attack. A low bound proves nothing.
 Verification verify(const Service& service, const VerificationOptions& options = {});
 
