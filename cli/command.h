@@ -42,6 +42,7 @@ void add_report(CLI::App& command, int& status);
 void add_selfcheck(CLI::App& command, int& status);
 void add_trace(CLI::App& command, int& status);
 void add_train(CLI::App& command, int& status);
+void add_unlearn(CLI::App& command, int& status);
 void add_withdraw(CLI::App& command, int& status);
 
 }  // namespace discreet::cli

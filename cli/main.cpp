@@ -95,6 +95,13 @@ constexpr Command kCommands[] = {
      "  discreet train discreet.yaml --out churn --set noise_multiplier=1.2 --threads 4\n"
      "  discreet train discreet.yaml --out churn --resume --json",
      add_train},
+    {"unlearn", "A model whose records can be deleted, with receipts.",
+     "discreet unlearn init churn --engine exact --dimension 54\n"
+     "  discreet unlearn insert churn records.csv\n"
+     "  discreet unlearn delete churn --subject alice --receipts receipts.jsonl\n"
+     "  discreet unlearn publish churn\n"
+     "  discreet unlearn verify churn",
+     add_unlearn},
     {"withdraw", "Sign the withdrawal of a contribution, record signed ones, or verify a bundle.",
      "discreet withdraw HASH --origin example.com/corpus --key me.key --reason moved --events "
      "events.jsonl\n"

@@ -17,7 +17,7 @@ using cbor::Value;
 constexpr std::string_view kFormat = "discreet-ledger";
 constexpr std::string_view kNames[] = {"header",  "policy",    "admission", "terms",
                                        "use",     "epoch_end", "refusals",  "withdrawal",
-                                       "summary", "release",   "signed"};
+                                       "summary", "release",   "signed",    "deletion"};
 static_assert(std::size(kNames) == std::variant_size_v<Entry>);
 constexpr std::size_t kUseType = 4;
 
@@ -110,6 +110,19 @@ void fields(auto&& v, Is<Release> auto& e) {
   v("manifest_hash", e.manifest);
 }
 void fields(auto&& v, Is<Signed> auto& e) { v("note_hash", e.note); }
+void fields(auto&& v, Is<Deletion> auto& e) {
+  v("model", e.model);
+  v("number", e.number);
+  v("time", e.time);
+  v("commitment", e.commitment);
+  v("engine", e.engine);
+  v("promise", e.promise);
+  v("epsilon_micro", e.epsilon);
+  v("delta_atto", e.delta);
+  v("residual_atto", e.residual);
+  v("generation", e.generation);
+  v("withdrawal", e.withdrawal);
+}
 
 template <class T>
 Value to_value(const T& field) {
@@ -119,7 +132,10 @@ Value to_value(const T& field) {
     return field;
   }
 }
-Value to_value(const std::optional<Digest>& field) { return field ? Value(*field) : Value(); }
+template <class T>
+Value to_value(const std::optional<T>& field) {
+  return field ? Value(*field) : Value();
+}
 Value to_value(const std::vector<RawKey>& keys) { return cbor::array({keys.begin(), keys.end()}); }
 Value to_value(const std::vector<std::pair<std::string, std::uint64_t>>& counts) {
   std::vector<Value> items;
@@ -159,6 +175,9 @@ struct Reader {
   static void read(Adjacency& field, const Value& value) { field = Adjacency{small(value, 2)}; }
   static void read(Promise& field, const Value& value) { field = Promise{small(value, 1)}; }
   static void read(Family& field, const Value& value) { field = Family{small(value, 4)}; }
+  static void read(DeletionPromise& field, const Value& value) {
+    field = DeletionPromise{small(value, 4)};
+  }
   static void read(std::string& field, const Value& value) { field = value.as_text(); }
   static void read(Bytes& field, const Value& value) {
     field.assign(value.as_bytes().begin(), value.as_bytes().end());
@@ -170,7 +189,8 @@ struct Reader {
       malformed(fmt::format("{} bytes instead of {}", bytes.size(), kSize));
     std::copy(bytes.begin(), bytes.end(), field.begin());
   }
-  static void read(std::optional<Digest>& field, const Value& value) {
+  template <class T>
+  static void read(std::optional<T>& field, const Value& value) {
     if (!value.is_null()) read(field.emplace(), value);
   }
   static void read(std::vector<RawKey>& field, const Value& value) {
@@ -252,6 +272,11 @@ bool read_use(ByteView in, Use& use) {
 std::string_view to_string(Promise promise) {
   return promise == Promise::kWorstCase ? "worst_case" : "amplified";
 }
+std::string_view to_string(DeletionPromise promise) {
+  constexpr std::string_view kPromises[] = {"not certified", "per-record", "set-level",
+                                            "transcript", "exact"};
+  return kPromises[static_cast<std::size_t>(promise)];
+}
 std::string_view to_string(Family family) {
   constexpr std::string_view kFamilies[] = {"gaussian", "rounded_gaussian", "laplace",
                                             "discrete_gaussian", "skellam"};
@@ -267,6 +292,9 @@ struct Describer {
     entries.push_back({name, accounting::to_string(field)});
   }
   void operator()(std::string_view name, Promise field) {
+    entries.push_back({name, to_string(field)});
+  }
+  void operator()(std::string_view name, DeletionPromise field) {
     entries.push_back({name, to_string(field)});
   }
   void operator()(std::string_view name, Family field) {

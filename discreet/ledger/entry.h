@@ -163,11 +163,36 @@ struct Signed {
   Digest note{};  // SHA-256 of the note of the tree without this leaf
 };
 
+// What the records of a deletion are promised, in the words of `unlearning`.
+enum class DeletionPromise : std::uint8_t {
+  kNotCertified = 0,
+  kPerRecord = 1,
+  kSetLevel = 2,
+  kTranscript = 3,
+  kExact = 4,  // the state is that of never having inserted, in every bit
+};
+
+// Records were taken out of a model: the receipt of one request. Nothing here depends on a record:
+// who and which is in the salted commitment, the rest is configuration, schedule and count.
+struct Deletion {
+  std::string model;         // 1 to 128 bytes, public
+  std::uint64_t number = 0;  // counts the deletions of the model from 0
+  std::uint64_t time = 0;    // seconds since 1970, when it was recorded
+  Digest commitment{};       // SHA-256 of a secret salt, the subject and the records
+  std::string engine;        // "exact", "erm", "stream"
+  DeletionPromise promise = DeletionPromise::kNotCertified;
+  std::uint64_t epsilon = 0;     // millionths, rounded up: configured in all; 0 when exact
+  std::uint64_t delta = 0;       // 10^-18, rounded up: configured; 0 when exact
+  std::uint64_t residual = 0;    // 10^-18, rounded up: configured distance from the exact solution
+  std::uint64_t generation = 0;  // how often the model was retrained, this deletion included
+  std::optional<std::uint64_t> withdrawal;  // position of the withdrawal that asked for it
+};
+
 using Entry = std::variant<Header, Policy, Admission, Terms, Use, EpochEnd, Refusals, Withdrawal,
-                           Summary, Release, Signed>;
+                           Summary, Release, Signed, Deletion>;
 
 // "header", "policy", "admission", "terms", "use", "epoch_end", "refusals", "withdrawal",
-// "summary", "release", "signed".
+// "summary", "release", "signed", "deletion".
 std::string_view name(const Entry& entry) noexcept;
 
 // The bytes of a leaf, and back: encode(decode(bytes)) == bytes. decode_entry throws kMalformed for

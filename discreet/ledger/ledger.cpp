@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "discreet/base/error.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/opening_impl.h"
+#include "discreet/ledger/receipt.h"
 #include "discreet/ledger/verify.h"
 
 namespace discreet::ledger {
@@ -278,6 +280,44 @@ bool Ledger::summarise(std::uint64_t now) {
   }
   write([&](const Add& add, Store::Batch&) { add(summary); }, removed);
   return true;
+}
+
+std::size_t Ledger::record_deletions(std::span<const Deletion> deletions) {
+  require_fresh();
+  if (deletions.empty()) return 0;
+  const std::uint64_t there = state_.next_deletion(deletions.front().model);
+  while (!deletions.empty() && deletions.front().number < there) deletions = deletions.subspan(1);
+  if (deletions.empty()) return 0;
+  if (deletions.front().number != there)
+    refuse(fmt::format("deletion {} of {} is missing before deletion {}", there,
+                       deletions.front().model, deletions.front().number));
+  write([&](const Add& add, Store::Batch&) {
+    for (const Deletion& deletion : deletions) add(deletion);
+  });
+  return deletions.size();
+}
+
+std::vector<Ledger::Placed> Ledger::receipts(std::span<const Bytes> leaves) {
+  require_fresh();
+  std::map<Digest, std::optional<std::uint64_t>> wanted;
+  for (const Bytes& leaf : leaves) wanted[leaf_hash(leaf)];
+  Tree tree;
+  Store::Leaves there(store_, 0);
+  for (Store::Leaf leaf; tree.size() < frontier_.size() && there.next(leaf);) {
+    const Digest hash = leaf.summarised ? leaf.hash : leaf_hash(leaf.content);
+    if (const auto at = wanted.find(hash); at != wanted.end()) at->second = tree.size();
+    tree.append(hash);
+  }
+  const auto range = [&](std::uint64_t begin, std::uint64_t end) { return tree.range(begin, end); };
+  std::vector<Placed> out;
+  for (const Bytes& leaf : leaves) {
+    const auto position = wanted.at(leaf_hash(leaf));
+    if (!position) refuse("an entry is not in the ledger; there is no receipt of it");
+    out.push_back({*position, inclusion_receipt(key_, tree.size(), *position,
+                                                inclusion_proof(*position, tree.size(), range),
+                                                frontier_.root())});
+  }
+  return out;
 }
 
 void Ledger::release(const std::string& run, const Digest& manifest) {

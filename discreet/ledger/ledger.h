@@ -79,6 +79,18 @@ class Ledger {
 
   void release(const std::string& run, const Digest& manifest);
 
+  // Appends those of the deletions, all of one model and in order, that are not there yet, and says
+  // how many. kInvalidInput if numbers are left out.
+  std::size_t record_deletions(std::span<const Deletion> deletions);
+
+  // Where entries with these bytes stand, and a receipt (receipt.h) of each, from the file. Throws
+  // kInvalidInput for one that is not there.
+  struct Placed {
+    std::uint64_t position;
+    Bytes receipt;
+  };
+  std::vector<Placed> receipts(std::span<const Bytes> leaves);
+
  private:
   Ledger(Store store, admission::SigningKey key) : store_(std::move(store)), key_(std::move(key)) {}
   void reload(std::optional<std::string> last_seen = {});

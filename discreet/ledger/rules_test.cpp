@@ -250,11 +250,53 @@ TEST(LedgerRules, ASummaryThatSaysSomethingElseThanWhatIsGoneIsFound) {
   EXPECT_TRUE(found([](Summary& s) { s.horizon = kToday + 600; }));  // then all had
 }
 
+Deletion deletion(std::uint64_t number) {
+  Deletion d;
+  d.model = "model";
+  d.number = number;
+  d.time = kToday;
+  d.engine = "erm";
+  d.promise = DeletionPromise::kPerRecord;
+  d.epsilon = 1'000'000;
+  d.delta = 10'000'000'000'000;
+  d.withdrawal = 10;
+  return d;
+}
+
+TEST(LedgerRules, ADeletionThatIsLeftOutRepeatedOrLinkedToNothingIsFound) {
+  const auto with = [](const std::function<void(Deletion&)>& change) {
+    return [change](File& f) {
+      f.entries.push_back(deletion(0));
+      Deletion second = deletion(1);
+      change(second);
+      f.entries.push_back(second);
+    };
+  };
+  expect_found(with([](Deletion& d) { d.number = 0; }), 17, 11);
+  expect_found(with([](Deletion& d) { d.number = 2; }), 17, 11);
+  expect_found(with([](Deletion& d) { d.model = ""; }), 17, 11);
+  expect_found(with([](Deletion& d) { d.model = "another"; }), 17, 11);
+  expect_found(with([](Deletion& d) { d.engine = "magic"; }), 17, 11);
+  expect_found(with([](Deletion& d) { d.withdrawal = 9; }), 17, 11);
+  expect_found(with([](Deletion& d) { d.withdrawal = 99; }), 17, 11);
+  expect_found(with([](Deletion& d) { d.promise = DeletionPromise::kExact; }), 17, 11);
+  expect_found(with([](Deletion& d) { d.epsilon = d.delta = 0; }), 17, 11);
+  expect_found(
+      [](File& f) {
+        f.entries.push_back(deletion(0));
+        std::get<Deletion>(f.entries.back()).generation = 1;
+        f.entries.push_back(deletion(1));
+      },
+      17, 11);
+}
+
 TEST(Entries, ComeBackFromTheirBytesAndNoOtherBytesAreOne) {
   File file = honest();
   file.entries.push_back(Refusals{{{"EXPIRED", 3}}});
   file.entries.push_back(Summary{1, 2, {}, {{"public", 1, 2, 3}}});
   file.entries.push_back(Signed{sha256({})});
+  file.entries.push_back(deletion(0));
+  file.entries.push_back(Deletion{});
   for (const Entry& e : file.entries) {
     const Bytes bytes = encode(e);
     EXPECT_EQ(encode(decode_entry(bytes)), bytes);

@@ -6,7 +6,8 @@
 
 namespace discreet::ledger {
 
-Database::Database(const std::filesystem::path& path, int flags) : path_(path.string()) {
+Database::Database(const std::filesystem::path& path, int flags, std::string what)
+    : path_(path.string()), what_(std::move(what)) {
   sqlite3* db = nullptr;
   const int code = sqlite3_open_v2(path_.c_str(), &db,
                                    flags | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -21,21 +22,23 @@ Database::Database(const std::filesystem::path& path, int flags) : path_(path.st
 void Database::fail(int code) const {
   const char* reason = db_ ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(code);
   const auto because = [&](ErrorCode error, std::string_view sentence) {
-    return Error(error, "ledger", fmt::format("{}: {} ({})", path_, sentence, reason));
+    return Error(error, what_, fmt::format("{}: {} ({})", path_, sentence, reason));
   };
   switch (code & 0xff) {
     case SQLITE_FULL:
-      throw because(ErrorCode::kIoError, "the disk is full; what was signed is intact");
+      throw because(ErrorCode::kIoError, "the disk is full; what was written before is intact");
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw because(ErrorCode::kIoError, "another process is writing to the ledger");
+      throw because(ErrorCode::kIoError,
+                    fmt::format("another process is writing to the {}", what_));
     case SQLITE_NOMEM: throw because(ErrorCode::kIoError, "out of memory");
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
     case SQLITE_MISMATCH:
     case SQLITE_CONSTRAINT:
     case SQLITE_FORMAT:
-    case SQLITE_ERROR: throw because(ErrorCode::kMalformed, "the file is no sound ledger");
+    case SQLITE_ERROR:
+      throw because(ErrorCode::kMalformed, fmt::format("the file is no sound {}", what_));
     default: throw because(ErrorCode::kIoError, "the file cannot be read or written");
   }
 }

@@ -10,7 +10,7 @@
 
 #include "discreet/base/bytes.h"
 
-// As much of SQLite as the ledger needs. Every failure throws: kIoError when the machine failed or
+// As much of SQLite as our files need. Every failure throws: kIoError when the machine failed or
 // another process has the file, kMalformed when the file is no sound database.
 namespace discreet::ledger {
 
@@ -18,8 +18,8 @@ class Statement;
 
 class Database {
  public:
-  // flags: of sqlite3_open_v2.
-  Database(const std::filesystem::path& path, int flags);
+  // flags: of sqlite3_open_v2. what: the file's name in error sentences.
+  Database(const std::filesystem::path& path, int flags, std::string what = "ledger");
 
   void run(const char* sql);  // one or more statements without results
   Statement prepare(std::string_view sql);
@@ -32,7 +32,7 @@ class Database {
   struct Close {
     void operator()(sqlite3* db) const noexcept { sqlite3_close_v2(db); }
   };
-  std::string path_;
+  std::string path_, what_;
   std::unique_ptr<sqlite3, Close> db_;
 };
 

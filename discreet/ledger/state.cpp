@@ -296,6 +296,7 @@ void State::take(const Withdrawal& e) {
     broken(5, "the signature of a withdrawal is wrong");
   if (!withdrawn_.try_emplace(e.descriptor, size_).second)
     broken(5, fmt::format("the descriptor {} is withdrawn twice", to_hex(e.descriptor)));
+  withdrawals_.push_back(size_);
   if (found != by_descriptor_.end()) contributions_[found->second].withdrawn = true;
   ++counts_.withdrawals;
 }
@@ -327,6 +328,28 @@ void State::take(const Signed& e) {
   if (e.note != *expected_note_)
     broken(2, "the note signed before this leaf is not the one it names");
   expected_note_.reset();
+}
+
+void State::take(const Deletion& e) {
+  if (e.model.empty() || e.model.size() > 128)
+    broken(11, fmt::format("the name of a model has {} bytes instead of 1 to 128", e.model.size()));
+  if (e.engine != "exact" && e.engine != "erm" && e.engine != "stream")
+    broken(11, "a deletion names an engine that is not known");
+  if ((e.promise == DeletionPromise::kExact) != (e.epsilon == 0 && e.delta == 0) ||
+      e.delta >= static_cast<std::uint64_t>(kAtto))
+    broken(11, fmt::format("the bound of deletion {} of {} does not fit its promise", e.number,
+                           e.model));
+  Model& model = models_[e.model];
+  if (e.number != model.deletions)
+    broken(11, fmt::format("deletion {} of {} should have the number {}", e.number, e.model,
+                           model.deletions));
+  if (e.generation < model.generation)
+    broken(11, fmt::format("deletion {} of {} is of an earlier generation", e.number, e.model));
+  if (e.withdrawal && !std::binary_search(withdrawals_.begin(), withdrawals_.end(), *e.withdrawal))
+    broken(11, fmt::format("deletion {} of {} names entry {}, which is no withdrawal", e.number,
+                           e.model, *e.withdrawal));
+  model = {e.number + 1, e.generation};
+  ++counts_.deletions;
 }
 
 void State::take_summarised(const Digest& hash) {
@@ -394,6 +417,17 @@ void State::check_totals() const {
       broken(10,
              fmt::format("contribution {} ended before the horizon, and the summary left it out",
                          c.number));
+}
+
+std::optional<std::uint64_t> State::withdrawal_of(const Digest& descriptor) const {
+  const auto at = withdrawn_.find(descriptor);
+  if (at == withdrawn_.end()) return std::nullopt;
+  return at->second;
+}
+
+std::uint64_t State::next_deletion(const std::string& model) const {
+  const auto at = models_.find(model);
+  return at == models_.end() ? 0 : at->second.deletions;
 }
 
 const State::Contribution* State::find(const Digest& descriptor) const {

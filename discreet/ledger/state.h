@@ -71,6 +71,10 @@ class State {
   const std::vector<Epoch>& epochs(const std::string& run) const;
   // The epoch that a run would reserve next.
   std::uint64_t next_epoch(const std::string& run) const { return epochs(run).size(); }
+  // The position of its withdrawal.
+  std::optional<std::uint64_t> withdrawal_of(const Digest& descriptor) const;
+  // The number that the next deletion of a model has; 0 for a model not seen.
+  std::uint64_t next_deletion(const std::string& model) const;
   std::uint64_t last_as_of() const noexcept { return as_of_; }
 
   // Inside an epoch: the next contribution, at or after index `from`, that must have a use leaf,
@@ -91,7 +95,7 @@ class State {
 
   struct Counts {
     std::uint64_t admissions = 0, uses = 0, epochs = 0, withdrawals = 0, refusals = 0, releases = 0,
-                  summarised = 0, notes = 0;
+                  summarised = 0, notes = 0, deletions = 0;
   };
   const Counts& counts() const noexcept { return counts_; }
   std::size_t histories() const noexcept { return spends_ ? spends_->states() : 0; }
@@ -115,6 +119,7 @@ class State {
   void check_totals() const;
   void take(const Release& e);
   void take(const Signed& e);
+  void take(const Deletion& e);
 
   std::uint32_t class_index(const std::string& name);
   std::size_t index_of(std::uint64_t number) const;
@@ -138,6 +143,11 @@ class State {
   std::map<Bound, std::uint32_t> bound_ids_;
   std::map<std::string, std::vector<Epoch>> epochs_;  // by run
   std::uint64_t as_of_ = 0;
+  struct Model {
+    std::uint64_t deletions = 0, generation = 0;
+  };
+  std::map<std::string, Model> models_;
+  std::vector<std::uint64_t> withdrawals_;  // their positions, ascending
 
   std::vector<OpenTerms> open_terms_;  // of the epoch being read; empty outside
   std::size_t next_index_ = 0;         // the first contribution that may come next in it

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "discreet/base/cbor.h"
 #include "discreet/unlearning/lbfgs.h"
 #include "discreet/unlearning/literal.h"
 
@@ -46,6 +47,9 @@ class Calibrator {
   CalibrationStats finalize(double gamma, std::optional<CurvatureBounds> curvature) const;
 
   void clear() noexcept;
+
+  cbor::Value save() const;
+  static Calibrator restore(const cbor::Value& value);  // throws kMalformed for anything else
 
   const CalibratorOptions& options() const noexcept { return options_; }
   const std::vector<double>& grad_norms() const noexcept { return grad_norms_; }

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "discreet/base/bytes.h"
+
 namespace discreet::unlearning {
 
 using RecordId = std::uint64_t;
@@ -17,6 +19,9 @@ struct Release {
   double residual_bound = 0;  // configured, not measured: distance to the exact solution
   std::string guarantee;      // what the deleted are promised about it, in words
 };
+
+// Whether a saved state holds its records, or the caller keeps them and gives them back.
+enum class Records { kInside, kLeftOut };
 
 // A model from which records can be taken out again. Three kinds:
 //   ExactEngine   integer statistics of ridge regression: the state after a delete is, bit for bit,
@@ -43,6 +48,12 @@ class Engine {
 
   // Throws kPrivacyBudgetExceeded when releases are counted and none is left.
   virtual Release publish() = 0;
+
+  // The state as deterministic CBOR, the same bytes for the same state; never the noise key.
+  // Confidential. Each engine's `restore` takes it back, and throws kMalformed for other bytes.
+  // kLeftOut: without the records and what follows from them alone; after restoring, the caller
+  // inserts them again (exact, erm) or adopts them (stream).
+  virtual Bytes save(Records records) const = 0;
 };
 
 }  // namespace discreet::unlearning

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "discreet/numerics/elementary.h"
 #include "discreet/numerics/rounding.h"
 #include "discreet/numerics/strict_arithmetic.h"
 #include "discreet/unlearning/dense_impl.h"
+#include "discreet/unlearning/erm_rounding_impl.h"
 #include "discreet/unlearning/records_impl.h"
 #include "discreet/unlearning/require_impl.h"
 #include "discreet/unlearning/stream_engine.h"
@@ -17,12 +19,6 @@ namespace discreet::unlearning {
 namespace {
 
 constexpr const char* kOp = "ErmEngine";
-constexpr std::size_t kBlock = 256;
-constexpr double kRound = 0x1p-53;
-
-double up(double value) { return value * (1 + 0x1p-40); }
-double gamma_of(double k) { return k * kRound / (1 - k * kRound); }
-int as_int(std::size_t n) { return static_cast<int>(n); }
 
 const ErmOptions& checked(const ErmOptions& o) {
   if (o.dimension < 1 || o.dimension > 4096) {
@@ -63,7 +59,8 @@ ErmEngine::ErmEngine(ErmOptions options, NoiseSource noise)
       noise_(std::move(noise)),
       budget_(rho_of(o_.accounting, o_.eps_total, o_.delta_total)),
       sensitivity_(sensitivity_of(o_)),
-      w_(o_.dimension) {
+      w_(o_.dimension),
+      pending_(o_.dimension) {
   const double ratio = sensitivity_ / o_.sigma;
   rho_release_ = up(ratio * ratio / 2);
 }
@@ -88,9 +85,14 @@ void ErmEngine::insert(RecordId id, std::span<const double> x, double y) {
   labels_.push_back(label);
   row_ids_.push_back(id);
   ids_.emplace(id, row_ids_.size() - 1);
+  if (factor_.empty()) {
+    gram_.clear();  // it is kept up together with the factor
+  } else {
+    inserted_.push_back(id);
+  }
 }
 
-double ErmEngine::gradient(std::span<const double> w, std::span<double> out) const {
+double ErmEngine::gradient(std::span<const double> w, std::span<double> out, double& error) const {
   numerics::require_round_to_nearest();
   const std::size_t d = o_.dimension, n = live();
   std::fill(out.begin(), out.end(), 0.0);
@@ -124,47 +126,23 @@ double ErmEngine::gradient(std::span<const double> w, std::span<double> out) con
   const double P = (squared ? o_.R * W + o_.Y : 1) + e1;
   const double E = share * o_.R * (e1 + gamma_of(h) * P) +
                    gamma_of(2) * (share * P * o_.R * (1 + gamma_of(h)) + o_.lambda * W);
-  return up(up(numerics::norm_l2_upper(out)) + up(E) + 0x1p-800);  // and underflow
+  error = up(up(E) + 0x1p-800);  // and underflow
+  return up(up(numerics::norm_l2_upper(out)) + error);
 }
 
 double ErmEngine::gradient_bound() const {
   std::vector<double> g(o_.dimension);
-  return gradient(w_, g);
-}
-
-void ErmEngine::anchor() {
-  const std::size_t d = o_.dimension, n = live();
-  std::vector<double> hessian(d * d), scaled(kBlock * d), z(kBlock);
-  for (std::size_t first = 0; first < n; first += kBlock) {
-    const std::size_t count = std::min(kBlock, n - first);
-    const double* x = &rows_[first * d];
-    if (o_.loss == Loss::kLogistic) {
-      cblas_dgemv(CblasRowMajor, CblasNoTrans, as_int(count), as_int(d), 1, x, as_int(d), w_.data(),
-                  1, 0, z.data(), 1);
-      for (std::size_t i = 0; i < count; ++i) {
-        const double p = 1 / (1 + numerics::exp(z[i]));
-        const double root = std::sqrt(p * (1 - p));
-        for (std::size_t k = 0; k < d; ++k) scaled[i * d + k] = root * x[i * d + k];
-      }
-      x = scaled.data();
-    }
-    cblas_dsyrk(CblasRowMajor, CblasLower, CblasTrans, as_int(d), as_int(count),
-                1 / static_cast<double>(o_.N), x, as_int(d), 1, hessian.data(), as_int(d));
-  }
-  for (std::size_t i = 0; i < d; ++i) hessian[i * d + i] += o_.lambda;
-  std::vector<double> factor = hessian;
-  if (!cholesky(factor, d)) {
-    throw Error(ErrorCode::kAccountantDivergence, kOp,
-                "the Hessian is not positive definite in binary64; raise lambda");
-  }
-  hessian_ = std::move(hessian);
-  factor_ = std::move(factor);
-  stale_ = false;
+  double error = 0;
+  return gradient(w_, g, error);
 }
 
 void ErmEngine::refine() {
-  std::vector<double> g(o_.dimension), step(o_.dimension), next(o_.dimension);
-  double bound = gradient(w_, g);
+  const std::size_t d = o_.dimension;
+  std::vector<double> g(d), step(d), next(d);
+  take_inserts();
+  if (!factor_.empty() && refactor_due_) refactor();
+  std::fill(pending_.begin(), pending_.end(), 0.0);  // the pass below sees every record
+  double error = 0, bound = gradient(w_, g, error);
   bool fresh = false;  // the factor is that of w_
   int round = 0;
   for (; bound > o_.tau && round < 200; ++round) {
@@ -173,18 +151,27 @@ void ErmEngine::refine() {
       fresh = true;
     }
     step = g;
-    cholesky_solve(factor_, o_.dimension, step);
+    cholesky_solve(factor_, d, step);
+    if (can_certify_steps()) {
+      const double certified = bound_after(g, error, step);
+      if (certified <= o_.tau) {
+        numerics::scaled_add(-1, step, w_);
+        note_move();
+        return;
+      }
+    }
     // The norm of the gradient falls along a Newton step that is short enough (erm_engine.md).
     double reached = INFINITY;
     for (double length = 1; length >= (fresh ? 0x1p-20 : 1); length /= 2) {
       next = w_;
       numerics::scaled_add(-length, step, next);
-      reached = gradient(next, g);
+      reached = gradient(next, g, error);
       if (reached < bound) break;
     }
     if (reached < bound) {
       const bool halved = reached <= bound / 2;
       w_ = next;
+      note_move();
       bound = reached;
       if (!halved && bound > o_.tau) {
         factor_.clear();
@@ -193,7 +180,7 @@ void ErmEngine::refine() {
     } else {
       if (fresh) break;
       factor_.clear();
-      bound = gradient(w_, g);
+      bound = gradient(w_, g, error);
     }
   }
   stale_ = stale_ || round > 1;
@@ -221,30 +208,22 @@ void ErmEngine::remove_row(RecordId id) {
 
 void ErmEngine::erase(std::span<const RecordId> ids) {
   require_live_batch(*this, ids);
-  const std::size_t d = o_.dimension;
+  take_inserts();
   if (stale_ && !factor_.empty()) anchor();
-  const auto N = static_cast<double>(o_.N);
-  std::vector<double> step(d);
-  for (const RecordId id : ids) {
-    const std::size_t at = ids_.at(id);
-    const std::span<const double> x(&rows_[at * d], d);
-    const double slope = loss_slope(o_.loss, labels_[at], numerics::dot(x, w_));
-    numerics::scaled_add(slope / N, x, step);
-    if (factor_.empty()) continue;
-    const double p = std::abs(slope);
-    const double curvature = (o_.loss == Loss::kSquared ? 1 : p * (1 - p)) / N;
-    cblas_dsyr(CblasRowMajor, CblasLower, as_int(d), -curvature, x.data(), 1, hessian_.data(),
-               as_int(d));
+  if (factor_.empty()) {
+    gram_.clear();
+  } else {
+    if (gram_.empty() && o_.loss == Loss::kLogistic) gather_gram();
+    for (const RecordId id : ids) change_curvature(ids_.at(id), -1);
   }
   for (const RecordId id : ids) remove_row(id);
   if (factor_.empty()) return;
-  factor_ = hessian_;
-  if (cholesky(factor_, d)) {
-    cholesky_solve(factor_, d, step);
-    numerics::scaled_add(1, step, w_);
-  } else {
-    factor_.clear();
-  }
+  refactor();
+  if (factor_.empty()) return;
+  std::vector<double> step = std::exchange(pending_, std::vector<double>(o_.dimension));
+  cholesky_solve(factor_, o_.dimension, step);
+  numerics::scaled_add(1, step, w_);
+  note_move();
 }
 
 Release ErmEngine::publish() {
@@ -276,6 +255,7 @@ Release ErmEngine::publish() {
 
 void ErmEngine::forget_parameters() noexcept {
   std::fill(w_.begin(), w_.end(), 0.0);
+  std::fill(pending_.begin(), pending_.end(), 0.0);
   factor_.clear();
   stale_ = false;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 
 #include "discreet/unlearning/engine.h"
@@ -49,6 +50,11 @@ class ErmEngine final : public Engine {
   // refine, charge, noise.
   Release publish() override;
 
+  // Not the factor of the Hessian, which is computed again. Without records, the parameters are
+  // left out too: they are found again from zero.
+  Bytes save(Records records) const override;
+  static ErmEngine restore(ByteView bytes, NoiseSource noise);
+
   // Solves until the gradient norm is certified to be at most tau. Newton steps with a factor that
   // is kept while each step at least halves the norm. Throws kAccountantDivergence when rounding
   // does not permit tau; the last parameters stay.
@@ -58,19 +64,36 @@ class ErmEngine final : public Engine {
   // confidential.
   double gradient_bound() const;
 
+  // One Newton step with the Hessian at hand, and a bound of |grad F| after it, proven without
+  // another pass over the records. Nothing, and no step, before the first erase after a refine.
+  // Data-dependent: confidential. refine uses the same bound.
+  std::optional<double> newton_step();
+
   // What a release's noise covers, and its cost; both from the configuration alone, rounded up.
   double sensitivity() const noexcept { return sensitivity_; }
   double rho_release() const noexcept { return rho_release_; }
   std::uint64_t releases_left() const;
   const RhoBudget& budget() const noexcept { return budget_; }
+  const ErmOptions& options() const noexcept { return o_; }
+  // Noise from here on; of a key that was never used.
+  void use_noise(NoiseSource noise) { noise_ = std::move(noise); }
 
   std::span<const double> w() const noexcept { return w_; }  // confidential
   // Forgets the parameters, keeps the records: the next refine retrains from zero.
   void forget_parameters() noexcept;
 
  private:
-  double gradient(std::span<const double> w, std::span<double> out) const;  // returns the bound
-  void anchor();
+  // Returns the bound of the exact gradient's norm; error: that of rounding alone.
+  double gradient(std::span<const double> w, std::span<double> out, double& error) const;
+  void anchor();                                       // the Hessian at w_, anew
+  void gather_gram();                                  // sum x x' / N, anew
+  void change_curvature(std::size_t at, double sign);  // takes row `at` in or out
+  void take_inserts();                                 // of the records inserted since
+  void refactor();
+  void note_move();
+  bool can_certify_steps() const;
+  // A bound of |grad F(w_ - step)|, where g is the computed gradient at w_ and error its bound.
+  double bound_after(std::span<const double> g, double error, std::span<const double> step) const;
   void remove_row(RecordId id);
 
   ErmOptions o_;
@@ -81,9 +104,18 @@ class ErmEngine final : public Engine {
   std::vector<RecordId> row_ids_;
   std::unordered_map<RecordId, std::size_t> ids_;
   std::vector<double> w_;
-  std::vector<double> hessian_;  // of an earlier w, without what was deleted since
-  std::vector<double> factor_;   // its Cholesky factor; empty when there is none
-  bool stale_ = false;           // the last solution took more than one step with it
+  // The Hessian: each record's term at some w since the anchor, within radius_ of it.
+  std::vector<double> hessian_;
+  std::vector<double> factor_;      // its Cholesky factor; empty when there is none
+  std::vector<double> gram_;        // sum x x' / N; empty when there is none
+  std::vector<double> anchor_;      // where the Hessian was computed
+  std::vector<double> pending_;     // gradients at w_ of what was deleted, less those inserted, / N
+  std::vector<RecordId> inserted_;  // and not yet in the Hessian
+  double radius_ = 0;
+  std::uint64_t anchored_rows_ = 0, gathered_rows_ = 0;
+  std::uint64_t curvature_changes_ = 0, gram_changes_ = 0, removed_ = 0;
+  bool refactor_due_ = false;
+  bool stale_ = false;  // the last solution took more than one step with it
 };
 
 }  // namespace discreet::unlearning

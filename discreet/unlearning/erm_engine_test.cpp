@@ -66,6 +66,57 @@ double distance(std::span<const double> a, std::span<const double> b) {
   return std::sqrt(sum);
 }
 
+TEST(ErmEngine, AStepIsCertifiedWithoutAnotherPassAndNeverBelowTheTruth) {
+  double tightest = 0;
+  for (const Loss loss : {Loss::kSquared, Loss::kLogistic}) {
+    for (const double scale : {1.0, 20.0}) {
+      ErmOptions o = options(loss);
+      o.R = scale;
+      Data data(3000, o.dimension, 5);
+      for (Vector& x : data.x) {
+        for (double& v : x) v *= scale;
+      }
+      ErmEngine engine(o, NoiseSource::insecure(1));
+      fill(engine, data, 500);
+      EXPECT_FALSE(engine.newton_step()) << "there is no Hessian yet";
+      engine.refine();
+      std::size_t first = 0, end = 500;
+      for (int round = 0; round < 60; ++round) {
+        for (int i = 0; i < 10; ++i, ++end) engine.insert(end, data.x[end], data.y[end]);
+        Ids gone;
+        for (int i = 0; i < 1 + round % 7; ++i) gone.push_back(first++);
+        engine.erase(gone);
+        for (int steps = 0; steps < 3; ++steps) {
+          const auto bound = engine.newton_step();
+          if (!bound) break;
+          const auto truth = static_cast<double>(exact_gradient(o, data, first, end, engine.w()));
+          EXPECT_LE(truth, *bound) << round << " " << steps;
+          if (*bound > 1e-9) tightest = std::max(tightest, truth / *bound);
+        }
+      }
+    }
+  }
+  EXPECT_GT(tightest, 1e-3) << "the bound is not idle";
+}
+
+TEST(ErmEngine, InsertsBetweenDeletesLeaveItCertified) {
+  for (const Loss loss : {Loss::kSquared, Loss::kLogistic}) {
+    const ErmOptions o = options(loss);
+    const Data data(3000, o.dimension, 6);
+    ErmEngine engine(o, NoiseSource::insecure(1));
+    fill(engine, data, 500);
+    engine.refine();
+    std::size_t first = 0, end = 500;
+    for (int round = 0; round < 200; ++round) {
+      for (int i = 0; i < 10; ++i, ++end) engine.insert(end, data.x[end], data.y[end]);
+      const RecordId id = first++;
+      engine.erase({&id, 1});
+      engine.refine();
+      EXPECT_LE(static_cast<double>(exact_gradient(o, data, first, end, engine.w())), o.tau);
+    }
+  }
+}
+
 TEST(ErmEngine, GradientBoundIsNeverBelowTheTruthAndCloseToIt) {
   for (const Loss loss : {Loss::kSquared, Loss::kLogistic}) {
     for (const std::size_t n : {1, 255, 1000}) {

@@ -44,6 +44,12 @@ class ExactEngine final : public Engine {
   // The same bits for the same live records on every IEEE platform.
   Release publish() override;
 
+  const ExactOptions& options() const noexcept { return o_; }
+
+  // Records ascending by id, so that equal live records give equal bytes.
+  Bytes save(Records records) const override;
+  static ExactEngine restore(ByteView bytes);
+
   // SHA-256 of the parameters and the statistics: equal for equal multisets of live records.
   Digest state_digest() const;
 

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "discreet/base/cbor.h"
+
 namespace discreet::unlearning {
 
 // Bounds of the eigenvalues of a Hessian approximation, 0 < c <= C.
@@ -42,6 +44,10 @@ class Lbfgs {
 
   std::size_t pairs() const noexcept { return pairs_.size(); }
   void clear() noexcept { pairs_.clear(); }
+
+  cbor::Value save() const;
+  void restore(
+      const cbor::Value& value);  // throws kMalformed for other pairs; nothing changed then
 
  private:
   struct Pair {

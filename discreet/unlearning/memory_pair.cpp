@@ -232,9 +232,19 @@ void MemoryPair::enter(Phase phase) {
   if (hook_) hook_(from, phase);
 }
 
+void MemoryPair::use_noise(NoiseSource noise) {
+  if (stream_) stream_->use_noise(noise.fork("stream"));
+  noise_ = std::move(noise);
+}
+
 void MemoryPair::set_comparator(std::vector<double> theta) {
   require_record("set_comparator", theta_.size(), theta, 0);
   comparator_ = std::move(theta);
+}
+
+std::optional<double> MemoryPair::sensitivity() const {
+  if (!stream_) return std::nullopt;
+  return stream_->sensitivity();
 }
 
 double MemoryPair::avg_regret_empirical() const noexcept {
@@ -251,7 +261,15 @@ std::map<std::string, MemoryPair::Metric> MemoryPair::metrics() const {
                                options.delta_B,   events_seen_,        options.gamma_priv};
     const double learning =
         stream_ ? learning_regret(options.enforced, inserts_seen_) : insertion_regret(k, target);
-    const double deleting = stream_ ? 0 : deletion_regret(k, target, deletes_seen_);
+    double deleting = 0;
+    if (!stream_) {
+      deleting = deletion_regret(k, target, deletes_seen_);
+    } else if (o.rho_step() > 0) {
+      // C4 of stream.md, every delete as early as the last solution allows: d G_f^2 / (4 lambda s
+      // rho). Deletes before a recalibration are counted as if they came after it.
+      deleting = static_cast<double>(deletes_seen_ * theta_.size()) * options.enforced.G_f *
+                 o.sigma_step() / (2 * std::sqrt(2 * o.rho_step()));
+    }
     bound = (learning + deleting) / static_cast<double>(events_seen_);
   }
   return {

@@ -69,6 +69,15 @@ class MemoryPair {
   // N* and the calibrator begin anew; after the next warm-up call odometer->recalibrate.
   void revert_to_calibration();
 
+  // The state, odometer included, as deterministic CBOR; without the hook and the noise key.
+  // kLeftOut: without the live records, which the caller adopts one by one after restoring.
+  // restore throws kMalformed for other bytes.
+  Bytes save(Records records) const;
+  static MemoryPair restore(ByteView bytes, NoiseSource noise);
+  void adopt(std::span<const double> x, double y);
+  // Noise from here on; of a key that was never used.
+  void use_noise(NoiseSource noise);
+
   // Called with (from, to) after each change of phase, by whoever coordinates several learners.
   void on_phase(std::function<void(Phase, Phase)> hook) { hook_ = std::move(hook); }
 
@@ -83,12 +92,17 @@ class MemoryPair {
   std::uint64_t events_seen() const noexcept { return events_seen_; }
   std::uint64_t inserts_seen() const noexcept { return inserts_seen_; }
   std::uint64_t deletes_seen() const noexcept { return deletes_seen_; }
+  std::uint64_t live() const noexcept { return inserts_seen_ - deletes_seen_; }
+  Loss loss() const noexcept { return loss_; }
   std::span<const double> theta() const noexcept;
   std::optional<CurvatureBounds> lbfgs_bounds() const { return lbfgs_.bounds(); }
   const CalibrationStats& stats() const noexcept { return stats_; }
   const Calibrator& calibrator() const noexcept { return calibrator_; }
   const PrivacyOdometer& odometer() const noexcept { return *odometer_; }
+  PrivacyOdometer& odometer() noexcept { return *odometer_; }
   double avg_regret_empirical() const noexcept;
+  // Certified modes: how far one record can have moved theta by now; rounded up.
+  std::optional<double> sensitivity() const;
 
   // The names of the specification's log, each with its value.
   using Metric = std::variant<double, std::uint64_t, bool, std::string>;
@@ -118,7 +132,7 @@ class MemoryPair {
   std::uint64_t events_seen_ = 0, inserts_seen_ = 0, deletes_seen_ = 0;
   double cumulative_regret_ = 0;
   std::unordered_map<Key, std::vector<RecordId>> live_;
-  RecordId next_id_ = 0;
+  RecordId next_id_ = 0, adopted_ = 0;
   std::function<void(Phase, Phase)> hook_;
 };
 

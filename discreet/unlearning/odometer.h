@@ -120,6 +120,11 @@ class PrivacyOdometer {
   const OdometerOptions& options() const noexcept { return options_; }
   bool certified() const noexcept { return options_.accounting != Accounting::kSpecification; }
 
+  // The state as deterministic CBOR. restore throws kMalformed for other bytes, and for a state
+  // that has more budget than its options give.
+  Bytes save() const;
+  static PrivacyOdometer restore(ByteView bytes);
+
   // By MemoryPair: finalize_with and recalibrate are refused between the two.
   void begin_warmup() noexcept { warming_ = true; }
   void end_warmup() noexcept { warming_ = false; }

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "discreet/base/cbor.h"
+
 namespace discreet::unlearning {
 
 // A total that is spent and never grows: whole units of 2^-44, so that sums are exact. Totals and
@@ -22,6 +24,10 @@ class RhoBudget {
   // The largest amount that can be charged `parts` times; 0 when that is less than a unit.
   // parts >= 1.
   double share(std::uint64_t parts) const;
+
+  cbor::Value save() const;
+  // Throws kMalformed for anything but a budget.
+  static RhoBudget restore(const cbor::Value& value);
 
   // Exact multiples of kUnit.
   double total() const noexcept { return static_cast<double>(total_) * kUnit; }

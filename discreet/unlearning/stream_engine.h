@@ -40,6 +40,15 @@ class StreamEngine final : public Engine {
   // fixed in advance. Transcript: the state with noise release_sigma; charged to the reserve.
   Release publish() override;
 
+  Bytes save(Records records) const override;
+  // odometer: as it was at the time of saving.
+  static StreamEngine restore(ByteView bytes, std::shared_ptr<PrivacyOdometer> odometer,
+                              NoiseSource noise);
+  // Counts a record as live that the restored state has learned.
+  void adopt(RecordId id) { ids_.insert(id); }
+  // Noise from here on; of a key that was never used.
+  void use_noise(NoiseSource noise) { noise_ = std::move(noise); }
+
   // Forgets everything: theta = 0, no records, step 0. What follows is independent of all that was
   // inserted; budgets are for the caller to begin anew (a new odometer), except those of a
   // transcript.

@@ -1,0 +1,95 @@
+#include "cli/unlearn_rows.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "cli/contributions.h"
+#include "discreet/base/error.h"
+#include "discreet/training/csv_rows_impl.h"
+
+namespace discreet::cli {
+namespace {
+
+using nlohmann::json;
+using unlearning::Row;
+
+std::vector<Row> read_csv(const std::string& path, const RowNames& names, bool need_label) {
+  training::CsvRows csv(path, ',');
+  const auto& header = csv.header();
+  const auto place = [&](const std::string& name, bool needed) -> std::optional<std::size_t> {
+    const auto at = std::find(header.begin(), header.end(), name);
+    if (at != header.end()) return static_cast<std::size_t>(at - header.begin());
+    if (needed) return training::column_of(name, header, path);  // says which name is nearest
+    return std::nullopt;
+  };
+  const auto subject = place(names.subject, need_label), label = place(names.label, need_label);
+  std::vector<Row> rows;
+  csv.for_each(training::BadRow::kRefuse, [&](const std::vector<std::string_view>& fields) {
+    Row row;
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      if (i == subject) {
+        row.subject = fields[i];
+        continue;
+      }
+      double value = 0;
+      try {
+        value = training::parse_number(fields[i]);
+      } catch (const training::BadField& bad) {
+        throw training::BadField{header[i], bad.what};
+      }
+      if (i == label) {
+        row.y = value;
+      } else {
+        row.x.push_back(value);
+      }
+    }
+    rows.push_back(std::move(row));
+  });
+  return rows;
+}
+
+std::vector<Row> read_jsonl(const std::string& path, bool need_label) {
+  std::istringstream lines(read_input(path));
+  std::vector<Row> rows;
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      const json object = json::parse(line);
+      Row row;
+      row.x = object.at("x").get<std::vector<double>>();
+      if (need_label || object.contains("y")) row.y = object.at("y").get<double>();
+      if (need_label || object.contains("subject"))
+        row.subject = object.at("subject").get<std::string>();
+      rows.push_back(std::move(row));
+    } catch (const json::exception&) {
+      throw Error(ErrorCode::kMalformed, "data",
+                  fmt::format("{}:{}: a line is {}", path, number,
+                              R"({"subject": "a", "x": [1.5, 2], "y": 1})"));
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Row> read_rows(const std::string& path, const RowNames& names, bool need_label) {
+  return path.ends_with(".jsonl") ? read_jsonl(path, need_label)
+                                  : read_csv(path, names, need_label);
+}
+
+std::vector<std::string> read_subjects(const std::string& path) {
+  std::istringstream lines(read_input(path));
+  std::vector<std::string> subjects;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) subjects.push_back(line);
+  }
+  return subjects;
+}
+
+}  // namespace discreet::cli

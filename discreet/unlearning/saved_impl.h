@@ -1,0 +1,68 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "discreet/base/cbor.h"
+#include "discreet/base/error.h"
+
+// How this room's states are written: deterministic CBOR maps with a "type"; long rows of numbers
+// as byte strings, little-endian.
+namespace discreet::unlearning {
+
+static_assert(std::endian::native == std::endian::little, "rows are written as they are in memory");
+
+[[noreturn]] inline void malformed_state(const std::string& why) {
+  throw Error(ErrorCode::kMalformed, "restore", why + "; give the bytes that save made");
+}
+
+template <class T>
+Bytes packed(std::span<const T> values) {
+  Bytes out(values.size_bytes());
+  if (!values.empty()) std::memcpy(out.data(), values.data(), out.size());
+  return out;
+}
+template <class T>
+Bytes packed(const std::vector<T>& values) {
+  return packed(std::span<const T>(values));
+}
+
+template <class T>
+std::vector<T> unpacked(ByteView bytes) {
+  if (bytes.size() % sizeof(T) != 0) malformed_state("a row of numbers is cut");
+  std::vector<T> out(bytes.size() / sizeof(T));
+  if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+template <class T>
+std::vector<T> unpacked(const cbor::Value& state, const char* key, std::size_t wanted) {
+  std::vector<T> out = unpacked<T>(state.at(key).as_bytes());
+  if (out.size() != wanted) malformed_state(std::string(key) + " has another length");
+  return out;
+}
+
+// Reads with `read`; whatever does not fit is kMalformed.
+template <class Read>
+auto restored(ByteView bytes, std::string_view type, const Read& read) {
+  try {
+    const cbor::Value state = cbor::decode(bytes);
+    if (state.at("type").as_text() != type) malformed_state("the state is of another type");
+    return read(state);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kMalformed) throw;
+    malformed_state(error.sentence());
+  }
+}
+
+template <class E>
+E code_of(const cbor::Value& value, std::uint64_t most) {
+  const std::uint64_t code = value.as_unsigned();
+  if (code > most) malformed_state("a code is not known");
+  return static_cast<E>(code);
+}
+
+}  // namespace discreet::unlearning

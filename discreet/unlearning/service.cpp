@@ -1,0 +1,631 @@
+#include "discreet/unlearning/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
+#include "discreet/numerics/sum.h"
+#include "discreet/unlearning/records_impl.h"
+#include "discreet/unlearning/require_impl.h"
+#include "discreet/unlearning/saved_impl.h"
+#include "discreet/unlearning/store_impl.h"
+
+namespace discreet::unlearning {
+namespace {
+
+constexpr const char* kOp = "unlearn";
+constexpr std::size_t kRowsPerCommit = 512;
+using Learner = Service::Learner;
+
+[[noreturn]] void refuse_request(std::string sentence) {
+  throw Error(ErrorCode::kInvalidInput, kOp, std::move(sentence));
+}
+
+void require_text(const char* what, std::string_view text, std::size_t most) {
+  if (text.empty() || text.size() > most || find_bad_utf8(bytes_of(text))) {
+    refuse_request(
+        fmt::format("the {} has {} bytes; give 1 to {} bytes of UTF-8", what, text.size(), most));
+  }
+}
+
+// Rounded up: a recorded bound is never smaller than the configured one.
+std::uint64_t scaled_up(const char* name, double value, double scale) {
+  const double product = value * scale;
+  const double scaled =
+      std::ceil(product) +
+      (std::fma(value, scale, -product) > 0 && product == std::ceil(product) ? 1 : 0);
+  if (!(scaled < 0x1p63)) refuse(kOp, name, value, "a number a receipt can hold");
+  return static_cast<std::uint64_t>(scaled);
+}
+
+Learner restored_learner(ByteView state, NoiseSource noise) {
+  const cbor::Value value = cbor::decode(state);
+  const std::string_view type = value.at("type").as_text();
+  if (type == "unlearning/exact/1") return ExactEngine::restore(state);
+  if (type == "unlearning/erm/1") return ErmEngine::restore(state, std::move(noise));
+  return MemoryPair::restore(state, std::move(noise));
+}
+
+Bytes saved(const Learner& learner) {
+  return std::visit([](const auto& l) { return l.save(Records::kLeftOut); }, learner);
+}
+
+const char* engine_name(const Learner& learner) {
+  constexpr const char* names[] = {"exact", "erm", "stream"};
+  return names[learner.index()];
+}
+
+// What a row's bytes are in a request's digest.
+Digest chained(const Digest& before, const Row& row) {
+  return Sha256()
+      .update(before)
+      .update(cbor::encode(cbor::array({row.subject, packed(row.x), row.y})))
+      .finish();
+}
+
+std::string guarantee_of(const Learner& learner) {
+  if (std::holds_alternative<ExactEngine>(learner)) return "exact";
+  if (const auto* erm = std::get_if<ErmEngine>(&learner)) {
+    return std::string(to_string(erm->options().guarantee));
+  }
+  return std::string(to_string(std::get<MemoryPair>(learner).odometer().guarantee()));
+}
+
+// What every receipt of this model says: configuration only.
+ledger::Deletion terms_of(const Learner& learner) {
+  ledger::Deletion entry;
+  entry.engine = engine_name(learner);
+  double epsilon = 0, delta = 0, residual = 0;
+  if (const auto* exact = std::get_if<ExactEngine>(&learner)) {
+    entry.promise = ledger::DeletionPromise::kExact;
+    residual = exact->options().tolerance;
+  } else if (const auto* erm = std::get_if<ErmEngine>(&learner)) {
+    const ErmOptions& o = erm->options();
+    entry.promise = static_cast<ledger::DeletionPromise>(o.guarantee);
+    epsilon = o.eps_total;
+    delta = o.delta_total;
+    residual = o.tau / o.lambda;
+  } else {
+    const PrivacyOdometer& odometer = std::get<MemoryPair>(learner).odometer();
+    entry.promise = static_cast<ledger::DeletionPromise>(odometer.guarantee());
+    epsilon = odometer.options().eps_total;
+    delta = odometer.options().delta_total;
+  }
+  entry.epsilon = scaled_up("eps_total", epsilon, ledger::kMicro);
+  entry.delta = scaled_up("delta_total", delta, ledger::kAtto);
+  entry.residual = scaled_up("the residual bound", residual, ledger::kAtto);
+  return entry;
+}
+static_assert(static_cast<int>(ledger::DeletionPromise::kNotCertified) ==
+                  static_cast<int>(Guarantee::kNotCertified) &&
+              static_cast<int>(ledger::DeletionPromise::kTranscript) ==
+                  static_cast<int>(Guarantee::kTranscript));
+
+struct Publication {
+  Release release;
+  bool ready = true;
+};
+
+Bytes encoded(const Publication& p) {
+  return cbor::encode(cbor::map({{"type", "unlearning/publication/1"},
+                                 {"parameters", packed(p.release.parameters)},
+                                 {"sigma", p.release.sigma},
+                                 {"residual_bound", p.release.residual_bound},
+                                 {"guarantee", p.release.guarantee},
+                                 {"ready", p.ready}}));
+}
+
+Publication publication_of(ByteView bytes) {
+  return restored(bytes, "unlearning/publication/1", [](const cbor::Value& s) {
+    return Publication{
+        {unpacked<double>(s.at("parameters").as_bytes()), s.at("sigma").as_float(),
+         s.at("residual_bound").as_float(), std::string(s.at("guarantee").as_text())},
+        s.at("ready").as_bool()};
+  });
+}
+
+Publication publication(Learner& learner) {
+  if (auto* exact = std::get_if<ExactEngine>(&learner)) return {exact->publish(), true};
+  if (auto* erm = std::get_if<ErmEngine>(&learner)) return {erm->publish(), true};
+  const auto& pair = std::get<MemoryPair>(learner);
+  const std::string who(to_string(pair.odometer().guarantee()));
+  return {{{pair.theta().begin(), pair.theta().end()},
+           0,
+           0,
+           who + (pair.odometer().certified()
+                      ? ": state after the delete; requests fixed in advance; earlier releases are "
+                        "not covered"
+                      : "")},
+          pair.can_predict()};
+}
+
+}  // namespace
+
+Digest deletion_commitment(ByteView salt, std::string_view subject,
+                           std::span<const RecordId> records) {
+  return sha256(cbor::encode(cbor::array(
+      {"discreet-deletion-v1", salt, subject, cbor::array({records.begin(), records.end()})})));
+}
+
+struct Service::Impl {
+  explicit Impl(const std::filesystem::path& path, Noise source)
+      : store(path, ModelStore::Mode::kOpen), noise(std::move(source)) {
+    load();
+  }
+  ~Impl() {
+    try {  // so that nobody need look into the ledger again
+      if (store.number("confirmed") != confirmed) {
+        store.transact([&] { store.put_number("confirmed", confirmed); });
+      }
+    } catch (...) {
+    }
+  }
+
+  Bytes value(std::string_view name) {
+    auto found = store.get(name);
+    if (!found) {
+      throw Error(ErrorCode::kMalformed, "unlearn store", fmt::format("there is no {}", name));
+    }
+    return std::move(*found);
+  }
+
+  void load() {
+    const Bytes name = value("model");
+    model.assign(name.begin(), name.end());
+    genesis = value("genesis");
+    state = value("state");
+    calibration = store.number("calibration");
+    generation = store.number("generation");
+    next_id = store.number("next_id");
+    deletions = store.number("deletions");
+    confirmed = store.number("confirmed");
+    published.reset();
+    if (const auto bytes = store.get("publication")) published = publication_of(*bytes);
+    learner.emplace(restored_learner(state, noise("open")));
+    store.each_record([&](RecordId id, std::string_view, const std::vector<double>& row) {
+      const std::span<const double> x(row.data(), row.size() - 1);
+      if (auto* pair = std::get_if<MemoryPair>(&*learner)) {
+        pair->adopt(x, row.back());
+      } else if (auto* exact = std::get_if<ExactEngine>(&*learner)) {
+        exact->insert(id, x, row.back());
+      } else {
+        std::get<ErmEngine>(*learner).insert(id, x, row.back());
+      }
+    });
+    stale = false;
+  }
+
+  // Changes memory and file together. After a failure memory is read anew.
+  void change(const std::function<void()>& work) {
+    stale = true;
+    store.transact([&] {
+      work();
+      Bytes now = saved(*learner);
+      if (now != state) {
+        store.put("state", now);
+        state = std::move(now);
+      }
+      if (confirmed != store.number("confirmed")) store.put_number("confirmed", confirmed);
+    });
+    stale = false;
+  }
+  void require_fresh() {
+    if (stale) load();
+  }
+
+  std::size_t dimension() const {
+    if (const auto* pair = std::get_if<MemoryPair>(&*learner)) return pair->theta().size();
+    if (const auto* exact = std::get_if<ExactEngine>(&*learner)) return exact->dimension();
+    return std::get<ErmEngine>(*learner).dimension();
+  }
+
+  std::uint64_t live() const {
+    if (const auto* pair = std::get_if<MemoryPair>(&*learner)) return pair->live();
+    if (const auto* exact = std::get_if<ExactEngine>(&*learner)) return exact->live();
+    return std::get<ErmEngine>(*learner).live();
+  }
+
+  void check_row(const Row& row) const {
+    require_text("subject", row.subject, 256);
+    require_record("insert", dimension(), row.x, row.y);
+    if (const auto* erm = std::get_if<ErmEngine>(&*learner)) {
+      label_within("insert", erm->options().loss, row.y, erm->options().Y);
+    } else if (const auto* pair = std::get_if<MemoryPair>(&*learner)) {
+      label_within("insert", pair->loss(), row.y, INFINITY);
+    }
+  }
+
+  std::uint64_t room() const {
+    if (const auto* exact = std::get_if<ExactEngine>(&*learner)) {
+      return exact->options().n_max - exact->live();
+    }
+    if (const auto* erm = std::get_if<ErmEngine>(&*learner)) {
+      return erm->options().n_max - erm->live();
+    }
+    return kCountLimit;
+  }
+
+  Learner beginning(std::string_view event) const {
+    // What a transcript has released stays released.
+    const auto* erm = learner ? std::get_if<ErmEngine>(&*learner) : nullptr;
+    const bool carries = erm != nullptr && erm->options().guarantee == Guarantee::kTranscript;
+    return restored_learner(carries ? state : genesis, noise(event));
+  }
+
+  void learn(Learner& into, RecordId id, std::span<const double> x, double y) const {
+    if (auto* exact = std::get_if<ExactEngine>(&into)) return exact->insert(id, x, y);
+    if (auto* erm = std::get_if<ErmEngine>(&into)) return erm->insert(id, x, y);
+    auto& pair = std::get<MemoryPair>(into);
+    if (pair.phase() == Phase::kCalibration) {
+      pair.calibrate_step(x, y);
+      if (pair.inserts_seen() >= calibration) {
+        pair.finalize_calibration(pair.odometer().options().gamma_learn);
+      }
+    } else {
+      pair.insert(x, y);
+    }
+    if (pair.phase() == Phase::kInterleaving && pair.odometer().status() == "not finalized") {
+      pair.odometer().finalize_with(pair.stats(), pair.odometer().options().T, pair.inserts_seen());
+    }
+  }
+
+  // Inside a transaction, after records were dropped.
+  void start_over() {
+    ++generation;
+    Learner next = beginning(fmt::format("generation/{}", generation));
+    store.each_record([&](RecordId id, std::string_view, const std::vector<double>& row) {
+      learn(next, id, {row.data(), row.size() - 1}, row.back());
+    });
+    learner.emplace(std::move(next));
+    store.put_number("generation", generation);
+  }
+
+  void publish_inside() {
+    published = publication(*learner);
+    store.put("publication", encoded(*published));
+  }
+
+  std::vector<DeletionReceipt> receipts(std::uint64_t first, std::uint64_t count) {
+    std::vector<DeletionReceipt> out;
+    for (auto& row : store.deletions(first, count)) {
+      out.push_back({std::get<ledger::Deletion>(ledger::decode_entry(row.entry)),
+                     std::move(row.salt), std::move(row.records)});
+    }
+    return out;
+  }
+
+  // Takes the records out of the learner; false if its budget does not reach.
+  bool unlearn(std::span<const RecordId> ids, std::span<const std::vector<double>> rows) {
+    if (auto* exact = std::get_if<ExactEngine>(&*learner)) return exact->erase(ids), true;
+    if (auto* erm = std::get_if<ErmEngine>(&*learner)) return erm->erase(ids), true;
+    auto& pair = std::get<MemoryPair>(*learner);
+    if (pair.phase() != Phase::kInterleaving || !pair.odometer().ready_to_delete() ||
+        pair.odometer().remaining() < ids.size()) {
+      return false;
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      pair.use_noise(noise(fmt::format("delete/{}/{}", generation, ids[i])));
+      pair.erase(std::span(rows[i]).first(rows[i].size() - 1), rows[i].back());
+    }
+    return true;
+  }
+
+  ModelStore store;
+  Noise noise;
+  std::string model;
+  Bytes genesis, state;
+  std::uint64_t calibration = 0, generation = 0, next_id = 0, deletions = 0, confirmed = 0;
+  std::optional<Learner> learner;
+  std::optional<Publication> published;
+  bool stale = false;  // memory may say something else than the file
+};
+
+Service::Noise Service::secure_noise() {
+  auto root = std::make_shared<NoiseSource>(NoiseSource::secure());
+  auto events = std::make_shared<std::uint64_t>(0);
+  // A name of its own for every call: an event that is tried again draws again.
+  return [root, events](std::string_view event) {
+    return root->fork(fmt::format("{}/{}", event, (*events)++));
+  };
+}
+
+void Service::create(const std::filesystem::path& path, const std::string& model,
+                     const EngineOptions& options) {
+  require_text("model's name", model, 128);
+  std::uint64_t calibration = 0;
+  const Learner learner = [&]() -> Learner {
+    if (const auto* exact = std::get_if<ExactOptions>(&options)) return ExactEngine(*exact);
+    if (const auto* erm = std::get_if<ErmOptions>(&options)) {
+      return ErmEngine(*erm, NoiseSource::secure());
+    }
+    const auto& stream = std::get<StreamOptions>(options);
+    if (stream.calibration < 1) refuse(kOp, "calibration", 0, "1 or more inserts");
+    calibration = stream.calibration;
+    const std::size_t dimension = stream.odometer.accounting == Accounting::kSpecification
+                                      ? stream.dimension
+                                      : stream.odometer.enforced.dimension;
+    return MemoryPair(dimension, std::make_shared<PrivacyOdometer>(stream.odometer),
+                      Calibrator(stream.calibrator), stream.loss, NoiseSource::secure());
+  }();
+  static_cast<void>(terms_of(learner));  // what no receipt can hold is refused before a file
+  ModelStore store(path, ModelStore::Mode::kCreate);
+  store.transact([&] {
+    const Bytes state = saved(learner);
+    store.put("model", bytes_of(model));
+    store.put("genesis", state);
+    store.put("state", state);
+    store.put_number("calibration", calibration);
+  });
+}
+
+Service::Service(const std::filesystem::path& path, Noise noise)
+    : impl_(std::make_unique<Impl>(path, std::move(noise))) {}
+Service::~Service() = default;
+Service::Service(Service&&) noexcept = default;
+
+std::uint64_t Service::insert(std::string_view request, std::span<const Row> rows) {
+  Impl& s = *impl_;
+  s.require_fresh();
+  require_text("request's name", request, 128);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    try {
+      s.check_row(rows[i]);
+    } catch (const Error& error) {
+      throw Error(error.code(), error.op(), fmt::format("row {}: {}", i + 1, error.sentence()));
+    }
+  }
+  ModelStore::Request done{0, 0, 0, {}};
+  if (const auto known = s.store.request(request)) {
+    Digest digest{};
+    for (std::size_t i = 0; i < std::min<std::size_t>(rows.size(), known->first); ++i) {
+      digest = chained(digest, rows[i]);
+    }
+    if (known->kind != 0 || rows.size() < known->first || digest != known->digest) {
+      refuse_request(
+          fmt::format("request {} was made before with another content; give a new name", request));
+    }
+    done = *known;
+  }
+  const std::uint64_t fresh = rows.size() - done.first;
+  if (fresh > s.room()) {
+    refuse_request(
+        fmt::format("{} rows are more than the {} that n_max leaves room for", fresh, s.room()));
+  }
+  while (done.first < rows.size()) {
+    const std::size_t end = std::min<std::size_t>(rows.size(), done.first + kRowsPerCommit);
+    s.change([&] {
+      for (std::size_t i = done.first; i < end; ++i) {
+        const RecordId id = s.next_id++;
+        std::vector<double> row = rows[i].x;
+        row.push_back(rows[i].y);
+        s.store.add_record(id, rows[i].subject, row);
+        s.learn(*s.learner, id, rows[i].x, rows[i].y);
+        done.digest = chained(done.digest, rows[i]);
+      }
+      done.first = end;
+      s.store.put_number("next_id", s.next_id);
+      s.store.put_request(request, done);
+    });
+  }
+  return fresh;
+}
+
+std::vector<DeletionReceipt> Service::erase(std::string_view request,
+                                            std::span<const std::string> subjects,
+                                            ledger::Ledger& ledger, std::uint64_t now,
+                                            const std::optional<Digest>& withdrawal) {
+  Impl& s = *impl_;
+  s.require_fresh();
+  require_text("request's name", request, 128);
+  if (subjects.empty()) refuse_request("no subject is named; name at least one");
+  confirm(ledger);
+  const Digest digest =
+      sha256(cbor::encode(cbor::array({cbor::array({subjects.begin(), subjects.end()}),
+                                       withdrawal ? cbor::Value(*withdrawal) : cbor::Value()})));
+  if (const auto known = s.store.request(request)) {
+    if (known->kind != 1 || known->digest != digest) {
+      refuse_request(
+          fmt::format("request {} was made before with another content; give a new name", request));
+    }
+    return s.receipts(known->first, known->count);
+  }
+
+  ledger::Deletion terms = terms_of(*s.learner);
+  terms.model = s.model;
+  terms.time = now;
+  if (withdrawal) {
+    terms.withdrawal = ledger.state().withdrawal_of(*withdrawal);
+    if (!terms.withdrawal) {
+      refuse_request(
+          fmt::format("descriptor {} is not withdrawn in the ledger; record its "
+                      "withdrawal first ('discreet withdraw')",
+                      to_hex(*withdrawal)));
+    }
+  }
+  std::vector<DeletionReceipt> receipts;
+  std::vector<RecordId> all;
+  std::set<std::string_view> seen;
+  for (const std::string& subject : subjects) {
+    if (!seen.insert(subject).second) {
+      refuse_request(fmt::format("subject '{}' is named twice; name it once", subject));
+    }
+    DeletionReceipt receipt{terms, {}, s.store.records_of(subject)};
+    if (receipt.records.empty()) {
+      refuse_request(fmt::format(
+          "subject '{}' has no records in the model: never inserted, or deleted before", subject));
+    }
+    const random::Key salt = random::Key::from_system();
+    receipt.salt.assign(salt.secret_bytes().begin(), salt.secret_bytes().end());
+    receipt.entry.number = s.deletions + receipts.size();
+    receipt.entry.commitment = deletion_commitment(receipt.salt, subject, receipt.records);
+    all.insert(all.end(), receipt.records.begin(), receipt.records.end());
+    receipts.push_back(std::move(receipt));
+  }
+  std::vector<std::vector<double>> rows;
+  for (const RecordId id : all) rows.push_back(s.store.row(id));
+
+  s.change([&] {
+    for (const RecordId id : all) s.store.drop_record(id);
+    if (!s.unlearn(all, rows)) s.start_over();
+    for (DeletionReceipt& receipt : receipts) {
+      receipt.entry.generation = s.generation;
+      s.store.add_deletion(receipt.entry.number,
+                           {ledger::encode(receipt.entry), receipt.salt, receipt.records});
+    }
+    s.store.put_request(request, {1, s.deletions, receipts.size(), digest});
+    s.deletions += receipts.size();
+    s.store.put_number("deletions", s.deletions);
+    if (s.published) {
+      if (std::holds_alternative<ErmEngine>(*s.learner)) {
+        s.published.reset();
+        s.store.drop("publication");
+      } else {
+        s.publish_inside();
+      }
+    }
+  });
+
+  std::vector<ledger::Deletion> entries;
+  for (const DeletionReceipt& receipt : receipts) entries.push_back(receipt.entry);
+  try {
+    ledger.record_deletions(entries);
+  } catch (const Error& error) {
+    throw Error(error.code(), kOp,
+                fmt::format("the records are deleted, but the receipt is not in the ledger yet "
+                            "({}); give the same request again",
+                            error.sentence()));
+  }
+  s.confirmed = s.deletions;
+  return receipts;
+}
+
+std::size_t Service::confirm(ledger::Ledger& ledger) {
+  Impl& s = *impl_;
+  s.require_fresh();
+  const std::uint64_t there = ledger.state().next_deletion(s.model);
+  if (there > s.deletions) {
+    throw Error(ErrorCode::kMalformed, kOp,
+                fmt::format("the ledger has {} deletions of model {}, the store {}: it is an old "
+                            "copy, in which deleted records are back; use the newest",
+                            there, s.model, s.deletions));
+  }
+  std::size_t written = 0;
+  if (there < s.deletions) {
+    std::vector<ledger::Deletion> entries;
+    for (const auto& receipt : s.receipts(there, s.deletions - there)) {
+      entries.push_back(receipt.entry);
+    }
+    written = ledger.record_deletions(entries);
+  }
+  s.confirmed = s.deletions;
+  return written;
+}
+
+Release Service::publish() {
+  Impl& s = *impl_;
+  s.require_fresh();
+  s.change([&] {
+    if (auto* erm = std::get_if<ErmEngine>(&*s.learner)) {
+      if (erm->releases_left() == 0 && erm->options().guarantee != Guarantee::kTranscript) {
+        s.start_over();
+      }
+      std::get<ErmEngine>(*s.learner).use_noise(s.noise(fmt::format("publish/{}", s.generation)));
+    }
+    s.publish_inside();
+  });
+  return s.published->release;
+}
+
+Prediction Service::predict(std::span<const double> x) const {
+  Impl& s = *impl_;
+  s.require_fresh();  // a publication that did not reach the disk is not served
+  if (!s.published) {
+    refuse_request("nothing is published since the last delete; call publish first");
+  }
+  require_record("predict", s.dimension(), x, 0);
+  return {numerics::dot(s.published->release.parameters, x), s.published->ready};
+}
+
+void Service::retrain() {
+  Impl& s = *impl_;
+  s.require_fresh();
+  s.change([&] {
+    s.start_over();
+    if (!s.published) return;
+    if (std::holds_alternative<ErmEngine>(*s.learner)) return;  // the last release stays as it is
+    s.publish_inside();
+  });
+}
+
+Digest Service::state_digest() const {
+  Impl& s = *impl_;
+  s.require_fresh();
+  Sha256 rows;
+  s.store.each_record([&](RecordId id, std::string_view subject, const std::vector<double>& row) {
+    rows.update(cbor::encode(cbor::array({id, subject, packed(row)})));
+  });
+  return sha256(cbor::encode(
+      cbor::array({s.model, s.generation, s.next_id, s.deletions, s.state, rows.finish()})));
+}
+
+ServiceStatus Service::status() const {
+  Impl& s = *impl_;
+  s.require_fresh();
+  ServiceStatus out;
+  out.model = s.model;
+  out.engine = engine_name(*s.learner);
+  out.guarantee = guarantee_of(*s.learner);
+  out.live = s.live();
+  out.deletions = s.deletions;
+  out.generation = s.generation;
+  out.unconfirmed = s.deletions - std::min(s.deletions, s.confirmed);
+  out.published = s.published.has_value();
+  out.state = state_digest();
+  if (const auto* erm = std::get_if<ErmEngine>(&*s.learner)) {
+    out.releases_left = erm->releases_left();
+    out.eps_total = erm->options().eps_total;
+    out.delta_total = erm->options().delta_total;
+    out.eps_spent = eps_of(erm->options().accounting, erm->budget().spent(), out.delta_total);
+  } else if (const auto* pair = std::get_if<MemoryPair>(&*s.learner)) {
+    const PrivacyOdometer& odometer = pair->odometer();
+    out.deletes_left = odometer.ready_to_delete() ? odometer.remaining() : 0;
+    out.eps_total = odometer.options().eps_total;
+    out.delta_total = odometer.options().delta_total;
+    out.eps_spent = odometer.eps_spent();
+    out.warnings = odometer.warnings();
+    out.warnings.insert(out.warnings.end(), pair->stats().warnings.begin(),
+                        pair->stats().warnings.end());
+    out.metrics = pair->metrics();
+  }
+  return out;
+}
+
+std::uint64_t Service::commits() const noexcept { return impl_->store.commits(); }
+
+const Learner& Service::learner() const {
+  impl_->require_fresh();
+  return *impl_->learner;
+}
+
+std::vector<Row> Service::rows() const {
+  std::vector<Row> out;
+  impl_->store.each_record([&](RecordId, std::string_view subject, const std::vector<double>& row) {
+    out.push_back({std::string(subject), {row.begin(), row.end() - 1}, row.back()});
+  });
+  return out;
+}
+
+Learner Service::fresh(std::string_view event) const {
+  return restored_learner(impl_->genesis, impl_->noise(event));
+}
+
+void Service::learn(Learner& learner, RecordId id, std::span<const double> x, double y) const {
+  impl_->learn(learner, id, x, y);
+}
+
+}  // namespace discreet::unlearning

@@ -1,0 +1,196 @@
+"""`discreet unlearn`: a model, its records, deletions and receipts."""
+
+import hashlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+
+import cbor2
+import pytest
+
+from command import discreet
+
+
+def answer(*args, status=0):
+    result = discreet("unlearn", *map(str, args), "--json")
+    assert result.returncode == status, result.stderr
+    return json.loads(result.stdout)
+
+
+def refusal(*args, status=2):
+    result = discreet("unlearn", *map(str, args))
+    assert result.returncode == status, result.stdout + result.stderr
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def records(path, begin=0, end=300):
+    generator = random.Random(begin)
+    with open(path, "w") as out:
+        out.write("subject,a,b,label\n")
+        for i in range(begin, end):
+            a, b = generator.uniform(-0.7, 0.7), generator.uniform(-0.7, 0.7)
+            out.write(f"person-{i},{a},{b},{1 if a > b else -1}\n")
+    return path
+
+
+@pytest.fixture(params=["exact", "erm", "stream"])
+def store(request, tmp_path):
+    options = {"exact": ["--records", 1000, "--lambda", 0.01],
+               "erm": ["--records", 1000, "--lambda", 0.01],
+               "stream": ["--lambda", 0.1, "--events", 2000, "--calibration", 20, "--gamma-learn", 2]}
+    answer("init", tmp_path / "model", "--engine", request.param, "--dimension", 2, *options[request.param])
+    answer("insert", tmp_path / "model", records(tmp_path / "records.csv"))
+    return tmp_path / "model"
+
+
+def test_insert_delete_publish_predict(store, tmp_path):
+    answer("publish", store)
+    (tmp_path / "new.csv").write_text("a,b\n0.5,-0.5\n-0.5,0.5\n")
+    first = answer("predict", store, tmp_path / "new.csv")["predictions"]
+    assert first[0] > 0 > first[1]
+    deleted = answer("delete", store, "--subject", "person-1", "--subject", "person-7",
+                     "--receipts", tmp_path / "receipts.jsonl")
+    assert deleted["deleted"] == 2 and deleted["live"] == 298
+    status = answer("status", store)
+    assert (status["live"], status["deletions"], status["receipts_to_confirm"]) == (298, 2, 0)
+    if status["engine"] == "erm":
+        assert "publish" in refusal("predict", store, tmp_path / "new.csv")
+        answer("publish", store)
+    again = answer("predict", store, tmp_path / "new.csv")["predictions"]
+    assert again[0] > 0 > again[1] or status["engine"] == "stream"
+    lines = (tmp_path / "receipts.jsonl").read_text().splitlines()
+    assert [json.loads(line)["opening"]["subject"] for line in lines] == ["person-1", "person-7"]
+
+
+def test_a_receipt_opens_its_commitment_and_the_ledger_verifies(store, tmp_path):
+    receipt = answer("delete", store, "--subject", "person-3")["receipts"][0]
+    opening = receipt["opening"]
+    committed = cbor2.dumps(["discreet-deletion-v1", bytes.fromhex(opening["salt"]),
+                             opening["subject"], opening["records"]])
+    assert hashlib.sha256(committed).hexdigest() == receipt["commitment"]
+    leaf = cbor2.loads(bytes.fromhex(receipt["leaf"]))
+    assert leaf[0] == 11 and leaf[4].hex() == receipt["commitment"]
+    assert "person-3" not in str(leaf)
+    assert not any(isinstance(field, float) for field in leaf)
+    verdict = discreet("ledger", "verify", str(store / "ledger.db"), "--public-key",
+                       str(store / "ledger.pub"), "--json")
+    assert verdict.returncode == 0, verdict.stdout
+    shown = discreet("ledger", "show", str(store / "ledger.db"), "--json").stdout
+    assert '"type":"deletion"' in shown
+
+
+def test_the_same_request_is_done_once(store, tmp_path):
+    assert answer("insert", store, tmp_path / "records.csv")["inserted"] == 0
+    first = answer("delete", store, "--subject", "person-5", "--request", "ticket-17")
+    again = answer("delete", store, "--subject", "person-5", "--request", "ticket-17")
+    assert again["receipts"][0]["leaf"] == first["receipts"][0]["leaf"]
+    assert answer("status", store)["deletions"] == 1
+    assert "another content" in refusal("delete", store, "--subject", "person-6", "--request", "ticket-17")
+
+
+def test_bad_input_is_named_and_changes_nothing(store, tmp_path):
+    before = answer("status", store)["state"]
+    assert "never inserted" in refusal("delete", store, "--subject", "nobody")
+    assert "--subject" in refusal("delete", store)
+    (tmp_path / "wide.csv").write_text("subject,a,b,c,label\nx,1,2,3,1\n")
+    assert "row 1: the record has 3 features; this model takes 2" in refusal("insert", store, tmp_path / "wide.csv")
+    (tmp_path / "nan.csv").write_text("subject,a,b,label\nx,1,nan,1\n")
+    assert "nan.csv:2" in refusal("insert", store, tmp_path / "nan.csv")
+    (tmp_path / "empty.csv").write_text("subject,a,b,label\n")
+    assert "no records" in refusal("insert", store, tmp_path / "empty.csv")
+    (tmp_path / "odd.jsonl").write_text('{"subject": "x", "x": "no"}\n')
+    assert "odd.jsonl:1" in refusal("insert", store, tmp_path / "odd.jsonl")
+    assert "withdrawn" in refusal("delete", store, "--subject", "person-1", "--withdrawal", "00" * 32)
+    refusal("insert", store, tmp_path / "absent.csv", status=3)
+    assert answer("status", store)["state"] == before
+    assert "init" in refusal("status", tmp_path / "nowhere")
+    assert "exists" in refusal("init", store, "--dimension", 2)
+
+
+def test_json_lines_are_read_too(store, tmp_path):
+    (tmp_path / "more.jsonl").write_text('{"subject": "zoe", "x": [0.1, 0.2], "y": -1}\n\n')
+    assert answer("insert", store, tmp_path / "more.jsonl")["inserted"] == 1
+    assert answer("delete", store, "--subject", "zoe")["receipts"][0]["opening"]["records"] == [300]
+
+
+def test_an_old_copy_of_the_store_is_refused(store, tmp_path):
+    shutil.copy2(store / "model.db", tmp_path / "old.db")
+    answer("delete", store, "--subject", "person-1")
+    shutil.copy2(tmp_path / "old.db", store / "model.db")
+    assert "old copy" in refusal("delete", store, "--subject", "person-2")
+
+
+def test_verify_holds(store, tmp_path):
+    answer("delete", store, "--subject", "person-1", "--subject", "person-2")
+    found = answer("verify", store, "--test", records(tmp_path / "test.csv", 1000, 1100),
+                   "--forgotten", records(tmp_path / "gone.csv", 2000, 2010), "--runs", 500)
+    assert found["holds"] and found["ratio"] <= 1
+    assert found["epsilon_lower_bound"] <= found["epsilon_certified"] < found["control_lower_bound"]
+    assert found["test"]["retrained"] > 0.8
+    text = discreet("unlearn", "verify", str(store), "--runs", "500").stdout
+    assert text.startswith("HOLDS\n") and "confidential" in text
+
+
+def test_retrain_opens_a_new_generation(store):
+    assert answer("retrain", store)["generation"] == 1
+    assert answer("status", store)["live"] == 300
+
+
+def test_specification_receipts_say_not_certified(tmp_path):
+    answer("init", tmp_path / "m", "--engine", "stream", "--accounting", "specification", "--dimension", 2,
+           "--lambda", 0.1, "--gamma-learn", 1, "--gamma-priv", 10, "--events", 2000, "--calibration", 50)
+    answer("insert", tmp_path / "m", records(tmp_path / "records.csv"))
+    receipt = answer("delete", tmp_path / "m", "--subject", "person-1")["receipts"][0]
+    assert receipt["guarantee"] == "not certified"
+    metrics = answer("status", tmp_path / "m")["metrics"]
+    assert metrics["m_theory"] >= 1 and metrics["accounting"] == "specification"
+
+
+def test_a_deletion_is_linked_to_its_withdrawal(tmp_path):
+    example = pathlib.Path(os.environ["DISCREET_BUILD"]) / "tests" / "ledger_example"
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    descriptor = subprocess.run([example, corpus], check=True, capture_output=True, text=True).stdout.split()[0]
+    ledger, events = corpus / "ledger.db", tmp_path / "events.jsonl"
+    answer("init", tmp_path / "m", "--dimension", 2, "--ledger", ledger, "--key", corpus / "ledger.key")
+    answer("insert", tmp_path / "m", records(tmp_path / "records.csv"))
+    assert "not withdrawn" in refusal("delete", tmp_path / "m", "--subject", "person-1", "--withdrawal", descriptor)
+    for command in ([descriptor, "--origin", "test.example/corpus", "--key", corpus / "steward.key",
+                     "--events", events],
+                    ["--ledger", ledger, "--key", corpus / "ledger.key", "--events", events]):
+        assert discreet("withdraw", *map(str, command)).returncode == 0
+    receipt = answer("delete", tmp_path / "m", "--subject", "person-1", "--withdrawal", descriptor)["receipts"][0]
+    entry = json.loads(discreet("ledger", "show", str(ledger), "--from", str(receipt["withdrawal"]), "--limit", "1",
+                                "--json").stdout)
+    assert entry["type"] == "withdrawal" and entry["descriptor_hash"] == descriptor
+
+
+def test_the_experiment_logs_every_metric_and_draws_a_page(tmp_path):
+    page, log = tmp_path / "page.html", tmp_path / "log.jsonl"
+    result = answer("experiment", "--events", 3000, "--dimension", 3, "--drift-at", 2000, "--gamma-learn", 1,
+                    "--calibration", 100, "--out", page, "--log", log)
+    names = {"N_star_theory", "m_theory", "eps_step_theory", "delta_step_theory", "sigma_step_theory", "G_hat",
+             "D_hat", "c_hat", "C_hat", "avg_regret_empirical", "avg_regret_bound", "phase", "eps_spent",
+             "capacity_remaining", "gamma_learn", "gamma_priv", "quantile", "D_cap", "accuracy_test",
+             "accuracy_test_retrained", "drifts"}
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(lines) == 3 * 40 and all(names <= line.keys() for line in lines)
+    assert {line["guarantee"] for line in lines} == {"not certified", "per-record", "set-level"}
+    assert any(line["deletes_seen"] > 0 for line in lines)
+    assert all(line["drifts"] > 0 and line["eps_spent"] <= 1 for line in result["results"])
+    text = page.read_text()
+    assert text.count("<svg") == 15 and "<script" not in text and "http" not in text.replace(
+        "http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+    assert oct(page.stat().st_mode)[-3:] == "600"
+
+
+def test_the_certified_regret_of_the_experiment_is_below_its_bound(tmp_path):
+    result = answer("experiment", "--events", 3000, "--dimension", 3, "--gamma-learn", 1, "--calibration", 100,
+                    "--out", tmp_path / "page.html")
+    for certified in (line for line in result["results"] if line["guarantee"] != "not certified"):
+        assert certified["deletes_seen"] > 0
+        assert certified["avg_regret_empirical"] <= certified["avg_regret_bound"]
