@@ -167,7 +167,7 @@ void Corpus::begin(Identity identity, const mechanism::Mechanism& mechanism, std
   steps_ = mechanism.config().privacy.target_steps.value();
   steps_per_epoch_ = mechanism.sampling().steps_per_epoch;
   terms_ = epoch_terms(policy_, classes_, mechanism);
-  require_room(mechanism, injection_, steps_, ledger_->header().delta);
+  require_room(classes_, mechanism, injection_, steps_, ledger_->header().delta);
   std::vector<admission::UseStore::Claim> claims;
   for (std::size_t i = 0; i < descriptors_.size(); ++i) {
     if (!classes_[class_of_[i]].amplified) continue;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "discreet/accounting/accountant.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/spend.h"
 #include "discreet/mechanism/projection.h"
@@ -147,17 +148,24 @@ std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
   return out;
 }
 
-void require_room(const mechanism::Mechanism& mechanism, mechanism::Injection injection,
-                  std::uint64_t steps, std::uint64_t delta_atto) {
+void require_room(std::span<const CorpusClass> classes, const mechanism::Mechanism& mechanism,
+                  mechanism::Injection injection, std::uint64_t steps, std::uint64_t delta_atto) {
   const mechanism::DpConfig& privacy = mechanism.config().privacy;
+  const double delta = static_cast<double>(delta_atto) / ledger::kAtto;
+  const auto least = std::ranges::min_element(
+      classes, {}, [](const CorpusClass& c) { return c.descriptor.noise_multiplier; });
+  const auto promised = accounting::make_accountant("pld");
+  promised->compose(
+      accounting::Event(accounting::Gaussian{least->descriptor.noise_multiplier.from_below()},
+                        accounting::NoSampling{}, accounting::Adjacency::kZeroOut));
   const std::uint64_t slots = injection == mechanism::Injection::kPerStep ? 1
                               : injection == mechanism::Injection::kPerMicrobatch
                                   ? privacy.gradient_accumulation_steps
                                   : mechanism.most_records();
   const double left_out =
       mechanism::sampler_delta(privacy.noise_family, mechanism.layout().private_parameters(),
-                               2 * steps * slots, privacy.target_epsilon);
-  if (left_out > 0x1p-50 * static_cast<double>(delta_atto) / ledger::kAtto)
+                               2 * steps * slots, promised->epsilon(delta).epsilon.upper);
+  if (left_out > 0x1p-50 * delta)
     refuse(
         "noise.family must be rounded_gaussian: with so many parameters and steps the ledger's "
         "delta has no room for what the sampler of continuous noise leaves out");

@@ -32,8 +32,9 @@ std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
                                        const mechanism::Mechanism& mechanism);
 
 // Throws kInvalidDpConfig if what the sampler of noise leaves out over the steps of a run takes
-// more of the ledger's delta than a run may (2^-50 of it: spend.md has room for 2^20 runs).
-void require_room(const mechanism::Mechanism& mechanism, mechanism::Injection injection,
-                  std::uint64_t steps, std::uint64_t delta_atto);
+// more of the ledger's delta than a run may (2^-50 of it: spend.md has room for 2^20 runs), at the
+// largest epsilon that a class is promised.
+void require_room(std::span<const CorpusClass> classes, const mechanism::Mechanism& mechanism,
+                  mechanism::Injection injection, std::uint64_t steps, std::uint64_t delta_atto);
 
 }  // namespace discreet::training
