@@ -490,6 +490,7 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
 }
 
 void Mechanism::drop_microbatches() noexcept {
+  state_->elsewhere.reset();
   if (!state_->accumulation) return;
   state_->t_micro -= state_->accumulation->microbatches;
   state_->accumulation.reset();
@@ -512,7 +513,7 @@ StepResult Mechanism::apply(std::span<const Microbatch> microbatches,
     ++accumulation.microbatches;
   }
   GradientSum sum = std::move(accumulation.sum);
-  StepResult result = release(accumulation, std::move(sum));
+  StepResult result = release(accumulation, sum);
   state_->t_micro += accumulation.microbatches;
   return result;
 }
@@ -522,7 +523,8 @@ StepResult Mechanism::release() {
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "nothing is accumulated; call accumulate for every microbatch first");
   // A copy: whatever fails, the accumulation stays.
-  return release(*state_->accumulation, state_->accumulation->sum);
+  GradientSum sum = state_->accumulation->sum;
+  return release(*state_->accumulation, sum);
 }
 
 }  // namespace discreet::mechanism

@@ -146,27 +146,82 @@ void to_dtype(std::span<double> values, ComputeDtype dtype) {
 
 // The noisy average, and what is released beside it.
 struct Drawn {
-  GradientSum values;           // of the step's coordinates
   std::vector<double> stddev;   // of the average, one per part
   std::vector<double> normals;  // standard normal numbers, one per count
   double signal = 0;            // norm of the average before noise
   NoiseState noise;
 };
 
-// Steps 8, 9b, 13 and 14.
-Drawn draw(const Fixed& fixed, const State& state, GradientSum sum, const Decided& decided) {
+// Values that lie elsewhere, as GradientSum has them.
+template <class Real>
+struct Held {
+  std::span<const std::span<Real>> tensors;
+};
+
+template <class Real, class F>
+void for_all(Held<Real>& held, int threads, F f) {
+  for (const std::span<Real> values : held.tensors)
+    numerics::parallel_for(values.size(), threads, [&](std::size_t begin, std::size_t end) {
+      f(values.subspan(begin, end - begin));
+    });
+}
+
+double norm_of(const GradientSum& sum, int threads) {
+  return numerics::norm_l2(sum.values(), threads);
+}
+
+// For the trace: plain sums will do.
+template <class Real>
+double norm_of(const Held<Real>& held, int threads) {
+  std::atomic<double> total = 0;
+  for (const std::span<Real> values : held.tensors)
+    numerics::parallel_for(values.size(), threads, [&](std::size_t begin, std::size_t end) {
+      constexpr std::size_t kLanes = 8;
+      double lanes[kLanes] = {};
+      for (; begin + kLanes <= end; begin += kLanes)
+        for (std::size_t k = 0; k < kLanes; ++k) {
+          const double v = values[begin + k];
+          lanes[k] += v * v;
+        }
+      for (; begin < end; ++begin) {
+        const double v = values[begin];
+        lanes[0] += v * v;
+      }
+      double own = 0;
+      for (const double lane : lanes) own += lane;
+      total += own;
+    });
+  return std::sqrt(total);
+}
+
+std::span<const double> tensor_of(const GradientSum& sum, std::size_t i) { return sum.tensor(i); }
+template <class Real>
+std::span<const Real> tensor_of(const Held<Real>& held, std::size_t i) {
+  return held.tensors[i];
+}
+
+GradientSum& noised(GradientSum& sum) { return sum; }
+template <class Real>
+std::span<const std::span<Real>> noised(Held<Real>& held) {
+  return held.tensors;
+}
+
+// Steps 8, 9b, 13 and 14: makes `values` the noisy average.
+template <class Values>
+Drawn draw(const Fixed& fixed, const State& state, Values& values, const Decided& decided) {
+  constexpr bool kIsSum = std::is_same_v<Values, GradientSum>;
   const DpConfig& dp = fixed.dp();
   const Partition& parts = state.now.allocation.plan.partition;
-  Drawn out{std::move(sum), std::vector<double>(parts.parts()), {}, 0, state.noise};
+  Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
   // Discrete noise is added to whole numbers, before anything is divided.
   const bool whole = dp.enabled && fixed.is_discrete();
   const double grid = whole ? *dp.noise_discrete : 1;
-  if (!whole)
-    for_all(out.values, fixed.threads, [&](std::span<double> piece) {
-      for (double& v : piece) v /= fixed.batch;
-    });
-  out.signal =
-      numerics::norm_l2(out.values.values(), fixed.threads) * (whole ? grid / fixed.batch : 1);
+  if constexpr (kIsSum)
+    if (!whole)
+      for_all(values, fixed.threads, [&](std::span<double> piece) {
+        for (double& v : piece) v /= fixed.batch;
+      });
+  out.signal = norm_of(values, fixed.threads) * (whole ? grid / fixed.batch : 1);
   if (decided.sigma > 0) {
     const accounting::GaussianGroups groups = gaussian_groups(state.now.allocation, decided.sigma);
     std::vector<double> in_unit(parts.parts());
@@ -197,19 +252,21 @@ Drawn draw(const Fixed& fixed, const State& state, GradientSum sum, const Decide
     for (std::uint64_t slot = 0; slot < slots; ++slot) {
       request.step = state.t * slots + slot;
       out.noise =
-          generate_noise(state.now.layout, parts, request, generator, out.noise, out.values);
+          generate_noise(state.now.layout, parts, request, generator, out.noise, noised(values));
     }
   }
   std::atomic<bool> finite = true;
-  for_all(out.values, fixed.threads, [&](std::span<double> piece) {
-    if (whole)
-      for (double& v : piece) v = v * grid / fixed.batch;
-    to_dtype(piece, fixed.config.run.compute_dtype);
+  for_all(values, fixed.threads, [&](auto piece) {
+    if constexpr (kIsSum) {
+      if (whole)
+        for (double& v : piece) v = v * grid / fixed.batch;
+      to_dtype(piece, fixed.config.run.compute_dtype);
+    }
     if (!all_finite(piece)) finite = false;
   });
   if (finite) return out;
   for (std::size_t i = 0; i < state.now.layout.size(); ++i)
-    if (!all_finite(std::as_const(out.values).tensor(i)))
+    if (!all_finite(tensor_of(values, i)))
       throw Error(ErrorCode::kInvalidGradient, kOperator,
                   fmt::format("the noisy gradient of {} is not finite in {}; nothing was released",
                               state.now.layout.tensors()[i].name,
@@ -317,7 +374,8 @@ void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
   lost.spent = lost.accountant->epsilon(fixed.delta);
 }
 
-StepResult Mechanism::release(const Accumulation& accumulation, GradientSum sum) {
+template <class Values>
+StepResult Mechanism::release(const Accumulation& accumulation, Values& values) {
   const Fixed& fixed = *fixed_;
   const DpConfig& dp = fixed.dp();
   State& state = *state_;
@@ -337,9 +395,10 @@ StepResult Mechanism::release(const Accumulation& accumulation, GradientSum sum)
   Decided decided = decide(fixed, state);
   Tentative tentative(*state.accountant);
   const accounting::EpsilonBound after = compose_within_budget(fixed, state, decided);
-  Drawn drawn = draw(fixed, state, std::move(sum), decided);
+  Drawn drawn = draw(fixed, state, values, decided);
 
-  StepResult result{state.t, std::move(drawn.values), {}, {}, {}, {}, decided.warnings};
+  StepResult result{state.t, GradientSum(ModelLayout({})), {}, {}, {}, {}, decided.warnings};
+  if constexpr (std::is_same_v<Values, GradientSum>) result.gradients = std::move(values);
   if (state.now.mask) {
     GradientSum full(fixed.layout);
     scatter(*state.now.mask, result.gradients, full);
@@ -388,6 +447,7 @@ StepResult Mechanism::release(const Accumulation& accumulation, GradientSum sum)
   state.now = std::move(next);
   if (state.accumulation) spare_ = std::move(state.accumulation->sum);
   state.accumulation.reset();
+  state.elsewhere.reset();
   ++state.t;
 
   const double warn = dp.target_epsilon * (1 - dp.safety_budget_reserve);
@@ -407,6 +467,101 @@ StepResult Mechanism::release(const Accumulation& accumulation, GradientSum sum)
     result.metrics.pld_epsilon_tight = state.cumulative_epsilon;
   result.replay = replay();
   return result;
+}
+
+template StepResult Mechanism::release(const Accumulation&, GradientSum&);
+
+void Mechanism::take_norms(RecordNorms& norms, std::optional<double> stability) {
+  const Fixed& fixed = *fixed_;
+  const DpConfig& dp = fixed.dp();
+  const auto refuse = [](std::string sentence) {
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
+  };
+  if (fixed.is_discrete() || dp.noise_family == NoiseFamily::kLaplace)
+    refuse(
+        fmt::format("{} noise needs each record's own gradient; a step that is clipped "
+                    "elsewhere takes the gaussian family",
+                    spelling(dp.noise_family)));
+  if (dp.compression != Compression::kNone || fixed.router || dp.gradient_accumulation_steps != 1)
+    refuse(
+        "a step that is clipped elsewhere has no compression, no routes and no "
+        "gradient_accumulation_steps; its norms may come in pieces");
+  if (stability && !(std::isfinite(*stability) && *stability > 0))
+    refuse(
+        fmt::format("the stability constant of automatic clipping is {}; it must be finite and "
+                    "positive",
+                    *stability));
+  const ClipPlan& plan = state_->now.allocation.plan;
+  if (stability && plan.flat_clip)
+    refuse("automatic clipping has one bound per part; hybrid has one over all of them too");
+  if (norms.norms.size() != norms.records * norms.parts)
+    refuse(fmt::format("{} norms for {} records of {} parts", norms.norms.size(), norms.records,
+                       norms.parts));
+  std::optional<Accumulation> first;
+  if (!state_->elsewhere) first.emplace(ModelLayout({}), plan.partition.parts());
+  Accumulation& into = first ? *first : *state_->elsewhere;
+  if (into.statistics.records() + norms.records > fixed.most_records)
+    throw Error(ErrorCode::kInvalidGradient, kOperator,
+                fmt::format("a step of {} records is beyond the {} that effective_batch_size {} "
+                            "admits; declare the batch size that is used",
+                            into.statistics.records() + norms.records, fixed.most_records,
+                            fixed.sampling.batch.value_or(1)));
+  norms.zeroed.resize(norms.records);
+  for (std::size_t i = 0; i < norms.records; ++i)
+    for (std::size_t g = 0; g < norms.parts; ++g) {
+      double& norm = norms.norms[i * norms.parts + g];
+      if (norms.zeroed[i] == 0 && norm >= 0 && std::isfinite(norm)) continue;
+      if (dp.nonfinite == NonfinitePolicy::kAbort && dp.enabled)
+        throw Error(ErrorCode::kInvalidGradient, kOperator,
+                    fmt::format("the gradient of record {} of the step is not finite in {}; "
+                                "nonfinite: zero leaves such records out",
+                                into.statistics.records() + i, plan.partition.names.at(g)));
+      norms.zeroed[i] = 1;
+      std::fill_n(norms.norms.begin() + static_cast<std::ptrdiff_t>(i * norms.parts), norms.parts,
+                  0.0);
+      break;
+    }
+  decide_scales(plan, norms);
+  if (stability && dp.enabled)
+    for (std::size_t i = 0; i < norms.records; ++i)
+      for (std::size_t g = 0; g < norms.parts && norms.zeroed[i] == 0; ++g)
+        norms.scales[i * norms.parts + g] =
+            numerics::next_down(plan.clip[g] / next_up(norms.norm(i, g) + *stability));
+  into.statistics.add(norms);
+  if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
+  if (first) state_->elsewhere.emplace(std::move(*first));
+}
+
+StepResult Mechanism::release_into(const HeldGradients& averages) {
+  if (!state_->elsewhere)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "no norms were taken; call take_norms for every piece of the step first");
+  const auto run = [&](const auto& tensors) {
+    using Real = std::remove_cvref_t<decltype(tensors)>::value_type::element_type;
+    if (std::is_same_v<Real, double> !=
+        (fixed_->config.run.compute_dtype == ComputeDtype::kFloat64))
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("run.compute_dtype is {}; give gradients of that precision",
+                              spelling(fixed_->config.run.compute_dtype)));
+    if (tensors.size() != fixed_->layout.size())
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("gradients of {} tensors for a layout of {}", tensors.size(),
+                              fixed_->layout.size()));
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& tensor = fixed_->layout.tensors()[i];
+      if (tensors[i].size() != (tensor.is_private() ? fixed_->layout.elements(i) : 0))
+        throw Error(
+            ErrorCode::kInvalidGradient, kOperator,
+            fmt::format("the gradient of {} has {} elements", tensor.name, tensors[i].size()));
+    }
+    Accumulation accumulation = *state_->elsewhere;
+    accumulation.microbatches = 1;
+    Held<Real> held{tensors};
+    StepResult result = release(accumulation, held);
+    ++state_->t_micro;
+    return result;
+  };
+  return std::visit(run, averages);
 }
 
 }  // namespace discreet::mechanism

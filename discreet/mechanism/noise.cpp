@@ -122,9 +122,13 @@ std::uint64_t noise_indices(const ModelLayout& layout, NoiseFamily family, std::
   return total;
 }
 
-NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
-                          const NoiseRequest& request, const random::Generator& generator,
-                          const NoiseState& state, GradientSum& values) {
+namespace {
+
+// add: puts noise of a standard deviation on tensor i from a position on.
+template <class Add>
+NoiseState generate(const ModelLayout& layout, const Partition& partition,
+                    const NoiseRequest& request, const random::Generator& generator,
+                    const NoiseState& state, Add add) {
   check(partition, request);
   if (request.family != NoiseFamily::kGaussian && request.family != NoiseFamily::kLaplace)
     for (const double stddev : request.stddev)
@@ -141,8 +145,7 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
   for (std::size_t i = 0; i < layout.size(); ++i) {
     if (!layout.tensors()[i].is_private()) continue;
     const auto at = position(i, indices(request.family, layout.elements(i)));
-    add_to(values.tensor(i), request.family, request.stddev[partition.part_of[i]], generator, at,
-           request.threads);
+    add(i, request.stddev[partition.part_of[i]], at);
   }
   if (!request.scalars.empty()) {
     // The scalars are one more tensor, after the last.
@@ -153,6 +156,44 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
   }
   if (!request.seed_per_step) counter.settle();
   return {request.seed_per_step ? 0 : counter.offset()};
+}
+
+template <class Real>
+NoiseState generate_into(const ModelLayout& layout, const Partition& partition,
+                         const NoiseRequest& request, const random::Generator& generator,
+                         const NoiseState& state, std::span<const std::span<Real>> values) {
+  if (request.family != NoiseFamily::kGaussian)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "noise on values that lie elsewhere is gaussian; take that noise.family");
+  return generate(layout, partition, request, generator, state,
+                  [&](std::size_t i, double stddev, const random::Position& at) {
+                    if (stddev != 0)
+                      random::add_gaussian(generator, at, stddev, values[i], request.threads);
+                  });
+}
+
+}  // namespace
+
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, GradientSum& values) {
+  return generate(layout, partition, request, generator, state,
+                  [&](std::size_t i, double stddev, const random::Position& at) {
+                    add_to(values.tensor(i), request.family, stddev, generator, at,
+                           request.threads);
+                  });
+}
+
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<float>> values) {
+  return generate_into(layout, partition, request, generator, state, values);
+}
+
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<double>> values) {
+  return generate_into(layout, partition, request, generator, state, values);
 }
 
 }  // namespace discreet::mechanism

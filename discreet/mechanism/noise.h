@@ -48,6 +48,15 @@ struct NoiseRequest {
 NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                           const NoiseRequest& request, const random::Generator& generator,
                           const NoiseState& state, GradientSum& values);
+// The same where the values lie elsewhere: one span per tensor of the layout, in its order; that of
+// a tensor that is not private is not read. Gaussian only, else kInvalidDpConfig. A binary32 value
+// is x + stddev z formed in binary64 and rounded once.
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<float>> values);
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<double>> values);
 
 // How many indices of the sequential layout one step consumes: a function of the layout, the family
 // and the number of scalars, known in advance.
