@@ -11,6 +11,7 @@ import contextlib
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from discreet.torch import rules
 from discreet.torch.errors import refuse
@@ -60,6 +61,8 @@ class Clipper:
                 _refuse_training_statistics(name, module)
             own = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
             attention = isinstance(module, nn.MultiheadAttention)
+            if parametrize.is_parametrized(module) and any(p.requires_grad for p in module.parameters()):
+                own = dict(module.named_parameters())
             if attention and any(p.requires_grad for p in module.parameters()):
                 if type(module).forward is nn.MultiheadAttention.forward and AttentionSite.serves(module):
                     site: Site = AttentionSite(self, name, module)
@@ -71,7 +74,7 @@ class Clipper:
                 continue
             check_layer(name, module)
             rule = rules.rule_of(module)
-            if rule is not None and not attention:
+            if rule is not None and not attention and not parametrize.is_parametrized(module):
                 site = LayerSite(self, name, module, rule)
             else:
                 site = GenericSite(self, name, module)
