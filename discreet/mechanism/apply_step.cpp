@@ -255,6 +255,10 @@ Drawn draw(const Fixed& fixed, const State& state, Values& values, const Decided
           generate_noise(state.now.layout, parts, request, generator, out.noise, noised(values));
     }
   }
+  // Values and noise of such size cannot overflow binary32: no need to look at each.
+  if constexpr (!kIsSum)
+    if (out.signal < 1e30 && std::ranges::all_of(out.stddev, [](double s) { return s < 1e30; }))
+      return out;
   std::atomic<bool> finite = true;
   for_all(values, fixed.threads, [&](auto piece) {
     if constexpr (kIsSum) {

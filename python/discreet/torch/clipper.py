@@ -34,6 +34,8 @@ class Clipper:
         self.anchor = torch.zeros(1, requires_grad=True)
         self.names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        wide = any(p.dtype == torch.float64 for p in self.parameters.values())
+        self.dtype = torch.float64 if wide else torch.float32
         self.parts = parts
         self.part_count = max(parts.values(), default=0) + 1
         self.active = True
@@ -173,19 +175,22 @@ class Clipper:
             return
         norms = self._norms(part)
         scales = (self.bounds()[part] / (norms + 1e-8) * (1 - 2.0**-50)).clamp_(max=1.0)
-        bad = ~torch.isfinite(norms)
+        weights, bad = self._weights(scales, ~torch.isfinite(norms))
         for name, piece in pieces.items():
-            self._add(name, piece, scales, bad)
+            self._add(name, piece, weights, bad)
             del self._done[name]
             self._summed.add(name)
 
-    def _add(self, name: str, piece, scales: torch.Tensor, bad: torch.Tensor) -> None:
-        if bad.any():
-            _leave_out(piece, bad.nonzero().flatten())
-            scales = scales.masked_fill(bad, 0)
-        dtype = torch.float64 if self.parameters[name].dtype == torch.float64 else torch.float32
-        down = 1 - (2.0**-50 if dtype == torch.float64 else 2.0**-22)
-        weights = (scales * (self._factor() / self.batch * down)).to(dtype)
+    def _weights(self, scales: torch.Tensor, bad: torch.Tensor):
+        """What the gradients as they are must be multiplied by, in their precision, and the records to leave out."""
+        down = 1 - (2.0**-50 if self.dtype == torch.float64 else 2.0**-22)
+        weights = (scales * (self._factor() / self.batch * down)).masked_fill_(bad.view(-1, *[1] * (scales.dim() - 1)), 0)
+        rows = bad.nonzero().flatten()
+        return weights.to(self.dtype), rows if len(rows) else None
+
+    def _add(self, name: str, piece, weights: torch.Tensor, bad: torch.Tensor | None) -> None:
+        if bad is not None:
+            _leave_out(piece, bad)
         total = piece.weighted(weights)
         if name in self.buffers:
             self.buffers[name].add_(total)
@@ -201,9 +206,10 @@ class Clipper:
                     self._done[name] = piece
                 norms = torch.stack([self._norms(part) for part in range(self.part_count)], 1)
                 scales = self.sink.take_norms(norms)
-                bad = ~torch.isfinite(norms).all(1)
+                weights, bad = self._weights(scales, ~torch.isfinite(norms).all(1))
+                columns = weights.t().contiguous()
                 for name in list(self._done):
-                    self._add(name, self._done.pop(name), scales[:, self.parts[name]], bad)
+                    self._add(name, self._done.pop(name), columns[self.parts[name]], bad)
         finally:
             self.uses.clear()
             self._clear()

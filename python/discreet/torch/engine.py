@@ -148,6 +148,8 @@ class PrivacyEngine:
             "adjacency": "zero_out" if declared_size is None else "add_remove", "declared_size": size,
             "effective_batch_size": batch, "sampling_mode": SAMPLING[sampling], "accountant": self._accountant,
             "target_epsilon": target_epsilon, "target_delta": target_delta, "nonfinite": nonfinite,
+            # An epoch is reserved before its first step: whenever the loop stops inside it, the claim holds.
+            "accountant_granularity": "PER_EPOCH",
             "clipping": {"strategy": CLIPPING[clipping]}}
         if isinstance(max_grad_norm, Mapping):
             privacy["clip_norm_map"] = dict(max_grad_norm)
@@ -203,6 +205,9 @@ class PrivacyEngine:
                 site.leading = leading.get(site.name, "records")
         self._session, self._rows, self._batch = session, rows, batch
         self._layout = tensors
+        self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
+        self._shape = [(name, m._parameters, list(map(id, m._parameters.values())), m._modules,
+                        list(map(id, m._modules.values()))) for name, m in module.named_modules()]
         self._handed = self._seen = 0
         self._final = True
         self._open = False  # a batch was handed out whose step is not done
@@ -294,15 +299,16 @@ class PrivacyEngine:
             self._session.flush()
 
     def _check_module(self) -> None:
-        known = self._clipper.names
-        for name, p in self.module.named_parameters():
-            if p.requires_grad and id(p) not in known:
+        for name, p in self._frozen:
+            if p.requires_grad:
                 self.drop()
                 refuse(f"{name} is trained now and was not when make_private was called: nothing would clip or noise its "
                        "gradient. Freeze it again, or begin another run with it")
-        if sum(1 for _ in self.module.parameters()) != len(self._layout):
-            self.drop()
-            refuse("the module has other parameters than when make_private was called; begin another run with it")
+        for name, own, parameters, below, modules in self._shape:
+            if list(map(id, own.values())) != parameters or list(map(id, below.values())) != modules:
+                self.drop()
+                refuse(f"{name or 'the module'} has other parameters or layers than when make_private was called; begin "
+                       "another run with it")
 
     # ---------------------------------------------------------------- what users ask
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import torch
 
+from discreet import _core
+
 MARGIN = {torch.float32: 2.0**-17, torch.float64: 2.0**-45}
 # Elements of per-record gradients formed at a time.
 CHUNK = 1 << 22
@@ -20,23 +22,27 @@ CHUNK = 1 << 22
 def squares(rows: torch.Tensor) -> torch.Tensor:
     """|row|² in float64 along all dimensions but the first."""
     flat = rows.reshape(rows.shape[0], -1)
-    if flat.dtype == torch.float64:
-        return flat.square().sum(1)
-    return torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square_()
+    if not flat.is_contiguous():
+        flat = flat.contiguous()
+    threads = 1 if flat.numel() < 1 << 20 else torch.get_num_threads()
+    return torch.from_numpy(_core.row_norms(flat.detach(), threads)).square_()
 
 
 def up(norm2: torch.Tensor, dtype: torch.dtype, terms: torch.Tensor | None = None) -> torch.Tensor:
-    return norm2 + MARGIN[dtype] * (norm2 + (norm2 if terms is None else terms))
+    if terms is None:
+        return norm2.mul_(1 + 2 * MARGIN[dtype])
+    return norm2 * (1 + MARGIN[dtype]) + MARGIN[dtype] * terms
 
 
 class Explicit:
     """The gradients themselves, [n, ...]."""
 
-    def __init__(self, gradients: torch.Tensor) -> None:
-        self.gradients = gradients
+    def __init__(self, gradients: torch.Tensor, norm2: torch.Tensor | None = None) -> None:
+        self.gradients, self._norm2 = gradients, norm2
 
     def norm2(self) -> torch.Tensor:
-        return up(squares(self.gradients), self.gradients.dtype)
+        known = squares(self.gradients) if self._norm2 is None else self._norm2.clone()
+        return up(known, self.gradients.dtype)
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         return (scales @ self.gradients.flatten(1)).view(self.gradients.shape[1:])
@@ -48,12 +54,12 @@ class Explicit:
 class Outer:
     """x_i = Σ_t g_it a_itᵀ: of a matrix that was multiplied with a [n, T, d] and has the output gradient g [n, T, p]."""
 
-    def __init__(self, a: torch.Tensor, g: torch.Tensor) -> None:
-        self.a, self.g = a, g
+    def __init__(self, a: torch.Tensor, g: torch.Tensor, g2: torch.Tensor | None = None) -> None:
+        self.a, self.g, self._g2 = a, g, g2
 
     def norm2(self) -> torch.Tensor:
         if self.a.shape[1] == 1:
-            return up(squares(self.a) * squares(self.g), self.g.dtype)
+            return up(squares(self.a) * (squares(self.g) if self._g2 is None else self._g2), self.g.dtype)
         gram = torch.bmm(self.a, self.a.transpose(1, 2)).mul_(torch.bmm(self.g, self.g.transpose(1, 2)))
         terms = gram.diagonal(dim1=1, dim2=2).sum(1, dtype=torch.float64)
         return up(gram.sum((1, 2), dtype=torch.float64).clamp_(min=0), self.g.dtype, terms)

@@ -32,6 +32,28 @@ class Tap(torch.autograd.Function):
         return g, None, None, *[None] * ctx.count
 
 
+class LinearTap(torch.autograd.Function):
+    """x wᵀ + b with constant w and b, tapped. By itself, because F.linear may return a view, which would be copied."""
+
+    @staticmethod
+    def forward(ctx, x, anchor, site, w, b):
+        ctx.site = site
+        ctx.save_for_backward(x, w)
+        return F.linear(x, w, b)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        ctx.site.arrived((x.detach(),), g)
+        return (g @ w.to(g.dtype)).to(x.dtype) if ctx.needs_input_grad[0] else None, None, None, None, None
+
+    @staticmethod
+    def at(site, x, w, b):
+        site.clipper.used(site)
+        return LinearTap.apply(x, site.clipper.anchor, site, w.detach(), b if b is None else b.detach())
+
+
 @contextlib.contextmanager
 def constant(module: nn.Module):
     """Within, the module's own parameters are constants."""
@@ -113,6 +135,9 @@ class LayerSite(Site):
         self.rule = rule
 
     def __call__(self, *args, **kwargs):
+        if self.rule is rules.linear and self.leading != "broadcast" and len(args) == 1:
+            self.clipper.saw(self, args)
+            return LinearTap.at(self, args[0], self.module.weight, self.module.bias)
         with constant(self.module):
             y = self.original(*args, **kwargs)
         inputs = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
@@ -146,8 +171,7 @@ class ProjectionSite(Site):
     def project(self, x, begin=0, end=None):
         rows = slice(begin, self.weight.shape[0] if end is None else end)
         bias = None if self.bias is None else self.bias.detach()[rows]
-        y = F.linear(x, self.weight.detach()[rows], bias)
-        return Rest.of(self, rows).tap(y, x)
+        return LinearTap.at(Rest.of(self, rows), x, self.weight.detach()[rows], bias)
 
     def pieces(self, inputs, g):
         return rules.outer(inputs[0], g, "weight" in self.parameters, "bias" in self.parameters)
