@@ -91,13 +91,11 @@ class RunSession : public Session {
   std::optional<Bytes> saved;
   std::uint64_t charged_again = 0;  // steps, since the last checkpoint
 
-  void append(const std::string& kind, const cbor::Value& record) {
-    opened_.files->append(kind, record);
-  }
+  void append(const std::string& kind, const cbor::Value& record) { files().append(kind, record); }
 
   void write_checkpoint(ByteView training) {
     const Mechanism& m = fixed();
-    opened_.files->write_checkpoint(
+    files().write_checkpoint(
         {specification(),
          config_hash(m.config()),
          m.layout().hash(),
@@ -108,9 +106,10 @@ class RunSession : public Session {
         opened_.key);
   }
 
-  void write_model(ByteView bytes) { opened_.files->write_model(bytes); }
-  void flush() { opened_.files->flush(); }
-  void abandon() noexcept { opened_.files->remove_if_new(); }
+  void write_model(ByteView bytes) { files().write_model(bytes); }
+  void flush() { files().flush(); }
+  // Lets another process have the directory.
+  void close() noexcept { opened_.files.reset(); }
 
  private:
   void require_same_run() {
@@ -187,6 +186,13 @@ class RunSession : public Session {
     return cbor::map(std::move(entries));
   }
 
+  training::RunFiles& files() {
+    if (!opened_.files)
+      throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
+                  "the run was closed; go on with PrivacyEngine(directory=..., resume=True)");
+    return *opened_.files;
+  }
+
   Opened opened_;
 };
 
@@ -225,5 +231,5 @@ void discreet::python::add_run(nb::module_& m) {
       .def("write_model",
            [](RunSession& s, const nb::bytes& bytes) { s.write_model(python::view(bytes)); })
       .def("flush", &RunSession::flush)
-      .def("abandon", &RunSession::abandon);
+      .def("close", &RunSession::close);
 }

@@ -130,7 +130,7 @@ class Clipper:
         self._clear()
 
     def arrived(self, site: Site, inputs, g: torch.Tensor) -> None:
-        self.arrived_pieces(site, site.pieces(inputs, g), g.shape[0])
+        self.arrived_pieces(site, site.pieces(inputs, g) if g.shape[0] else {}, g.shape[0])
 
     def arrived_pieces(self, site: Site, pieces: dict, records: int) -> None:
         if not self._queued:
@@ -185,6 +185,8 @@ class Clipper:
         """What the gradients as they are must be multiplied by, in their precision, and the records to leave out."""
         down = 1 - (2.0**-50 if self.dtype == torch.float64 else 2.0**-22)
         weights = (scales * (self._factor() / self.batch * down)).masked_fill_(bad.view(-1, *[1] * (scales.dim() - 1)), 0)
+        # So small a number has few bits left in float32, and could be rounded up by half.
+        weights.masked_fill_(weights < 2.0**-60, 0)
         rows = bad.nonzero().flatten()
         return weights.to(self.dtype), rows if len(rows) else None
 

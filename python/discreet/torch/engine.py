@@ -66,6 +66,7 @@ class PrivacyEngine:
         self.resume, self.callbacks = resume, list(callbacks)
         self.insecure_seed, self.threads = insecure_seed, threads or torch.get_num_threads()
         self._session = None
+        self._closed = False
 
     # ---------------------------------------------------------------- making private
 
@@ -167,7 +168,12 @@ class PrivacyEngine:
             privacy["target_steps"] = epochs * -(-size // batch)
         if self.insecure_seed is not None:
             privacy |= {"secure": False, "seed": self.insecure_seed}
-        privacy |= settings or {}
+        for key, value in (settings or {}).items():
+            *sections, leaf = key.removeprefix("security.differential_privacy.").split(".")
+            section = privacy
+            for name in sections:
+                section = section.setdefault(name, {})
+            section[leaf] = value
         trained = [p for p in module.parameters() if p.requires_grad]
         if not trained:
             refuse("no parameter of the module is trained (requires_grad)")
@@ -257,6 +263,8 @@ class PrivacyEngine:
 
     def release(self) -> None:
         """Gives every parameter its noisy gradient."""
+        if self._closed:
+            refuse("the run was closed; go on with PrivacyEngine(directory=..., resume=True)")
         self._check_module()
         if not self._open:
             refuse("optimizer.step() without a batch of the loader: there is nothing to release")
@@ -343,6 +351,12 @@ class PrivacyEngine:
     def finish(self, ended: str | None = None) -> Epsilon:
         """Writes the model and the trace's last line; the claim of the run."""
         return state.finish(self, ended)
+
+    def close(self) -> None:
+        """Lets go of the run's directory; steps after it are refused. The run can be resumed."""
+        if self._session is not None and self.directory is not None:
+            self._closed = True
+            self._session.close()
 
     def _started(self):
         if self._session is None:

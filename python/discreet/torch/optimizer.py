@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 
 from discreet.torch import state
 from discreet.torch.errors import refuse
@@ -15,7 +16,8 @@ class Optimizers:
         self.engine, self.optimizers = engine, optimizers
         self.due: set[int] = set()  # those that have not used the release
         for optimizer in optimizers:
-            optimizer.step = self._step(optimizer, optimizer.step)
+            # A method, as the schedulers expect.
+            optimizer.step = types.MethodType(self._step(optimizer, optimizer.step), optimizer)
             optimizer.zero_grad = self._zero_grad(optimizer.zero_grad)
         module = engine.module
         module.zero_grad = self._zero_grad(module.zero_grad)
@@ -35,7 +37,7 @@ class Optimizers:
 
     def _step(self, optimizer, own):
         @functools.wraps(own)
-        def step(closure=None):
+        def step(self_, closure=None):
             engine = self.engine
             if closure is not None:
                 refuse("optimizer.step(closure) may look at the records several times; call it without")

@@ -59,7 +59,10 @@ class Outer:
 
     def norm2(self) -> torch.Tensor:
         if self.a.shape[1] == 1:
-            return up(squares(self.a) * (squares(self.g) if self._g2 is None else self._g2), self.g.dtype)
+            a2 = squares(self.a)
+            norm2 = a2 * (squares(self.g) if self._g2 is None else self._g2)
+            # Scaled by more than 1 such a record could overflow, and its zeros become NaN: it is left out.
+            return up(norm2.masked_fill_(a2 > 1e60, float("inf")), self.g.dtype)
         gram = torch.bmm(self.a, self.a.transpose(1, 2)).mul_(torch.bmm(self.g, self.g.transpose(1, 2)))
         terms = gram.diagonal(dim1=1, dim2=2).sum(1, dtype=torch.float64)
         return up(gram.sum((1, 2), dtype=torch.float64).clamp_(min=0), self.g.dtype, terms)

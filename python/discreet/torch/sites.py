@@ -338,7 +338,7 @@ class GenericSite(Site):
                                               allow_unused=True)
                 for (key, p), gradient in zip(parameters.items(), one):
                     gradients[key][i] = 0 if gradient is None else gradient
-        self.clipper.arrived_pieces(self, {key: Explicit(x) for key, x in gradients.items()}, n)
+        self.clipper.arrived_pieces(self, {key: Explicit(x) for key, x in gradients.items()} if n else {}, n)
 
 
 class TapAll(torch.autograd.Function):
