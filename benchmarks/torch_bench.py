@@ -131,7 +131,7 @@ class Side:
         return time.perf_counter() - begin
 
 
-def measure(workload, seconds=40):
+def measure(workload, seconds=45):
     peers = WORKLOADS[workload][5]
     sides = {mode: Side(workload, mode) for mode in ("ordinary", "flat", "per_layer", *peers)}
     took = {mode: [] for mode in sides}

@@ -142,8 +142,9 @@ class RunSession : public Session {
       at = checkpoint->trace;
       t = checkpoint->step;
       state = checkpoint->mechanism;
-      const ByteView training = cbor::decode(checkpoint->training).at("state").as_bytes();
-      saved.emplace(training.begin(), training.end());
+      const cbor::Value training = cbor::decode(checkpoint->training);
+      const ByteView bytes = training.at("state").as_bytes();
+      saved.emplace(bytes.begin(), bytes.end());
     }
     charged_again = opened_.files->steps_after(at);
     with([&](Mechanism& m) { m.restore(state, t + charged_again); });

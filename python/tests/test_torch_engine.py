@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 import discreet  # noqa: E402
 from discreet.torch import PrivacyEngine, fix, register_grad_sampler, validate  # noqa: E402
 
+torch.set_num_threads(1)
 ROWS, BATCH = 400, 40
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: E402
 from discreet.torch.clipper import Clipper  # noqa: E402
 from discreet.torch.pieces import Explicit, Outer, Rows  # noqa: E402
 
+torch.set_num_threads(1)
 N = 6
 # torch.func says so where it works record by record.
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")
