@@ -60,7 +60,7 @@ def transformer(nn, width, layers, positions, words=1000, rank=None):
 
         def forward(self, ids):
             places = torch.arange(ids.shape[1]).expand(ids.shape[0], -1)
-            return self.head(self.norm(self.blocks(self.words(ids) + self.places(places)))).transpose(1, 2)
+            return self.head(self.norm(self.blocks(self.words(ids) + self.places(places))))
 
     model = Model()
     if rank is not None:
@@ -120,13 +120,21 @@ class Side:
                 noise_multiplier=1.1, max_grad_norm=1.0, poisson_sampling=False, grad_sample_mode=mode)
             self.model, self.optimizer = made[0], made[1]
             self.criterion = made[2] if mode == "ghost" else self.criterion
+        self.ghost = mode == "ghost"
+
+    def loss(self):
+        out = self.model(self.x)
+        if out.dim() == 2:
+            return self.criterion(out, self.y)
+        more = {"shape": out.shape} if self.ghost else {}
+        return self.criterion(out.flatten(0, 1), self.y.flatten(), **more)
 
     def step(self):
         begin = time.perf_counter()
         if self.engine is not None:
             self.engine._hand_out(len(self.x), True)
         self.optimizer.zero_grad()
-        self.criterion(self.model(self.x), self.y).backward()
+        self.loss().backward()
         self.optimizer.step()
         return time.perf_counter() - begin
 
