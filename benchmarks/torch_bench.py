@@ -59,7 +59,7 @@ def transformer(nn, width, layers, positions, words=1000, rank=None):
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words)
 
         def forward(self, ids):
-            places = torch.arange(ids.shape[1]).expand(ids.shape[0], -1)
+            places = torch.arange(ids.shape[1]).repeat(ids.shape[0], 1)  # Opacus cannot take a view
             return self.head(self.norm(self.blocks(self.words(ids) + self.places(places))))
 
     model = Model()

@@ -148,7 +148,8 @@ class Mechanism {
   // run.compute_dtype (bfloat16: binary32); out, the noisy average. Assumed, not checked: that each
   // record's term has norm at most C_g / B, in what was computed. Rounding of that sum is not
   // charged. Throws as release(); the values are then to be thrown away, and nothing was released.
-  StepResult release_into(const HeldGradients& averages);
+  //   team: threads to use instead of our own.
+  StepResult release_into(const HeldGradients& averages, const Team* team = nullptr);
 
   std::uint64_t t() const noexcept;  // optimizer steps done
   // Spent so far, at target_delta less what the noise sampler leaves out.

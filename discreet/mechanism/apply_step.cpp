@@ -156,6 +156,7 @@ struct Drawn {
 template <class Real>
 struct Held {
   std::span<const std::span<Real>> tensors;
+  const Team* team = nullptr;
 };
 
 template <class Real, class F>
@@ -172,26 +173,46 @@ double norm_of(const GradientSum& sum, int threads) {
 
 // For the trace: plain sums will do.
 template <class Real>
+double square_of(std::span<const Real> values) {
+  constexpr std::size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (std::size_t k = 0; k < kLanes; ++k) {
+      const double v = values[i + k];
+      lanes[k] += v * v;
+    }
+  for (; i < values.size(); ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
+  double total = 0;
+  for (const double lane : lanes) total += lane;
+  return total;
+}
+
+template <class Real>
 double norm_of(const Held<Real>& held, int threads) {
-  std::atomic<double> total = 0;
+  constexpr std::size_t kPiece = std::size_t{1} << 17;
+  std::vector<std::span<const Real>> pieces;
   for (const std::span<Real> values : held.tensors)
-    numerics::parallel_for(values.size(), threads, [&](std::size_t begin, std::size_t end) {
-      constexpr std::size_t kLanes = 8;
-      double lanes[kLanes] = {};
-      for (; begin + kLanes <= end; begin += kLanes)
-        for (std::size_t k = 0; k < kLanes; ++k) {
-          const double v = values[begin + k];
-          lanes[k] += v * v;
-        }
-      for (; begin < end; ++begin) {
-        const double v = values[begin];
-        lanes[0] += v * v;
-      }
-      double own = 0;
-      for (const double lane : lanes) own += lane;
-      total += own;
-    });
+    for (std::size_t begin = 0; begin < values.size(); begin += kPiece)
+      pieces.push_back(values.subspan(begin, std::min(kPiece, values.size() - begin)));
+  std::vector<double> squares(pieces.size());
+  const auto task = [&](std::size_t k) { squares[k] = square_of(pieces[k]); };
+  if (held.team != nullptr)
+    (*held.team)(pieces.size(), task);
+  else
+    numerics::parallel_for(pieces.size(), pieces.size() > 4 ? threads : 1,
+                           [&](std::size_t begin, std::size_t end) {
+                             for (; begin < end; ++begin) task(begin);
+                           });
+  double total = 0;
+  for (const double square : squares) total += square;
   return std::sqrt(total);
+}
+
+const Team* team_of(const GradientSum&) { return nullptr; }
+template <class Real>
+const Team* team_of(const Held<Real>& held) {
+  return held.team;
 }
 
 std::span<const double> tensor_of(const GradientSum& sum, std::size_t i) { return sum.tensor(i); }
@@ -241,6 +262,7 @@ Drawn draw(const Fixed& fixed, const State& state, Values& values, const Decided
     request.scalars = out.normals;
     request.scalar_stddev = ones;
     request.threads = fixed.threads;
+    request.team = team_of(values);
     const random::Generator& generator = state.stream ? *state.stream : fixed.streams.noise;
     // Of several slots each has the same share of the variance; the sum has all of it, and more by
     // rounding.
@@ -536,7 +558,7 @@ void Mechanism::take_norms(RecordNorms& norms, std::optional<double> stability) 
   if (first) state_->elsewhere.emplace(std::move(*first));
 }
 
-StepResult Mechanism::release_into(const HeldGradients& averages) {
+StepResult Mechanism::release_into(const HeldGradients& averages, const Team* team) {
   if (!state_->elsewhere)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "no norms were taken; call take_norms for every piece of the step first");
@@ -560,7 +582,7 @@ StepResult Mechanism::release_into(const HeldGradients& averages) {
     }
     Accumulation accumulation = *state_->elsewhere;
     accumulation.microbatches = 1;
-    Held<Real> held{tensors};
+    Held<Real> held{tensors, team};
     StepResult result = release(accumulation, held);
     ++state_->t_micro;
     return result;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -165,11 +166,30 @@ NoiseState generate_into(const ModelLayout& layout, const Partition& partition,
   if (request.family != NoiseFamily::kGaussian)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "noise on values that lie elsewhere is gaussian; take that noise.family");
-  return generate(layout, partition, request, generator, state,
-                  [&](std::size_t i, double stddev, const random::Position& at) {
-                    if (stddev != 0)
-                      random::add_gaussian(generator, at, stddev, values[i], request.threads);
-                  });
+  // The value of a coordinate depends on its position only, so a range may be cut anywhere.
+  struct Task {
+    random::Position at;
+    double stddev;
+    std::span<Real> values;
+  };
+  std::vector<Task> tasks;
+  const NoiseState after = generate(
+      layout, partition, request, generator, state,
+      [&](std::size_t i, double stddev, const random::Position& at) {
+        if (stddev == 0) return;
+        if (request.team == nullptr) {
+          random::add_gaussian(generator, at, stddev, values[i], request.threads);
+          return;
+        }
+        for (std::size_t begin = 0; begin < values[i].size(); begin += kPiece)
+          tasks.push_back({at.from(at.coordinate + begin), stddev,
+                           values[i].subspan(begin, std::min(kPiece, values[i].size() - begin))});
+      });
+  if (!tasks.empty())
+    (*request.team)(tasks.size(), [&](std::size_t k) {
+      random::add_gaussian(generator, tasks[k].at, tasks[k].stddev, tasks[k].values);
+    });
+  return after;
 }
 
 }  // namespace

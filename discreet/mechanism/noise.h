@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "discreet/mechanism/config.h"
@@ -21,6 +22,11 @@ struct NoiseState {
   friend bool operator==(const NoiseState&, const NoiseState&) = default;
 };
 
+// Runs task(0) … task(n - 1), each once, on threads that the caller keeps, and returns when all are
+// done. Tasks do not throw. Where another pool of threads holds the processors, as PyTorch's does,
+// new threads would wait for it.
+using Team = std::function<void(std::size_t n, const std::function<void(std::size_t)>& task)>;
+
 struct NoiseRequest {
   std::uint64_t step = 0;  // t
   // false: consecutive indices over all tensors and steps; true: the counter of the specification,
@@ -38,7 +44,8 @@ struct NoiseRequest {
   // Gaussian noise on further released numbers: one standard deviation each.
   std::span<double> scalars;
   std::span<const double> scalar_stddev;
-  int threads = 1;  // values do not depend on it
+  int threads = 1;             // values do not depend on it
+  const Team* team = nullptr;  // instead of `threads`, for values that lie elsewhere
 };
 
 // Adds the noise in place and returns the state after it. Everything is checked before anything is

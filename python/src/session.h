@@ -70,6 +70,12 @@ inline nb::object to_python(const cbor::Value& value) {
   return nb::none();
 }
 
+// The threads that PyTorch's operators run on, once use_openmp() was called; else empty.
+inline Team& torch_team() {
+  static Team team;
+  return team;
+}
+
 // A dictionary of arrays in the order of the layout, borrowed.
 class Borrowed {
  public:
@@ -228,7 +234,8 @@ class Session {
       held = spans_of<double>(averages);
     else
       held = spans_of<float>(averages);
-    return to_dict(with([&](Mechanism& m) { return m.release_into(held); }));
+    const Team* team = torch_team() ? &torch_team() : nullptr;
+    return to_dict(with([&](Mechanism& m) { return m.release_into(held, team); }));
   }
 
   Sampler sampler(std::uint64_t rows) const {

@@ -210,6 +210,7 @@ class PrivacyEngine:
             for site in self._clipper.sites:
                 site.leading = leading.get(site.name, "records")
         self._session, self._rows, self._batch = session, rows, batch
+        _share_threads(self.threads)
         self._layout = tensors
         self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
         self._shape = [(name, m._parameters, list(map(id, m._parameters.values())), m._modules,
@@ -395,3 +396,14 @@ def _check_ignored(key: str, value) -> None:
         refuse(f"grad_sample_mode is '{value}'; leave it out")
     if key == "criterion" and value is not None and getattr(value, "reduction", "mean") == "none":
         refuse("the criterion does not reduce; give loss_reduction for how you reduce it")
+
+
+def _share_threads(threads: int) -> None:
+    """Lets the core work on PyTorch's OpenMP threads: those wait actively, and others would wait for them."""
+    try:
+        mapped = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return
+    found = {line.split()[-1] for line in mapped if "libgomp" in line}
+    for path in sorted(found, key=lambda path: "torch" not in path)[:1]:
+        _core.use_openmp(path, threads)
