@@ -139,7 +139,7 @@ class Side:
         return time.perf_counter() - begin
 
 
-def measure(workload, seconds=45):
+def measure(workload, seconds=30):
     peers = WORKLOADS[workload][5]
     sides = {mode: Side(workload, mode) for mode in ("ordinary", "flat", "per_layer", *peers)}
     took = {mode: [] for mode in sides}

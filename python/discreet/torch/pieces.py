@@ -24,8 +24,8 @@ def squares(rows: torch.Tensor) -> torch.Tensor:
     flat = rows.reshape(rows.shape[0], -1)
     if not flat.is_contiguous():
         flat = flat.contiguous()
-    threads = 1 if flat.numel() < 1 << 20 else torch.get_num_threads()
-    return torch.from_numpy(_core.row_norms(flat.detach(), threads)).square_()
+    # One thread: others would wait for those of PyTorch, which wait actively.
+    return torch.from_numpy(_core.row_norms(flat.detach())).square_()
 
 
 def up(norm2: torch.Tensor, dtype: torch.dtype, terms: torch.Tensor | None = None) -> torch.Tensor:
