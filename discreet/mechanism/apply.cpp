@@ -509,6 +509,7 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
 }
 
 void Mechanism::drop_microbatches() noexcept {
+  state_->elsewhere.reset();
   if (!state_->accumulation) return;
   state_->t_micro -= state_->accumulation->microbatches;
   state_->accumulation.reset();
@@ -530,7 +531,8 @@ StepResult Mechanism::apply(std::span<const Microbatch> microbatches,
               accumulation);
     ++accumulation.microbatches;
   }
-  StepResult result = release(accumulation);
+  GradientSum values = accumulation.sum.unset();
+  StepResult result = release(accumulation, values);
   state_->t_micro += accumulation.microbatches;
   return result;
 }
@@ -539,7 +541,8 @@ StepResult Mechanism::release() {
   if (!state_->accumulation)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "nothing is accumulated; call accumulate for every microbatch first");
-  return release(*state_->accumulation);  // whatever fails, the accumulation stays
+  GradientSum values = state_->accumulation->sum.unset();
+  return release(*state_->accumulation, values);  // whatever fails, the accumulation stays
 }
 
 }  // namespace discreet::mechanism

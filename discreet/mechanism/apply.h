@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "discreet/accounting/accountant.h"
@@ -53,12 +54,16 @@ struct PriorRelease {
   friend bool operator==(const PriorRelease&, const PriorRelease&) = default;
 };
 
+// The clipped gradients of a step that whoever trains holds, as PyTorch does: one span per tensor
+// of the layout, in its order; empty where the tensor is not private.
+using HeldGradients = std::variant<std::vector<std::span<float>>, std::vector<std::span<double>>>;
+
 // What one optimizer step gives: gradients, budget, released and warnings are what the event is of,
 // or follow from configuration and accountant; metrics are confidential.
 struct StepResult {
   std::uint64_t t = 0;
   // The noisy average, in binary64 numbers that run.compute_dtype can hold. Tensors that are not
-  // private have none.
+  // private have none. Empty after release_into(), which writes them where they lie.
   GradientSum gradients;
   UpdatedBudget budget;
   DpMetrics metrics;                        // confidential
@@ -128,6 +133,24 @@ class Mechanism {
   StepResult apply(std::span<const Microbatch> microbatches,
                    std::span<const std::vector<std::uint32_t>> classes = {});
 
+  // A step that is clipped elsewhere: the records' norms come here in one or more pieces, each gets
+  // its scales, and release_into() makes the release of the sums that were formed with them.
+  //
+  // take_norms: norms.norms are upper bounds of the norms of each record's parts (those of
+  // allocation()), zeroed may mark records to leave out. A norm that is not finite marks its record
+  // too, or throws kInvalidGradient under nonfinite: abort. Fills norms.scales. stability:
+  // automatic clipping (Bu et al. 2023): the scale is C_g / (n_g + stability), not at most 1; a
+  // record's norm stays below C_g. > 0. Throws kInvalidDpConfig for discrete or Laplace noise,
+  // compression, routes, and accumulation steps (pieces need none); kInvalidGradient for more
+  // records than most_records(); then nothing is taken.
+  void take_norms(RecordNorms& norms, std::optional<double> stability = std::nullopt);
+  // averages: in, sum_i s_ig x_ig / B with B = sampling().batch, of the precision of
+  // run.compute_dtype (bfloat16: binary32); out, the noisy average. Assumed, not checked: that each
+  // record's term has norm at most C_g / B, in what was computed. Rounding of that sum is not
+  // charged. Throws as release(); the values are then to be thrown away, and nothing was released.
+  //   team: threads to use instead of our own.
+  StepResult release_into(const HeldGradients& averages, const Team* team = nullptr);
+
   std::uint64_t t() const noexcept;  // optimizer steps done
   // Spent so far, at target_delta less what the noise sampler leaves out.
   accounting::EpsilonBound spent() const;
@@ -188,7 +211,10 @@ class Mechanism {
  private:
   void clip_into(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
                  Accumulation& into) const;
-  StepResult release(const Accumulation& accumulation);
+  // values: where the noisy average of the accumulation goes, as large as its sum; or averages that
+  // lie elsewhere, and accumulation.sum is not read.
+  template <class Values>
+  StepResult release(const Accumulation& accumulation, Values& values);
   std::unique_ptr<State> read(ByteView bytes) const;
 
   std::unique_ptr<Fixed> fixed_;

@@ -87,6 +87,7 @@ struct Mechanism::State {
   accounting::EpsilonBound spent{};         // of the accountant
   std::optional<random::Generator> stream;  // of the lineage
   std::optional<Accumulation> accumulation;
+  std::optional<Accumulation> elsewhere;  // not saved: of take_norms(), without a sum
 
   explicit State(const Fixed& fixed);
 };

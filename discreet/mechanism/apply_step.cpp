@@ -134,20 +134,76 @@ void to_dtype(std::span<double> values, ComputeDtype dtype) {
     }
 }
 
-// The noisy average, and what is released beside it.
+// What is released beside the noisy average, and what is known of it.
 struct Drawn {
-  GradientSum values;           // of the step's coordinates
   std::vector<double> stddev;   // of the average, one per part
   std::vector<double> normals;  // standard normal numbers, one per count
   double signal = 0;            // norm of the average before noise
   NoiseState noise;
 };
 
-// Steps 8, 9b, 13 and 14, in one pass over the sum.
-Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, const Decided& decided) {
+// Values that lie elsewhere: averages already.
+template <class Real>
+struct Held {
+  std::span<const std::span<Real>> tensors;
+  const Team* team = nullptr;
+};
+
+// Draws the noise of a step: `add` does it for one of its slots.
+template <class Add>
+void draw_noise(const Fixed& fixed, const State& state, const Decided& decided, double grid,
+                Drawn& out, Add add) {
   const DpConfig& dp = fixed.dp();
   const Partition& parts = state.now.allocation.plan.partition;
-  Drawn out{sum.unset(), std::vector<double>(parts.parts()), {}, 0, state.noise};
+  const accounting::GaussianGroups groups = gaussian_groups(state.now.allocation, decided.sigma);
+  std::vector<double> in_unit(parts.parts());
+  for (std::size_t g = 0; g < parts.parts(); ++g) {
+    const double on_sum =
+        next_up(groups.groups[g].noise_multiplier * state.now.allocation.plan.clip[g]);
+    out.stddev[g] = next_up(on_sum / fixed.batch);
+    in_unit[g] = fixed.is_discrete() ? next_up(on_sum / grid) : out.stddev[g];
+  }
+  if (const auto counts = fixed.counts(parts.parts())) out.normals.assign(counts->counts, 0);
+  const std::vector<double> ones(out.normals.size(), 1);
+  NoiseRequest request;
+  request.seed_per_step = dp.noise_seed_per_step;
+  request.family = dp.noise_family;
+  request.stddev = in_unit;
+  request.scalars = out.normals;
+  request.scalar_stddev = ones;
+  request.threads = fixed.threads;
+  // Of several slots each has the same share of the variance; the sum has all of it, and more by
+  // rounding.
+  const std::uint64_t slots = fixed.noise_slots();
+  if (slots > 1) {
+    const double root = numerics::next_down(std::sqrt(static_cast<double>(slots)));
+    for (double& stddev : in_unit) stddev = next_up(stddev / root);
+  }
+  const random::Generator& generator = state.stream ? *state.stream : fixed.streams.noise;
+  for (std::uint64_t slot = 0; slot < slots; ++slot) {
+    request.step = state.t * slots + slot;
+    out.noise = add(request, generator, slot == 0, slot + 1 == slots);
+  }
+}
+
+template <class TensorOf>
+[[noreturn]] void refuse_infinite(const Fixed& fixed, const State& state, TensorOf tensor_of) {
+  for (std::size_t i = 0; i < state.now.layout.size(); ++i)
+    if (!all_finite(tensor_of(i)))
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("the noisy gradient of {} is not finite in {}; nothing was released",
+                              state.now.layout.tensors()[i].name,
+                              spelling(fixed.config.run.compute_dtype)));
+  throw Error(ErrorCode::kInvalidGradient, kOperator,
+              "the noisy gradient changed while it was read");
+}
+
+// Steps 8, 9b, 13 and 14, in one pass over the sum: makes `values` the noisy average.
+Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, GradientSum& values,
+           const Decided& decided) {
+  const DpConfig& dp = fixed.dp();
+  const Partition& parts = state.now.allocation.plan.partition;
+  Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
   // Discrete noise is added to whole numbers, before anything is divided.
   const bool whole = dp.enabled && fixed.is_discrete();
   const double grid = whole ? *dp.noise_discrete : 1;
@@ -166,58 +222,88 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, const
     if (!all_finite(piece)) finite = false;
   };
   if (decided.sigma > 0) {
-    const accounting::GaussianGroups groups = gaussian_groups(state.now.allocation, decided.sigma);
-    std::vector<double> in_unit(parts.parts());
-    for (std::size_t g = 0; g < parts.parts(); ++g) {
-      const double on_sum =
-          next_up(groups.groups[g].noise_multiplier * state.now.allocation.plan.clip[g]);
-      out.stddev[g] = next_up(on_sum / fixed.batch);
-      in_unit[g] = whole ? next_up(on_sum / grid) : out.stddev[g];
-    }
-    if (const auto counts = fixed.counts(parts.parts())) out.normals.assign(counts->counts, 0);
-    const std::vector<double> ones(out.normals.size(), 1);
-    NoiseRequest request;
-    request.seed_per_step = dp.noise_seed_per_step;
-    request.family = dp.noise_family;
-    request.stddev = in_unit;
-    request.scalars = out.normals;
-    request.scalar_stddev = ones;
-    request.threads = fixed.threads;
-    const random::Generator& generator = state.stream ? *state.stream : fixed.streams.noise;
-    // Of several slots each has the same share of the variance; the sum has all of it, and more by
-    // rounding.
-    const std::uint64_t slots = fixed.noise_slots();
-    if (slots > 1) {
-      const double root = numerics::next_down(std::sqrt(static_cast<double>(slots)));
-      for (double& stddev : in_unit) stddev = next_up(stddev / root);
-    }
-    for (std::uint64_t slot = 0; slot < slots; ++slot) {
-      request.step = state.t * slots + slot;
-      request.before = nullptr;
-      if (slot == 0) request.before = before;
-      if (slot + 1 == slots) request.after = after;
-      out.noise =
-          generate_noise(state.now.layout, parts, request, generator, out.noise, out.values);
-    }
+    draw_noise(
+        fixed, state, decided, grid, out,
+        [&](NoiseRequest& request, const random::Generator& generator, bool first, bool last) {
+          request.before = nullptr;
+          if (first) request.before = before;
+          if (last) request.after = after;
+          return generate_noise(state.now.layout, parts, request, generator, out.noise, values);
+        });
   } else {
-    const std::span<double> values = out.values.values();
-    numerics::parallel_for(values.size(), fixed.threads, [&](std::size_t begin, std::size_t end) {
+    const std::span<double> all = values.values();
+    numerics::parallel_for(all.size(), fixed.threads, [&](std::size_t begin, std::size_t end) {
       constexpr std::size_t kPiece = 4096;
       for (; begin < end; begin += kPiece) {
-        const auto piece = values.subspan(begin, std::min(kPiece, end - begin));
+        const auto piece = all.subspan(begin, std::min(kPiece, end - begin));
         before(begin, piece);
         after(begin, piece);
       }
     });
   }
   out.signal = norm.value() * (whole ? grid / fixed.batch : 1);
-  if (finite) return out;
-  for (std::size_t i = 0; i < state.now.layout.size(); ++i)
-    if (!all_finite(std::as_const(out.values).tensor(i)))
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  fmt::format("the noisy gradient of {} is not finite in {}; nothing was released",
-                              state.now.layout.tensors()[i].name,
-                              spelling(fixed.config.run.compute_dtype)));
+  if (!finite)
+    refuse_infinite(fixed, state, [&](std::size_t i) { return std::as_const(values).tensor(i); });
+  return out;
+}
+
+// For the trace: plain sums will do.
+template <class Real>
+double square_of(std::span<const Real> values) {
+  constexpr std::size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (std::size_t k = 0; k < kLanes; ++k) {
+      const double v = values[i + k];
+      lanes[k] += v * v;
+    }
+  for (; i < values.size(); ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
+  double total = 0;
+  for (const double lane : lanes) total += lane;
+  return total;
+}
+
+template <class Real>
+double norm_of(const Held<Real>& held, int threads) {
+  constexpr std::size_t kPiece = std::size_t{1} << 17;
+  std::vector<std::span<const Real>> pieces;
+  for (const std::span<Real> values : held.tensors)
+    for (std::size_t begin = 0; begin < values.size(); begin += kPiece)
+      pieces.push_back(values.subspan(begin, std::min(kPiece, values.size() - begin)));
+  std::vector<double> squares(pieces.size());
+  const auto task = [&](std::size_t k) { squares[k] = square_of(pieces[k]); };
+  if (held.team != nullptr)
+    (*held.team)(pieces.size(), task);
+  else
+    numerics::parallel_for(pieces.size(), pieces.size() > 4 ? threads : 1,
+                           [&](std::size_t begin, std::size_t end) {
+                             for (; begin < end; ++begin) task(begin);
+                           });
+  double total = 0;
+  for (const double square : squares) total += square;
+  return std::sqrt(total);
+}
+
+// The same for averages that lie elsewhere.
+template <class Real>
+Drawn draw(const Fixed& fixed, const State& state, Held<Real>& held, const Decided& decided) {
+  const Partition& parts = state.now.allocation.plan.partition;
+  Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
+  out.signal = norm_of(held, fixed.threads);
+  if (decided.sigma > 0)
+    draw_noise(fixed, state, decided, 1, out,
+               [&](NoiseRequest& request, const random::Generator& generator, bool, bool) {
+                 request.team = held.team;
+                 return generate_noise(state.now.layout, parts, request, generator, out.noise,
+                                       held.tensors);
+               });
+  // Values and noise of such size cannot overflow binary32: no need to look at each.
+  if (out.signal < 1e30 && std::ranges::all_of(out.stddev, [](double s) { return s < 1e30; }))
+    return out;
+  if (!std::ranges::all_of(held.tensors, [](std::span<const Real> v) { return all_finite(v); }))
+    refuse_infinite(fixed, state,
+                    [&](std::size_t i) { return std::span<const Real>(held.tensors[i]); });
   return out;
 }
 
@@ -321,7 +407,8 @@ void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
   lost.spent = lost.accountant->epsilon(fixed.delta);
 }
 
-StepResult Mechanism::release(const Accumulation& accumulation) {
+template <class Values>
+StepResult Mechanism::release(const Accumulation& accumulation, Values& values) {
   const Fixed& fixed = *fixed_;
   const DpConfig& dp = fixed.dp();
   State& state = *state_;
@@ -341,9 +428,16 @@ StepResult Mechanism::release(const Accumulation& accumulation) {
   Decided decided = decide(fixed, state);
   Tentative tentative(*state.accountant);
   const accounting::EpsilonBound after = compose_within_budget(fixed, state, decided);
-  Drawn drawn = draw(fixed, state, accumulation.sum, decided);
+  constexpr bool kIsSum = std::is_same_v<Values, GradientSum>;
+  const Drawn drawn = [&] {
+    if constexpr (kIsSum)
+      return draw(fixed, state, accumulation.sum, values, decided);
+    else
+      return draw(fixed, state, values, decided);
+  }();
 
-  StepResult result{state.t, std::move(drawn.values), {}, {}, {}, {}, decided.warnings};
+  StepResult result{state.t, GradientSum(ModelLayout({})), {}, {}, {}, {}, decided.warnings};
+  if constexpr (kIsSum) result.gradients = std::move(values);
   if (state.now.mask) {
     GradientSum full(fixed.layout);
     scatter(*state.now.mask, result.gradients, full);
@@ -392,6 +486,7 @@ StepResult Mechanism::release(const Accumulation& accumulation) {
   state.now = std::move(next);
   if (state.accumulation) spare_ = std::move(state.accumulation->sum);
   state.accumulation.reset();
+  state.elsewhere.reset();
   ++state.t;
 
   const double warn = dp.target_epsilon * (1 - dp.safety_budget_reserve);
@@ -411,6 +506,101 @@ StepResult Mechanism::release(const Accumulation& accumulation) {
     result.metrics.pld_epsilon_tight = state.cumulative_epsilon;
   result.replay = replay();
   return result;
+}
+
+template StepResult Mechanism::release(const Accumulation&, GradientSum&);
+
+void Mechanism::take_norms(RecordNorms& norms, std::optional<double> stability) {
+  const Fixed& fixed = *fixed_;
+  const DpConfig& dp = fixed.dp();
+  const auto refuse = [](std::string sentence) {
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
+  };
+  if (fixed.is_discrete() || dp.noise_family == NoiseFamily::kLaplace)
+    refuse(
+        fmt::format("{} noise needs each record's own gradient; a step that is clipped "
+                    "elsewhere takes the gaussian family",
+                    spelling(dp.noise_family)));
+  if (dp.compression != Compression::kNone || fixed.router || dp.gradient_accumulation_steps != 1)
+    refuse(
+        "a step that is clipped elsewhere has no compression, no routes and no "
+        "gradient_accumulation_steps; its norms may come in pieces");
+  if (stability && !(std::isfinite(*stability) && *stability > 0))
+    refuse(
+        fmt::format("the stability constant of automatic clipping is {}; it must be finite and "
+                    "positive",
+                    *stability));
+  const ClipPlan& plan = state_->now.allocation.plan;
+  if (stability && plan.flat_clip)
+    refuse("automatic clipping has one bound per part; hybrid has one over all of them too");
+  if (norms.norms.size() != norms.records * norms.parts)
+    refuse(fmt::format("{} norms for {} records of {} parts", norms.norms.size(), norms.records,
+                       norms.parts));
+  std::optional<Accumulation> first;
+  if (!state_->elsewhere) first.emplace(ModelLayout({}), plan.partition.parts());
+  Accumulation& into = first ? *first : *state_->elsewhere;
+  if (into.statistics.records() + norms.records > fixed.most_records)
+    throw Error(ErrorCode::kInvalidGradient, kOperator,
+                fmt::format("a step of {} records is beyond the {} that effective_batch_size {} "
+                            "admits; declare the batch size that is used",
+                            into.statistics.records() + norms.records, fixed.most_records,
+                            fixed.sampling.batch.value_or(1)));
+  norms.zeroed.resize(norms.records);
+  for (std::size_t i = 0; i < norms.records; ++i)
+    for (std::size_t g = 0; g < norms.parts; ++g) {
+      double& norm = norms.norms[i * norms.parts + g];
+      if (norms.zeroed[i] == 0 && norm >= 0 && std::isfinite(norm)) continue;
+      if (dp.nonfinite == NonfinitePolicy::kAbort && dp.enabled)
+        throw Error(ErrorCode::kInvalidGradient, kOperator,
+                    fmt::format("the gradient of record {} of the step is not finite in {}; "
+                                "nonfinite: zero leaves such records out",
+                                into.statistics.records() + i, plan.partition.names.at(g)));
+      norms.zeroed[i] = 1;
+      std::fill_n(norms.norms.begin() + static_cast<std::ptrdiff_t>(i * norms.parts), norms.parts,
+                  0.0);
+      break;
+    }
+  decide_scales(plan, norms);
+  if (stability && dp.enabled)
+    for (std::size_t i = 0; i < norms.records; ++i)
+      for (std::size_t g = 0; g < norms.parts && norms.zeroed[i] == 0; ++g)
+        norms.scales[i * norms.parts + g] =
+            numerics::next_down(plan.clip[g] / next_up(norms.norm(i, g) + *stability));
+  into.statistics.add(norms);
+  if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
+  if (first) state_->elsewhere.emplace(std::move(*first));
+}
+
+StepResult Mechanism::release_into(const HeldGradients& averages, const Team* team) {
+  if (!state_->elsewhere)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "no norms were taken; call take_norms for every piece of the step first");
+  const auto run = [&](const auto& tensors) {
+    using Real = std::remove_cvref_t<decltype(tensors)>::value_type::element_type;
+    if (std::is_same_v<Real, double> !=
+        (fixed_->config.run.compute_dtype == ComputeDtype::kFloat64))
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("run.compute_dtype is {}; give gradients of that precision",
+                              spelling(fixed_->config.run.compute_dtype)));
+    if (tensors.size() != fixed_->layout.size())
+      throw Error(ErrorCode::kInvalidGradient, kOperator,
+                  fmt::format("gradients of {} tensors for a layout of {}", tensors.size(),
+                              fixed_->layout.size()));
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& tensor = fixed_->layout.tensors()[i];
+      if (tensors[i].size() != (tensor.is_private() ? fixed_->layout.elements(i) : 0))
+        throw Error(
+            ErrorCode::kInvalidGradient, kOperator,
+            fmt::format("the gradient of {} has {} elements", tensor.name, tensors[i].size()));
+    }
+    Accumulation accumulation = *state_->elsewhere;
+    accumulation.microbatches = 1;
+    Held<Real> held{tensors, team};
+    StepResult result = release(accumulation, held);
+    ++state_->t_micro;
+    return result;
+  };
+  return std::visit(run, averages);
 }
 
 }  // namespace discreet::mechanism

@@ -24,6 +24,10 @@ constexpr const char* kOperator = "GenerateNoise_v1";
 constexpr std::size_t kPiece = std::size_t{1} << 14;
 static_assert(kPiece % numerics::kChunk == 0);
 
+bool is_discrete(NoiseFamily family) {
+  return family != NoiseFamily::kGaussian && family != NoiseFamily::kLaplace;
+}
+
 std::uint64_t indices(NoiseFamily family, std::uint64_t n) {
   switch (family) {
     case NoiseFamily::kGaussian: return random::gaussian_indices(n);
@@ -139,13 +143,15 @@ std::uint64_t noise_indices(const ModelLayout& layout, NoiseFamily family, std::
   return total;
 }
 
-NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
-                          const NoiseRequest& request, const random::Generator& generator,
-                          const NoiseState& state, GradientSum& values) {
+namespace {
+
+// add: puts noise of a standard deviation on tensor i from a position on.
+template <class Add>
+NoiseState generate(const ModelLayout& layout, const Partition& partition,
+                    const NoiseRequest& request, const random::Generator& generator,
+                    const NoiseState& state, Add add) {
   check(partition, request);
-  const bool discrete =
-      request.family != NoiseFamily::kGaussian && request.family != NoiseFamily::kLaplace;
-  if (discrete)
+  if (is_discrete(request.family))
     for (const double stddev : request.stddev)
       if (stddev != 0) Discrete(request.family, stddev);  // throws before anything is written
 
@@ -157,15 +163,68 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
   };
   if (request.seed_per_step) random::Position::at(request.step, layout.size());  // checks the range
 
-  std::vector<Stretch> tensors;
-  std::size_t begin = 0;
   for (std::size_t i = 0; i < layout.size(); ++i) {
     if (!layout.tensors()[i].is_private()) continue;
-    const std::size_t end = begin + layout.elements(i);
-    tensors.push_back({begin, end, request.stddev[partition.part_of[i]],
-                       position(i, indices(request.family, layout.elements(i)))});
-    begin = end;
+    const auto at = position(i, indices(request.family, layout.elements(i)));
+    add(i, request.stddev[partition.part_of[i]], at);
   }
+  if (!request.scalars.empty()) {
+    // The scalars are one more tensor, after the last.
+    const auto at = position(layout.size(), random::gaussian_indices(request.scalars.size()));
+    for (std::size_t k = 0; k < request.scalars.size(); ++k)
+      random::add_gaussian(generator, at.from(k), request.scalar_stddev[k],
+                           request.scalars.subspan(k, 1));
+  }
+  if (!request.seed_per_step) counter.settle();
+  return {request.seed_per_step ? 0 : counter.offset()};
+}
+
+template <class Real>
+NoiseState generate_into(const ModelLayout& layout, const Partition& partition,
+                         const NoiseRequest& request, const random::Generator& generator,
+                         const NoiseState& state, std::span<const std::span<Real>> values) {
+  if (request.family != NoiseFamily::kGaussian)
+    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
+                "noise on values that lie elsewhere is gaussian; take that noise.family");
+  // The value of a coordinate depends on its position only, so a range may be cut anywhere.
+  struct Task {
+    random::Position at;
+    double stddev;
+    std::span<Real> values;
+  };
+  std::vector<Task> tasks;
+  const NoiseState after = generate(
+      layout, partition, request, generator, state,
+      [&](std::size_t i, double stddev, const random::Position& at) {
+        if (stddev == 0) return;
+        if (request.team == nullptr) {
+          random::add_gaussian(generator, at, stddev, values[i], request.threads);
+          return;
+        }
+        for (std::size_t begin = 0; begin < values[i].size(); begin += kPiece)
+          tasks.push_back({at.from(at.coordinate + begin), stddev,
+                           values[i].subspan(begin, std::min(kPiece, values[i].size() - begin))});
+      });
+  if (!tasks.empty())
+    (*request.team)(tasks.size(), [&](std::size_t k) {
+      random::add_gaussian(generator, tasks[k].at, tasks[k].stddev, tasks[k].values);
+    });
+  return after;
+}
+
+}  // namespace
+
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, GradientSum& values) {
+  std::vector<Stretch> tensors;
+  std::size_t begin = 0;
+  const NoiseState after = generate(layout, partition, request, generator, state,
+                                    [&](std::size_t i, double stddev, const random::Position& at) {
+                                      const std::size_t end = begin + layout.elements(i);
+                                      tensors.push_back({begin, end, stddev, at});
+                                      begin = end;
+                                    });
   const std::size_t count = values.values().size();
   const auto add = [&](std::size_t first, std::size_t last) {
     auto tensor = std::ranges::upper_bound(tensors, first, {}, &Stretch::end);
@@ -179,7 +238,7 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
       if (request.after) request.after(first, piece);
     }
   };
-  if (discrete)  // a chunk is work enough for a thread
+  if (is_discrete(request.family))  // a chunk is work enough for a thread
     numerics::parallel_items((count + numerics::kChunk - 1) / numerics::kChunk, request.threads,
                              [&](std::size_t first, std::size_t last) {
                                add(first * numerics::kChunk,
@@ -187,15 +246,19 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                              });
   else
     numerics::parallel_for(count, request.threads, add);
-  if (!request.scalars.empty()) {
-    // The scalars are one more tensor, after the last.
-    const auto at = position(layout.size(), random::gaussian_indices(request.scalars.size()));
-    for (std::size_t k = 0; k < request.scalars.size(); ++k)
-      random::add_gaussian(generator, at.from(k), request.scalar_stddev[k],
-                           request.scalars.subspan(k, 1));
-  }
-  if (!request.seed_per_step) counter.settle();
-  return {request.seed_per_step ? 0 : counter.offset()};
+  return after;
+}
+
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<float>> values) {
+  return generate_into(layout, partition, request, generator, state, values);
+}
+
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<double>> values) {
+  return generate_into(layout, partition, request, generator, state, values);
 }
 
 }  // namespace discreet::mechanism

@@ -22,6 +22,11 @@ struct NoiseState {
   friend bool operator==(const NoiseState&, const NoiseState&) = default;
 };
 
+// Runs task(0) … task(n - 1), each once, on threads that the caller keeps, and returns when all are
+// done. Tasks do not throw. Where another pool of threads holds the processors, as PyTorch's does,
+// new threads would wait for it.
+using Team = std::function<void(std::size_t n, const std::function<void(std::size_t)>& task)>;
+
 struct NoiseRequest {
   std::uint64_t step = 0;  // t
   // false: consecutive indices over all tensors and steps; true: the counter of the specification,
@@ -44,6 +49,7 @@ struct NoiseRequest {
   // several threads at once, on pieces of values.values() that begin at multiples of
   // numerics::kChunk and are in a cache.
   std::function<void(std::size_t begin, std::span<double> piece)> before, after;
+  const Team* team = nullptr;  // instead of `threads`, for values that lie elsewhere
 };
 
 // Adds the noise in place and returns the state after it. Everything is checked before anything is
@@ -53,6 +59,15 @@ struct NoiseRequest {
 NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                           const NoiseRequest& request, const random::Generator& generator,
                           const NoiseState& state, GradientSum& values);
+// The same where the values lie elsewhere: one span per tensor of the layout, in its order; that of
+// a tensor that is not private is not read. Gaussian only, else kInvalidDpConfig. A binary32 value
+// is x + stddev z formed in binary64 and rounded once.
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<float>> values);
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<double>> values);
 
 // The scale of Laplace noise with this standard deviation, both in units of the clip bound, rounded
 // down: what the accountant is told.

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <variant>
 
@@ -19,6 +20,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 using namespace discreet;
 using namespace discreet::mechanism;
+using discreet::python::to_numpy;
 
 namespace {
 
@@ -117,6 +119,25 @@ Clipped clip_arrays(const nb::dict& arrays, const Bounds& norm, const std::strin
   return {std::move(sum), std::move(layout), std::move(plan.partition.names), std::move(norms)};
 }
 
+// Upper bounds of the norms of rows; +inf for one that is not finite.
+template <class Real>
+auto norms_of_rows(const nb::ndarray<const Real, nb::ndim<2>, nb::c_contig, nb::device::cpu>& rows,
+                   int threads) {
+  RecordNorms norms;
+  {
+    const std::span<const Real> values(rows.data(), rows.size());
+    const std::size_t records = rows.shape(0), length = rows.shape(1);
+    const nb::gil_scoped_release release;
+    const ModelLayout layout({{.name = "row", .shape = {length}}});
+    const ClipOptions options{.nonfinite = Nonfinite::kZero, .threads = threads};
+    norms = per_sample_norms(layout, PerSampleGradients<Real>{records, {values}},
+                             partition(layout, Cut::kFlat), options);
+    for (std::size_t i = 0; i < records; ++i)
+      if (norms.zeroed[i] != 0) norms.norms[i] = std::numeric_limits<double>::infinity();
+  }
+  return to_numpy(std::move(norms.norms));
+}
+
 template <class T>
 auto records_by_parts(const Clipped& c, const std::vector<T>& values) {
   auto copy = std::make_unique<std::vector<T>>(values);
@@ -174,6 +195,13 @@ Everything here is raw: confidential until noise of the right size is added to `
         return fmt::format("<discreet.mechanism.Clipped {} records, {} parts>", c.norms.records,
                            c.norms.parts);
       });
+
+  const char* rows_doc =
+      "Upper bounds, in float64, of the Euclidean norms of the rows of [records, length]; inf for "
+      "a "
+      "row that is not finite.";
+  m.def("row_norms", &norms_of_rows<float>, "rows"_a.noconvert(), "threads"_a = 1, rows_doc);
+  m.def("row_norms", &norms_of_rows<double>, "rows"_a.noconvert(), "threads"_a = 1, rows_doc);
 
   m.def(
       "clip",

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -6,6 +7,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+#include <functional>
 #include <mutex>
 
 #include "discreet/base/nearest.h"
@@ -15,249 +18,20 @@
 #include "python/src/accounting.h"
 #include "python/src/array.h"
 #include "python/src/rooms.h"
+#include "python/src/session.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace discreet;
 using namespace discreet::mechanism;
+using discreet::python::layout_of;
+using discreet::python::loaded;
+using discreet::python::pair_of;
+using discreet::python::Session;
+using discreet::python::TensorTuple;
+using discreet::python::to_python;
 
 namespace {
-
-constexpr const char* kOperator = "Apply_v3";
-
-using Rows = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-// Name, shape, layer, group, trainable, adapter.
-using TensorTuple = std::tuple<std::string, std::vector<std::uint64_t>, std::string, std::string,
-                               bool, std::string>;
-
-LoadedConfig loaded(const nb::bytes& yaml, const std::string& name,
-                    const std::vector<std::string>& settings) {
-  return load_config({yaml.c_str(), yaml.size()}, name, settings);
-}
-
-// As the trace's JSON has it: bytes are hexadecimal text.
-nb::object to_python(const cbor::Value& value) {
-  switch (value.type()) {
-    case cbor::Type::kUnsigned: return nb::int_(value.as_unsigned());
-    case cbor::Type::kNegative: return nb::int_(value.as_int64());
-    case cbor::Type::kBytes: return nb::str(to_hex(value.as_bytes()).c_str());
-    case cbor::Type::kText: return nb::str(value.as_text().data(), value.as_text().size());
-    case cbor::Type::kBool: return nb::bool_(value.as_bool());
-    case cbor::Type::kFloat: return nb::float_(value.as_float());
-    case cbor::Type::kTag: return to_python(value.tag_content());
-    case cbor::Type::kNull: return nb::none();
-    case cbor::Type::kArray: {
-      nb::list out;
-      for (const cbor::Value& item : value.as_array()) out.append(to_python(item));
-      return out;
-    }
-    case cbor::Type::kMap: {
-      nb::dict out;
-      for (const auto& [key, item] : value.as_map()) out[to_python(key)] = to_python(item);
-      return out;
-    }
-  }
-  return nb::none();
-}
-
-// A dictionary of arrays in the order of the layout, borrowed.
-class Borrowed {
- public:
-  Borrowed(const ModelLayout& layout, const nb::dict& arrays) {
-    refuse_unknown(layout, arrays);
-    rows_.resize(layout.size());
-    for (std::size_t i = 0; i < layout.size(); ++i)
-      if (layout.tensors()[i].is_private()) take(layout.tensors()[i], i, arrays);
-  }
-
-  Microbatch microbatch() const {
-    return first_ && holds<float>(*first_) ? as<float>() : as<double>();
-  }
-
- private:
-  template <class Real>
-  static bool holds(const Rows& rows) {
-    return rows.dtype() == nb::dtype<Real>();
-  }
-
-  template <class Real>
-  Microbatch as() const {
-    PerSampleGradients<Real> out{first_ ? first_->shape(0) : 0, {}};
-    for (const std::optional<Rows>& rows : rows_) {
-      if (rows)
-        out.tensors.emplace_back(static_cast<const Real*>(rows->data()), rows->size());
-      else
-        out.tensors.emplace_back();
-    }
-    return out;
-  }
-
-  [[noreturn]] static void refuse(std::string sentence) {
-    throw Error(ErrorCode::kInvalidGradient, kOperator, std::move(sentence));
-  }
-
-  static void refuse_unknown(const ModelLayout& layout, const nb::dict& arrays) {
-    std::vector<std::string> names;
-    for (const Tensor& tensor : layout.tensors()) names.push_back(tensor.name);
-    for (const auto& [key, value] : arrays) {
-      const std::string name = nb::cast<std::string>(key);
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      const auto meant = nearest(name, names);
-      refuse(fmt::format("the layout has no tensor {}{}", name,
-                         meant ? fmt::format("; did you mean {}?", *meant) : ""));
-    }
-  }
-
-  void take(const Tensor& tensor, std::size_t i, const nb::dict& arrays) {
-    if (!arrays.contains(tensor.name.c_str()))
-      refuse(
-          fmt::format("the gradients of tensor {} are missing; give an array [records, {}], or "
-                      "declare the tensor public or not trainable",
-                      tensor.name, fmt::join(tensor.shape, ", ")));
-    Rows rows;
-    if (!nb::try_cast(arrays[tensor.name.c_str()], rows, /*convert=*/false) ||
-        !(holds<float>(rows) || holds<double>(rows)) || (first_ && rows.dtype() != first_->dtype()))
-      refuse(
-          fmt::format("tensor {} is not a C-contiguous array [records, ...] of the dtype of the "
-                      "first one, float32 or float64; give one (nothing is copied)",
-                      tensor.name));
-    bool fits = rows.ndim() == tensor.shape.size() + 1;
-    for (std::size_t d = 0; fits && d < tensor.shape.size(); ++d)
-      fits = rows.shape(d + 1) == tensor.shape[d];
-    if (!fits) {
-      std::vector<std::size_t> shape;
-      for (std::size_t d = 0; d < rows.ndim(); ++d) shape.push_back(rows.shape(d));
-      refuse(fmt::format("tensor {} has the shape [{}]; give [records, {}]", tensor.name,
-                         fmt::join(shape, ", "), fmt::join(tensor.shape, ", ")));
-    }
-    if (first_ && rows.shape(0) != first_->shape(0))
-      refuse(fmt::format("tensor {} has {} records, the tensors before it {}", tensor.name,
-                         rows.shape(0), first_->shape(0)));
-    if (!first_) first_ = rows;
-    rows_[i] = std::move(rows);
-  }
-
-  std::vector<std::optional<Rows>> rows_;  // one per tensor; none: not private
-  std::optional<Rows> first_;
-};
-
-template <class Real>
-nb::object to_array(std::span<const double> values, const Tensor& tensor) {
-  auto copy = std::make_unique<std::vector<Real>>(values.begin(), values.end());
-  const std::vector<std::size_t> shape(tensor.shape.begin(), tensor.shape.end());
-  Real* data = copy->data();
-  const nb::capsule owner(copy.release(),
-                          [](void* p) noexcept { delete static_cast<std::vector<Real>*>(p); });
-  return nb::ndarray<nb::numpy, Real>(data, shape.size(), shape.data(), owner).cast();
-}
-
-nb::tuple pair_of(const accounting::Interval& interval) {
-  return nb::make_tuple(interval.lower, interval.upper);
-}
-
-// The mechanism as Python holds it. Arrays are borrowed and the interpreter is free while it
-// works; threads that share one take turns.
-class Session {
- public:
-  Session(LoadedConfig config, const ModelLayout& layout, random::Key key, const Digest& data,
-          int threads)
-      : notes(std::move(config.notes)),
-        key_(std::move(key)),
-        mechanism_(config.config, layout, mechanism_streams(config.config.privacy, key_),
-                   kernel_replay_token(config.config, data), threads) {}
-
-  template <class F>
-  auto with(F&& use) {
-    const nb::gil_scoped_release release;
-    const std::lock_guard lock(mutex_);
-    return use(mechanism_);
-  }
-
-  void accumulate(const nb::dict& gradients) {
-    const Borrowed borrowed(layout(), gradients);
-    const Microbatch microbatch = borrowed.microbatch();
-    with([&](Mechanism& m) { m.accumulate(microbatch); });
-  }
-
-  nb::dict release() {
-    return to_dict(with([](Mechanism& m) { return m.release(); }));
-  }
-
-  nb::dict apply(const nb::list& microbatches) {
-    std::vector<Borrowed> borrowed;
-    for (const nb::handle gradients : microbatches)
-      borrowed.emplace_back(layout(), nb::cast<nb::dict>(gradients));
-    std::vector<Microbatch> all;
-    for (const Borrowed& one : borrowed) all.push_back(one.microbatch());
-    return to_dict(with([&](Mechanism& m) { return m.apply(all); }));
-  }
-
-  Sampler sampler(std::uint64_t rows) const {
-    const DpConfig& dp = mechanism_.config().privacy;
-    const std::string_view name = random::stream::kSampling;
-    random::Generator coins = dp.secure
-                                  ? random::Generator::secure(key_.derive(name))
-                                  : random::Generator(random::Algorithm::kPhilox4x32,
-                                                      random::Key::from_seed(dp.seed).derive(name));
-    // Steps that are executed again draw other batches.
-    const std::string lineage = mechanism_.lineage();
-    return {mechanism_.sampling(), rows, lineage.empty() ? std::move(coins) : coins.fork(lineage)};
-  }
-
-  const Mechanism& fixed() const noexcept { return mechanism_; }  // for what never changes
-  const ModelLayout& layout() const noexcept { return mechanism_.layout(); }
-
-  const std::vector<std::string> notes;
-
- private:
-  nb::dict to_dict(const StepResult& step) const {
-    const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
-    nb::dict gradients;
-    for (std::size_t i = 0; i < layout().size(); ++i) {
-      const Tensor& tensor = layout().tensors()[i];
-      if (tensor.is_private())
-        gradients[tensor.name.c_str()] =
-            (wide ? to_array<double> : to_array<float>)(step.gradients.tensor(i), tensor);
-    }
-    nb::dict metrics = nb::cast<nb::dict>(to_python(step.metrics.to_cbor()));
-    metrics["cumulative_epsilon"] = step.metrics.cumulative_epsilon;
-    metrics["privacy_budget_remaining"] = step.metrics.privacy_budget_remaining;
-    metrics["privacy_allocation_mode"] = step.metrics.privacy_allocation_mode;
-    nb::dict out;
-    out["t"] = step.t;
-    out["gradients"] = gradients;
-    out["before"] = pair_of(step.budget.before);
-    out["after"] = pair_of(step.budget.after);
-    out["past_warning"] = step.budget.past_warning;
-    out["metrics"] = metrics;
-    out["released"] = nb::none();
-    if (step.released) {
-      nb::dict released;
-      released["clip_fraction"] = step.released->clip_fraction;
-      released["group_clip_fraction"] = step.released->group_clip_fraction;
-      out["released"] = released;
-    }
-    out["warnings"] = step.warnings;
-    out["trace"] = to_python(trace_iter(step));
-    return out;
-  }
-
-  std::mutex mutex_;
-  random::Key key_;
-  Mechanism mechanism_;
-};
-
-ModelLayout layout_of(const std::vector<TensorTuple>& tensors) {
-  std::vector<Tensor> out;
-  for (const auto& [name, shape, layer, group, trainable, adapter] : tensors)
-    out.push_back({.name = name,
-                   .shape = shape,
-                   .layer = layer,
-                   .group = group,
-                   .trainable = trainable,
-                   .adapter = adapter});
-  return ModelLayout(std::move(out));
-}
 
 Digest digest_of(const nb::bytes& bytes) {
   Digest out{};
@@ -277,16 +51,48 @@ Error error_of(const std::string& code, const std::string& op, const std::string
               fmt::format("'{}' is no code of a discreet.Error", code));
 }
 
+// GNU OpenMP's entry: team(data) on `threads` threads, the caller's own pool.
+using OpenMpParallel = void (*)(void (*team)(void*), void* data, unsigned threads, unsigned flags);
+
+// Tasks run on the pool of the OpenMP library at `path`, which the process has loaded.
+bool use_openmp(const std::string& path, unsigned threads) {
+  void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  const auto parallel = reinterpret_cast<OpenMpParallel>(::dlsym(library, "GOMP_parallel"));
+  if (parallel == nullptr) return false;
+  python::torch_team() = [parallel, threads](std::size_t n,
+                                             const std::function<void(std::size_t)>& task) {
+    struct Shared {
+      std::atomic<std::size_t> next;
+      std::size_t n;
+      const std::function<void(std::size_t)>& task;
+    } shared{0, n, task};
+    parallel(
+        [](void* data) {
+          auto& all = *static_cast<Shared*>(data);
+          for (std::size_t k = all.next++; k < all.n; k = all.next++) all.task(k);
+        },
+        &shared, threads, 0);
+  };
+  return true;
+}
+
 void add_session(nb::module_& m) {
+  m.def("use_openmp", &use_openmp, "path"_a, "threads"_a,
+        "Noise for PyTorch is drawn on the threads of this OpenMP library; False if it is not "
+        "loaded.");
   nb::class_<Session>(m, "MechanismSession")
       .def(
           "__init__",
           [](Session* self, const nb::bytes& yaml, const std::string& name,
              const std::vector<std::string>& settings, const std::vector<TensorTuple>& tensors,
              std::optional<nb::bytes> key, std::optional<nb::bytes> data, int threads) {
+            const LoadedConfig config = loaded(yaml, name, settings);
+            random::Key master =
+                key ? random::Key::from_bytes(python::view(*key)) : random::Key::from_system();
             new (self) Session(
-                loaded(yaml, name, settings), layout_of(tensors),
-                key ? random::Key::from_bytes(python::view(*key)) : random::Key::from_system(),
+                config, layout_of(tensors),
+                training::run_streams(config.config.privacy, std::move(master), std::nullopt),
                 data ? digest_of(*data) : Digest{}, threads);
           },
           "yaml"_a, "name"_a, "settings"_a, "tensors"_a, "key"_a.none(), "data_commitment"_a.none(),
@@ -295,11 +101,38 @@ void add_session(nb::module_& m) {
       .def("release", &Session::release)
       .def("apply", &Session::apply)
       .def("sampler", &Session::sampler)
+      .def("take_norms", &Session::take_norms, "norms"_a.noconvert(), "stability"_a.none())
+      .def("release_into", &Session::release_into)
+      .def("drop", [](Session& s) { s.with([](Mechanism& m) { m.drop_microbatches(); }); })
+      .def("parts",
+           [](Session& s) {
+             return s.with([](Mechanism& m) { return m.allocation().plan.partition.names; });
+           })
+      .def("part_of",
+           [](Session& s) {
+             return s.with([](Mechanism& m) {
+               const std::vector<std::uint32_t>& parts = m.allocation().plan.partition.part_of;
+               return std::vector<std::int64_t>(parts.begin(), parts.end());
+             });
+           })
+      .def("clip_bounds",
+           [](Session& s) { return s.with([](Mechanism& m) { return m.allocation().plan.clip; }); })
+      .def("sampling",
+           [](const Session& s) {
+             const SamplingPlan& plan = s.fixed().sampling();
+             nb::dict out;
+             out["declared_size"] = plan.size;
+             out["sampling_rate"] = plan.rate;
+             out["batch_size"] = plan.batch;
+             out["steps_per_epoch"] = plan.steps_per_epoch;
+             return out;
+           })
       .def("t", [](Session& s) { return s.with([](Mechanism& m) { return m.t(); }); })
       .def("spent",
            [](Session& s) {
              return pair_of(s.with([](Mechanism& m) { return m.spent().epsilon; }));
            })
+      .def("epsilon", [](Session& s, double delta) { return pair_of(s.epsilon(delta)); })
       .def("most_records", [](const Session& s) { return s.fixed().most_records(); })
       .def("not_private", [](const Session& s) { return s.fixed().not_private(); })
       .def("notes", [](const Session& s) { return s.notes; })

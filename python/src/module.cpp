@@ -26,6 +26,8 @@ void raise_as_python(const std::exception_ptr& thrown, void* error_type) {
 }  // namespace
 
 NB_MODULE(_core, m) {
+  // Objects that live until the interpreter ends, as those of a training loop, are not leaks.
+  nb::set_leak_warnings(false);
   m.doc() = "The C++ core of discreet.";
   m.def(
       "version", [] { return std::string(discreet::version()); }, "The version of the library.");
@@ -39,6 +41,7 @@ NB_MODULE(_core, m) {
   discreet::python::add_mechanism(m);
   discreet::python::add_mechanism_apply(m);
   discreet::python::add_ledger(m);
+  discreet::python::add_run(m);
   discreet::python::add_training(m);
   discreet::python::add_unlearning(m);
   discreet::python::add_release(m);

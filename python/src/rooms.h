@@ -10,6 +10,7 @@ void add_accounting(nanobind::module_& m);
 void add_mechanism(nanobind::module_& m);
 void add_mechanism_apply(nanobind::module_& m);
 void add_ledger(nanobind::module_& m);
+void add_run(nanobind::module_& m);
 void add_training(nanobind::module_& m);
 void add_unlearning(nanobind::module_& m);
 void add_release(nanobind::module_& m);

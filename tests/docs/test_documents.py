@@ -8,6 +8,7 @@ A block that names ledger.db finds the small ledger of tests/cli/ledger_example.
 Links to files of the project lead somewhere.
 """
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -57,6 +58,8 @@ def test_console_block(block, tmp_path):
 @pytest.mark.parametrize("block", list(blocks("python")))
 def test_python_block(block, tmp_path):
     prepare(block, tmp_path)
+    if "import torch" in block and importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
     result = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True,
                             text=True)
     assert result.returncode == 0, result.stderr

@@ -1,0 +1,15 @@
+"""Private training with PyTorch: what a user of Opacus switches to in one line.
+
+    from discreet.torch import PrivacyEngine
+
+    module, optimizer, loader = PrivacyEngine().make_private(
+        module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=1.1, max_grad_norm=1.0)
+
+The loop stays as it is: loss.backward(); optimizer.step().
+"""
+
+from discreet.torch.engine import Epsilon, PrivacyEngine
+from discreet.torch.modules import fix, validate
+from discreet.torch.rules import register_grad_sampler
+
+__all__ = ["Epsilon", "PrivacyEngine", "fix", "register_grad_sampler", "validate"]

@@ -1,0 +1,254 @@
+"""Collects what the backward pass shows, and turns it into sums of clipped gradients.
+
+One backward pass is one piece of a step. When it ends, the norms of its records are complete, the sink (the core's
+mechanism) says what each record is multiplied by, and every parameter's weighted sum is added to its buffer. Buffers are
+not `p.grad`: that only ever holds what was released.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+from discreet.torch import rules
+from discreet.torch.errors import refuse
+from discreet.torch.pieces import Sum
+from discreet.torch.sites import AttentionSite, GenericSite, LayerSite, Site
+
+_BATCH_NORM = (nn.modules.batchnorm._BatchNorm,)
+
+
+class Clipper:
+    """sink: an object with take_norms(norms [records, parts] float64) → scales, of the same shape.
+    parts: by parameter name, the part of the clip plan it belongs to. fused: every part's records are clipped as soon as
+    its layer's gradient is there.
+    """
+
+    def __init__(self, module: nn.Module, parts: dict[str, int], *, fused: bool = False,
+                 bounds=None, mean: bool = True, batch: float = 1.0) -> None:
+        self.module, self.mean, self.batch = module, mean, batch
+        self.fused, self.bounds = fused, bounds
+        self.anchor = torch.zeros(1, requires_grad=True)
+        self.names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
+        self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        wide = any(p.dtype == torch.float64 for p in self.parameters.values())
+        self.dtype = torch.float64 if wide else torch.float32
+        self.parts = parts
+        self.part_count = max(parts.values(), default=0) + 1
+        self.active = True
+        self.probed = False
+        self.watch = None  # called with (site, inputs), by the probe
+        self.records = 0
+        self.sink = None
+        self.buffers: dict[str, torch.Tensor] = {}
+        self.sites = list(self._sites())
+        for site in self.sites:
+            site.install()
+        self._hooks = [p.register_hook(_outside(name)) for name, p in self.parameters.items()]
+        self.uses: dict[str, int] = {}
+        self._clear()
+
+    # ---------------------------------------------------------------- where parameters are used
+
+    def _sites(self):
+        covered: set[int] = set()
+        inside: list[str] = []
+        for name, module in self.module.named_modules():
+            if any(name == root or name.startswith(root + ".") or root == "" for root in inside):
+                continue
+            if isinstance(module, _BATCH_NORM):
+                _refuse_training_statistics(name, module)
+            own = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
+            attention = isinstance(module, nn.MultiheadAttention)
+            if parametrize.is_parametrized(module) and any(p.requires_grad for p in module.parameters()):
+                own = dict(module.named_parameters())
+            if attention and any(p.requires_grad for p in module.parameters()):
+                if type(module).forward is nn.MultiheadAttention.forward and AttentionSite.serves(module):
+                    site: Site = AttentionSite(self, name, module)
+                    covered |= {id(p) for s in (site.inward, site.outward) for p in s.parameters.values()}
+                    inside.append(name)
+                    yield site
+                    continue
+            elif not own:
+                continue
+            check_layer(name, module)
+            rule = rules.rule_of(module)
+            if rule is not None and not attention and not parametrize.is_parametrized(module):
+                site = LayerSite(self, name, module, rule)
+            else:
+                site = GenericSite(self, name, module)
+                inside.append(name)
+            covered |= {id(p) for p in site.parameters.values()}
+            yield site
+        missing = [name for name, p in self.parameters.items() if id(p) not in covered]
+        if missing:
+            refuse(f"{', '.join(missing)}: trained, but part of no layer whose gradients can be clipped; freeze them "
+                   "(requires_grad_(False)), or register a rule with register_grad_sampler")
+
+    @contextlib.contextmanager
+    def inactive(self):
+        before, self.active = self.active, False
+        try:
+            yield
+        finally:
+            self.active = before
+
+    def remove(self) -> None:
+        """Gives the module its own forwards back."""
+        for site in self.sites:
+            site.module.__dict__.pop("forward", None)
+        for hook in self._hooks:
+            hook.remove()
+
+    # ---------------------------------------------------------------- the forward pass
+
+    def used(self, site: Site) -> None:
+        for p in site.parameters.values():
+            name = self.names[id(p)]
+            self.uses[name] = self.uses.get(name, 0) + 1
+
+    def saw(self, site: Site, inputs) -> None:
+        if self.watch is not None:
+            self.watch(site, inputs)
+
+    # ---------------------------------------------------------------- the backward pass
+
+    def _clear(self) -> None:
+        self._queued = False
+        self._waiting: dict[str, list] = {}  # pieces whose norm is not known
+        self._done: dict[str, object] = {}  # pieces whose norm is in _norm2
+        self._norm2: list[torch.Tensor | None] = [None] * self.part_count
+        self._summed: set[str] = set()
+
+    def drop(self) -> None:
+        """Forgets the step's records."""
+        self.buffers.clear()
+        self.uses.clear()
+        self._clear()
+
+    def arrived(self, site: Site, inputs, g: torch.Tensor) -> None:
+        self.arrived_pieces(site, site.pieces(inputs, g) if g.shape[0] else {}, g.shape[0])
+
+    def arrived_pieces(self, site: Site, pieces: dict, records: int) -> None:
+        if not self._queued:
+            self._queued = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        with torch.no_grad():
+            fresh = {}
+            for key, piece in pieces.items():
+                name = self.names[id(site.parameters[key])]
+                if name in self._done or name in self._summed:
+                    refuse(f"{name} was used again while its gradient was computed; with several uses under "
+                           "checkpointing, use the layer outside of the checkpointed region")
+                if self.uses.get(name, 0) > 1:
+                    self._waiting.setdefault(name, []).append(piece)
+                else:
+                    fresh[name] = piece
+            for name, piece in fresh.items():
+                self._add_norm(name, piece)
+                self._done[name] = piece
+            if self.fused and fresh and not self._waiting:
+                self._sum_now(fresh)
+
+    def _add_norm(self, name: str, piece) -> None:
+        part = self.parts[name]
+        norm2 = piece.norm2()
+        self._norm2[part] = norm2 if self._norm2[part] is None else self._norm2[part] + norm2
+
+    def _factor(self) -> float:
+        # A mean over the records has divided every record's gradient by their number.
+        return float(self.records) if self.mean else 1.0
+
+    def _norms(self, part: int) -> torch.Tensor:
+        norm2 = self._norm2[part]
+        if norm2 is None:
+            return torch.zeros(self.records, dtype=torch.float64)
+        return norm2.sqrt().mul_(self._factor() * (1 + 2.0**-50))
+
+    def _sum_now(self, pieces: dict) -> None:
+        """Fused: the part is one layer's, and its gradient is here."""
+        part = self.parts[next(iter(pieces))]
+        if {n for n in self.parts if self.parts[n] == part and self.parameters[n].requires_grad} != set(pieces):
+            return
+        norms = self._norms(part)
+        scales = (self.bounds()[part] / (norms + 1e-8) * (1 - 2.0**-50)).clamp_(max=1.0)
+        weights, bad = self._weights(scales, ~torch.isfinite(norms))
+        for name, piece in pieces.items():
+            self._add(name, piece, weights, bad)
+            del self._done[name]
+            self._summed.add(name)
+
+    def _weights(self, scales: torch.Tensor, bad: torch.Tensor):
+        """What the gradients as they are must be multiplied by, in their precision, and the records to leave out."""
+        down = 1 - (2.0**-50 if self.dtype == torch.float64 else 2.0**-22)
+        weights = (scales * (self._factor() / self.batch * down)).masked_fill_(bad.view(-1, *[1] * (scales.dim() - 1)), 0)
+        # So small a number has few bits left in float32, and could be rounded up by half.
+        weights.masked_fill_(weights < 2.0**-60, 0)
+        rows = bad.nonzero().flatten()
+        return weights.to(self.dtype), rows if len(rows) else None
+
+    def _add(self, name: str, piece, weights: torch.Tensor, bad: torch.Tensor | None) -> None:
+        if bad is not None:
+            _leave_out(piece, bad)
+        total = piece.weighted(weights)
+        if name in self.buffers:
+            self.buffers[name].add_(total)
+        else:
+            self.buffers[name] = total.contiguous()
+
+    def _finish(self) -> None:
+        try:
+            with torch.no_grad():
+                for name, pieces in self._waiting.items():
+                    piece = pieces[0] if len(pieces) == 1 else Sum(pieces, self.parameters[name].shape)
+                    self._add_norm(name, piece)
+                    self._done[name] = piece
+                norms = torch.stack([self._norms(part) for part in range(self.part_count)], 1)
+                scales = self.sink.take_norms(norms)
+                weights, bad = self._weights(scales, ~torch.isfinite(norms).all(1))
+                columns = weights.t().contiguous()
+                for name in list(self._done):
+                    self._add(name, self._done.pop(name), columns[self.parts[name]], bad)
+        finally:
+            self.uses.clear()
+            self._clear()
+
+
+def _leave_out(piece, rows: torch.Tensor) -> None:
+    for one in getattr(piece, "pieces", [piece]):
+        for key in ("a", "g", "gradients"):
+            if hasattr(one, key):
+                setattr(one, key, getattr(one, key).index_fill(0, rows, 0))
+
+
+def _outside(name: str):
+    def hook(_):
+        refuse(f"{name} received a gradient outside of its layer, which nothing clips: it is used directly, as in a "
+               "penalty on weights (take weight_decay of the optimizer) or a functional call. Nothing was released",
+               "INVALID_GRADIENT")
+    return hook
+
+
+def _refuse_training_statistics(name: str, module: nn.Module) -> None:
+    fix = (f"{name} is a {type(module).__name__}: its statistics mix the records of a batch, so that no record's "
+           "gradient can be bounded; use GroupNorm, as discreet.torch.fix(module) does, or freeze it in eval mode")
+    if module.training or any(p.requires_grad for p in module.parameters()):
+        refuse(fix)
+
+    def check(module, _):
+        if module.training:
+            refuse(fix)
+    module.register_forward_pre_hook(check)
+
+
+def check_layer(name: str, module: nn.Module) -> None:
+    """Refuses settings under which one record's gradient depends on others, or memory of them stays."""
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+        refuse(f"{name} keeps running statistics of private records; make it with track_running_stats=False")
+    if isinstance(module, nn.Embedding):
+        for key in ("max_norm", "scale_grad_by_freq", "sparse"):
+            if getattr(module, key):
+                refuse(f"{name} has {key}={getattr(module, key)}, which depends on who is in the batch; leave it out")

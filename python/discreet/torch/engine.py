@@ -1,0 +1,409 @@
+"""PrivacyEngine: private training in the shapes PyTorch users know."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import nn
+
+from discreet import _core
+from discreet.accounting import Interval
+from discreet.errors import Error
+from discreet.mechanism import _json
+from discreet.torch import selfcheck, state
+from discreet.torch.clipper import Clipper
+from discreet.torch.errors import refuse
+from discreet.torch.loader import Batches, PrivateLoader, check_loader
+from discreet.torch.optimizer import Optimizers
+
+SAMPLING = {"poisson": "POISSON_V1", "balls_and_bins": "SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1"}
+CLIPPING = {"flat": "per_sample", "per_layer": "per_layer", "per_group": "per_group", "automatic": "per_sample",
+            "adaptive": "adaptive"}
+# Names of other libraries for what make_private takes.
+SYNONYMS = {"model": "module", "optimizers": "optimizer", "dataloader": "data_loader", "train_loader": "data_loader",
+            "sigma": "noise_multiplier", "l2_norm_clip": "max_grad_norm", "l2_clip_norm": "max_grad_norm",
+            "clip_norm": "max_grad_norm", "delta": "target_delta", "epsilon": "target_epsilon",
+            "sample_size": "declared_size", "max_physical_batch_size": "max_physical_batch_size",
+            "clipping_mode": "clipping"}
+# Opacus' arguments that change nothing here, and those that cannot be had.
+IGNORED = {"criterion", "wrap_model", "grad_sample_mode", "batch_first", "poisson_sampling", "secure_mode"}
+
+
+class Epsilon(float):
+    """An upper end that may be used as a number, with all that belongs to it."""
+
+    def __new__(cls, interval: Interval, delta: float, adjacency: str):
+        self = super().__new__(cls, interval.upper)
+        self.lower, self.upper, self.delta, self.adjacency = interval.lower, interval.upper, delta, adjacency
+        return self
+
+    def __repr__(self) -> str:
+        return f"Epsilon({float(self)!r}, lower={self.lower!r}, delta={self.delta!r}, adjacency={self.adjacency!r})"
+
+
+class PrivacyEngine:
+    """Makes training private: clipped gradients of PyTorch, noise, sampling and accounting of the core.
+
+    accountant: "pld" (tightest), "rdp", "moments", "gdp" or "f_dp"; "prv" is "pld".
+    directory: where the run leaves its trace, checkpoints and key; none: nowhere.
+    resume: go on with the run in that directory.
+    callbacks: called after every step with a dictionary: "step", "epsilon", "delta" and, under "confidential", what is
+        not noised. Only the first three may be shown to anyone.
+    insecure_seed: repeatable noise and batches, for tests; the run is not private.
+    """
+
+    def __init__(self, *, accountant: str = "pld", directory: str | os.PathLike | None = None, resume: bool = False,
+                 callbacks: Sequence[Callable[[dict], None]] = (), insecure_seed: int | None = None,
+                 secure_mode: bool = True, threads: int | None = None) -> None:
+        if not secure_mode and insecure_seed is None:
+            refuse("secure_mode=False has no cryptographic noise; leave it out, or give insecure_seed for tests")
+        self._accountant = {"prv": "pld"}.get(accountant, accountant)
+        self.directory = None if directory is None else pathlib.Path(directory)
+        self.resume, self.callbacks = resume, list(callbacks)
+        self.insecure_seed, self.threads = insecure_seed, threads or torch.get_num_threads()
+        self._session = None
+        self._closed = False
+
+    # ---------------------------------------------------------------- making private
+
+    def make_private(self, *, module: nn.Module | None = None, optimizer=None, data_loader=None,
+                     noise_multiplier: float | None = None, max_grad_norm=1.0, target_epsilon: float = 20.0,
+                     target_delta: float = 1e-5, epochs: int | None = None, clipping: str = "flat",
+                     sampling: str = "poisson", declared_size: int | None = None, loss_reduction: str = "mean",
+                     max_physical_batch_size: int | None = None, gradient_accumulation_steps: int = 1,
+                     nonfinite: str = "zero", groups: Mapping[str, str] | None = None, self_check: bool = True,
+                     example_inputs=None, settings: Mapping | None = None, **others):
+        """The same module, optimizer and a loader of private batches, as (module, optimizer, data_loader).
+
+        optimizer: one, or a list of those that share the module.
+        noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 for tests only.
+        max_grad_norm: of a record's gradient; for per_layer and per_group the bound over all of them, or one each by name.
+        target_epsilon, target_delta: the budget; a step that would exceed it is refused.
+        clipping: "flat", "per_layer" (clipped during the backward pass), "per_group" (`groups`: parameter → group),
+            "automatic" (Bu et al. 2023: every gradient is scaled to the bound) or "adaptive" (the bound follows the norms,
+            privately).
+        sampling: "poisson" or "balls_and_bins".
+        declared_size: a public number of records. With it one record more or less is hidden (add_remove); without it the
+            number of records is taken as public (zero_out). Rates and averages never follow the records that are there.
+        max_physical_batch_size: batches beyond it come in pieces, and optimizer.step() acts after the last one.
+        gradient_accumulation_steps: the loader gives so many pieces a step, each of its batch size on average.
+        nonfinite: "zero" leaves out records whose gradient is not finite; "abort" ends the run at one.
+        self_check: compares one small batch with autograd, record by record. example_inputs: the module's arguments for
+            it, with at least 3 records; taken from the data set if not given.
+        settings: further keys of the configuration, as discreet.load_config takes them.
+        """
+        given = {key: value for key, value in locals().items() if key not in ("self", "others")}
+        arguments = self._named(given, others)
+        return self._make(**arguments)
+
+    def make_private_with_epsilon(self, *, target_epsilon: float, target_delta: float, epochs: int, **others):
+        """As make_private, with the least noise for which `epochs` passes stay within the budget."""
+        if "noise_multiplier" in others or "sigma" in others:
+            refuse("noise_multiplier follows from target_epsilon; leave it out, or take make_private")
+        return self.make_private(target_epsilon=target_epsilon, target_delta=target_delta, epochs=epochs, **others)
+
+    def _named(self, given: dict, others: dict) -> dict:
+        defaults = inspect.signature(PrivacyEngine.make_private).parameters
+        for key, value in others.items():
+            if key in IGNORED:
+                _check_ignored(key, value)
+            elif key in SYNONYMS:
+                meant = SYNONYMS[key]
+                if given[meant] is not defaults[meant].default and given[meant] != defaults[meant].default:
+                    refuse(f"{key} and {meant} are the same; give one of them")
+                given[meant] = value
+            else:
+                refuse(f"make_private takes no {key}")
+        for key in ("module", "optimizer", "data_loader"):
+            if given[key] is None:
+                refuse(f"{key} is missing")
+        if given["noise_multiplier"] is None and given["epochs"] is None:
+            refuse("give noise_multiplier, or epochs and target_epsilon from which it follows")
+        return given
+
+    def _make(self, *, module, optimizer, data_loader, noise_multiplier, max_grad_norm, target_epsilon, target_delta,
+              epochs, clipping, sampling, declared_size, loss_reduction, max_physical_batch_size,
+              gradient_accumulation_steps, nonfinite, groups, self_check, example_inputs, settings):
+        if self._session is not None:
+            refuse("this engine has made a module private already; take one engine for each run")
+        if clipping not in CLIPPING:
+            refuse(f"clipping is '{clipping}'; give one of {', '.join(CLIPPING)}")
+        if sampling not in SAMPLING:
+            refuse(f"sampling is '{sampling}'; give one of {', '.join(SAMPLING)}")
+        if loss_reduction not in ("mean", "sum"):
+            refuse(f"loss_reduction is '{loss_reduction}'; give mean or sum, as the criterion has it")
+        check_loader(data_loader)
+        rows = len(data_loader.dataset)
+        size = rows if declared_size is None else declared_size
+        if rows > size:
+            refuse(f"declared_size is {size}, but there are {rows} records; declare at least as many as there may be")
+        batch = data_loader.batch_size * gradient_accumulation_steps
+        if not 1 <= batch <= size:
+            refuse(f"a batch of {batch} records of {size}; take a smaller batch_size")
+        self.module, self._automatic = module, clipping == "automatic"
+        privacy = {
+            "adjacency": "zero_out" if declared_size is None else "add_remove", "declared_size": size,
+            "effective_batch_size": batch, "sampling_mode": SAMPLING[sampling], "accountant": self._accountant,
+            "target_epsilon": target_epsilon, "target_delta": target_delta, "nonfinite": nonfinite,
+            # An epoch is reserved before its first step: whenever the loop stops inside it, the claim holds.
+            "accountant_granularity": "PER_EPOCH",
+            "clipping": {"strategy": CLIPPING[clipping]}}
+        if isinstance(max_grad_norm, Mapping):
+            privacy["clip_norm_map"] = dict(max_grad_norm)
+        elif isinstance(max_grad_norm, (list, tuple)):
+            refuse("max_grad_norm is a list; give the bounds by name, or one over all layers")
+        else:
+            privacy["clipping"]["norm"] = float(max_grad_norm)
+        if noise_multiplier is None:
+            privacy["mode"] = "meet_exactly_at_target_steps"
+        else:
+            privacy["noise_multiplier"] = float(noise_multiplier)
+            if noise_multiplier == 0:
+                privacy["debug"] = True
+        if epochs is not None:
+            privacy["target_steps"] = epochs * -(-size // batch)
+        if self.insecure_seed is not None:
+            privacy |= {"secure": False, "seed": self.insecure_seed}
+        for key, value in (settings or {}).items():
+            *sections, leaf = key.removeprefix("security.differential_privacy.").split(".")
+            section = privacy
+            for name in sections:
+                section = section.setdefault(name, {})
+            section[leaf] = value
+        trained = [p for p in module.parameters() if p.requires_grad]
+        if not trained:
+            refuse("no parameter of the module is trained (requires_grad)")
+        wide = {p.dtype == torch.float64 for p in trained}
+        if len(wide) != 1:
+            refuse("some parameters are float64 and some are not; give the module one precision")
+        config = {"security": {"differential_privacy": privacy},
+                  "run": {"compute_dtype": "float64" if wide.pop() else "float32"}}
+        optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        names = {id(p): name for name, p in module.named_parameters()}
+        Optimizers.check(optimizers, names)
+        tensors = [(name, list(p.shape), "", (groups or {}).get(name, ""), p.requires_grad, "")
+                   for name, p in module.named_parameters()]
+
+        # The self-check comes first: nothing is left behind by a module that cannot be served.
+        if self_check:
+            leading = selfcheck.run(module, data_loader, example_inputs)
+        text = _json(config).encode()
+        if self.directory is None:
+            session = _core.MechanismSession(text, "make_private", [], tensors, None, None, self.threads)
+        else:
+            session = _core.RunSession(text, "make_private", tensors, self.directory, self.resume, rows,
+                                       {"torch": torch.__version__}, self.threads)
+        part_of = session.part_of()
+        parts = {name: part_of[i] for i, (name, _, _, _, trains, _) in enumerate(tensors) if trains}
+        public = [name for name, part in parts.items() if part == 0xFFFFFFFF]
+        if public:
+            refuse(f"{', '.join(public)}: public modules receive no private gradient; freeze them instead")
+        self._clipper = Clipper(module, parts, fused=clipping == "per_layer", bounds=session.clip_bounds,
+                                mean=loss_reduction == "mean", batch=float(batch))
+        self._clipper.sink = self
+        if self_check:
+            self._clipper.probed = True
+            for site in self._clipper.sites:
+                site.leading = leading.get(site.name, "records")
+        self._session, self._rows, self._batch = session, rows, batch
+        _share_threads(self.threads)
+        self._layout = tensors
+        self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
+        self._shape = [(name, m._parameters, list(map(id, m._parameters.values())), m._modules,
+                        list(map(id, m._modules.values()))) for name, m in module.named_modules()]
+        self._handed = self._seen = 0
+        self._final = True
+        self._open = False  # a batch was handed out whose step is not done
+        self.steps_per_epoch = session.sampling()["steps_per_epoch"]
+        self.planned_steps = privacy.get("target_steps")
+        batches = Batches(lambda: session.sampler(rows), session.t, self.steps_per_epoch,
+                          pieces=gradient_accumulation_steps, most=max_physical_batch_size)
+        self._loader = PrivateLoader(data_loader, batches, self._hand_out)
+        self._optimizers = Optimizers(self, optimizers)
+        state.load(self)
+        return module, optimizer, self._loader
+
+    # ---------------------------------------------------------------- what the parts tell the engine
+
+    def _hand_out(self, records: int, final: bool) -> None:
+        """The loader gives out a piece of a batch."""
+        if self._final and self._open:
+            refuse("a batch was drawn whose step was not taken; every batch must end with optimizer.step(), one without "
+                   "records too: noise is added then as well", "INVALID_DP_CONFIG")
+        if not self._open:
+            self._handed = self._seen = 0
+        self._handed, self._final, self._open = self._handed + records, final, True
+        self._clipper.records = records
+
+    def take_norms(self, norms: torch.Tensor) -> torch.Tensor:
+        """Of the records of one backward pass: what each is multiplied by."""
+        records = len(norms)
+        if self._seen + records > self._handed:
+            self.drop()
+            refuse(f"a backward pass has {self._seen + records} records where the loader gave {self._handed}: a record "
+                   "may enter one backward pass of a step. Add losses before backward(), and train on the loader's "
+                   "batches only", "INVALID_GRADIENT")
+        self._check_module()
+        try:
+            scales = self._session.take_norms(norms.contiguous().numpy(), 0.01 if self._automatic else None)
+        except Error as error:
+            self._failed(error)
+            raise
+        self._seen += records
+        return torch.from_numpy(scales)
+
+    def drop(self) -> None:
+        """Forgets the records of the step; nothing of them is released."""
+        self._clipper.drop()
+        self._session.drop()
+        self._seen = 0
+
+    def release(self) -> None:
+        """Gives every parameter its noisy gradient."""
+        if self._closed:
+            refuse("the run was closed; go on with PrivacyEngine(directory=..., resume=True)")
+        self._check_module()
+        if not self._open:
+            refuse("optimizer.step() without a batch of the loader: there is nothing to release")
+        if self._seen == 0 and self._handed > 0:
+            refuse("optimizer.step() without a backward pass: there is nothing to release")
+        buffers = self._clipper.buffers
+        averages = []
+        for name, shape, _, _, trains, _ in self._layout:
+            if not trains:
+                averages.append(None)
+                continue
+            p = self._clipper.parameters[name]
+            if name not in buffers:
+                buffers[name] = torch.zeros(shape, dtype=torch.float64 if p.dtype == torch.float64 else torch.float32)
+            averages.append(buffers[name].numpy())
+        try:
+            if self._seen == 0:
+                self._session.take_norms(torch.zeros(0, self._clipper.part_count, dtype=torch.float64).numpy(), None)
+            step = self._session.release_into(averages)
+            if self.directory is not None:
+                trace = step["trace"]
+                self._session.append("iter", trace)
+        except Error as error:
+            self._failed(error)
+            raise
+        for name, p in self._clipper.parameters.items():
+            p.grad = buffers[name].to(p.dtype) if p.requires_grad else None
+        self._clipper.drop()
+        self._open, self._seen, self._handed = False, 0, 0
+        self.last_step = step
+        state.after_step(self, step)
+        for callback in self.callbacks:
+            callback({"step": step["t"] + 1, "epsilon": step["after"][1], "delta": self._session.budget()[1],
+                      "confidential": step["metrics"]})
+
+    def _failed(self, error: Error) -> None:
+        self.drop()
+        if self.directory is not None and error.code not in ("PRIVACY_BUDGET_EXCEEDED", "INVALID_DP_CONFIG"):
+            self._session.append("failure", self._session.failure(error.code, error.op, error.sentence))
+            self._session.flush()
+
+    def _check_module(self) -> None:
+        for name, p in self._frozen:
+            if p.requires_grad:
+                self.drop()
+                refuse(f"{name} is trained now and was not when make_private was called: nothing would clip or noise its "
+                       "gradient. Freeze it again, or begin another run with it")
+        for name, own, parameters, below, modules in self._shape:
+            if list(map(id, own.values())) != parameters or list(map(id, below.values())) != modules:
+                self.drop()
+                refuse(f"{name or 'the module'} has other parameters or layers than when make_private was called; begin "
+                       "another run with it")
+
+    # ---------------------------------------------------------------- what users ask
+
+    def get_epsilon(self, delta: float | None = None) -> Epsilon:
+        """Spent so far: an upper bound that may be used as a number; .lower, .delta and .adjacency belong to it."""
+        target, own, adjacency, _ = self._started().budget()
+        delta = own if delta is None else delta
+        if self._session.not_private():
+            return Epsilon(Interval(float("inf"), float("inf")), delta, adjacency)
+        return Epsilon(Interval(*self._session.epsilon(delta)), delta, adjacency)
+
+    get_privacy_spent = get_epsilon
+
+    @property
+    def accountant(self):
+        """The core's accountant: epsilon, steps, and why a run is not private."""
+        return Account(self)
+
+    @property
+    def not_private(self) -> list[str]:
+        return self._started().not_private()
+
+    def save_checkpoint(self, path: str | os.PathLike | None = None, *, module=None, optimizer=None, **more) -> None:
+        """All that the run needs to go on, into its directory; more: objects with state_dict(), as schedulers.
+        Confidential. Of a run without directory it cannot be had: its key would have to be written elsewhere."""
+        state.save(self, path, more)
+
+    def load_checkpoint(self, path: str | os.PathLike | None = None, *, module=None, optimizer=None, **more) -> dict:
+        """Gives `more` their states back. Module and optimizer have theirs since make_private with resume=True."""
+        return state.restore_more(self, path, more)
+
+    def finish(self, ended: str | None = None) -> Epsilon:
+        """Writes the model and the trace's last line; the claim of the run."""
+        return state.finish(self, ended)
+
+    def close(self) -> None:
+        """Lets go of the run's directory; steps after it are refused. The run can be resumed."""
+        if self._session is not None and self.directory is not None:
+            self._closed = True
+            self._session.close()
+
+    def _started(self):
+        if self._session is None:
+            refuse("nothing is private yet; call make_private first")
+        return self._session
+
+
+class Account:
+    """What was spent, in the shape of Opacus' accountants."""
+
+    def __init__(self, engine: PrivacyEngine) -> None:
+        self._engine = engine
+
+    def get_epsilon(self, delta: float | None = None) -> Epsilon:
+        return self._engine.get_epsilon(delta)
+
+    def __len__(self) -> int:
+        return self._engine._started().t()
+
+    @property
+    def steps(self) -> int:
+        return len(self)
+
+    @staticmethod
+    def mechanism() -> str:
+        return "discreet"
+
+
+def _check_ignored(key: str, value) -> None:
+    if key == "poisson_sampling" and not value:
+        refuse("poisson_sampling=False is not what the accountant bounds; take sampling='balls_and_bins' for batches "
+               "of which every record is in exactly one an epoch")
+    if key == "batch_first" and not value:
+        refuse("batch_first=False is not served; give every layer the records in the first dimension")
+    if key == "grad_sample_mode" and value not in ("hooks", "ghost", "functorch", "ew"):
+        refuse(f"grad_sample_mode is '{value}'; leave it out")
+    if key == "criterion" and value is not None and getattr(value, "reduction", "mean") == "none":
+        refuse("the criterion does not reduce; give loss_reduction for how you reduce it")
+
+
+def _share_threads(threads: int) -> None:
+    """Lets the core work on PyTorch's OpenMP threads: those wait actively, and others would wait for them."""
+    try:
+        mapped = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return
+    found = {line.split()[-1] for line in mapped if "libgomp" in line}
+    for path in sorted(found, key=lambda path: "torch" not in path)[:1]:
+        _core.use_openmp(path, threads)

@@ -1,0 +1,13 @@
+"""Refusals of discreet.torch."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from discreet.errors import Error
+
+
+def refuse(sentence: str, code: str = "INVALID_DP_CONFIG", op: str = "PrivacyEngine") -> NoReturn:
+    error = Error(f"{code}: {op}: {sentence}")
+    error.code, error.op, error.sentence = code, op, sentence
+    raise error

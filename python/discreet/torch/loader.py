@@ -1,0 +1,101 @@
+"""Batches drawn by the core's sampler, by the law that its accountant knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
+
+from discreet.torch.errors import refuse
+
+
+def check_loader(loader: DataLoader) -> None:
+    """Refuses a loader whose batches could not be accounted for."""
+    if not isinstance(loader, DataLoader):
+        refuse(f"data_loader is a {type(loader).__name__}; give a torch.utils.data.DataLoader")
+    if isinstance(loader.dataset, IterableDataset):
+        refuse("the data set is iterable: its records cannot be drawn at random; give one with __getitem__ and __len__")
+    if loader.batch_size is None:
+        refuse("the loader has its own batch sampler, or none: how often a record is drawn is not known; give "
+               "DataLoader(dataset, batch_size=..., shuffle=True), from which batches are drawn anew")
+    sampler = loader.sampler
+    if isinstance(sampler, SequentialSampler):
+        refuse("the loader keeps the order of the records; batches must be drawn at random to be accounted for: give "
+               "shuffle=True (they are then drawn by discreet, not shuffled)")
+    if type(sampler) is not RandomSampler:
+        refuse(f"the loader draws by a {type(sampler).__name__}, whose rates the accountant does not know; give "
+               "shuffle=True, and put a selection of records into torch.utils.data.Subset")
+    if sampler.replacement or sampler._num_samples is not None:
+        refuse("the loader's RandomSampler draws with replacement or a number of its own; give shuffle=True")
+
+
+class Batches:
+    """One epoch of batches, each in pieces of at most `most` records and at least `least` pieces."""
+
+    def __init__(self, sampler: Callable[[], object], step: Callable[[], int], epoch: int, *, pieces: int = 1,
+                 most: int | None = None) -> None:
+        self.sampler, self.step, self.epoch, self.pieces, self.most = sampler, step, epoch, pieces, most
+
+    def cut(self, batch: list[int]) -> list[list[int]]:
+        count = self.pieces
+        if self.most is not None:
+            count = max(count, -(-len(batch) // self.most))
+        return [batch[len(batch) * i // count:len(batch) * (i + 1) // count] for i in range(count)]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        sampler, first = self.sampler(), self.step()
+        # A loader that is begun inside an epoch goes on with what is left of it.
+        for t in range(first, first - first % self.epoch + self.epoch):
+            yield from self.cut(sampler.batch(t).tolist())
+
+    def __len__(self) -> int:
+        return self.epoch * self.pieces
+
+
+class Collate:
+    """The loader's own, which need not know what to do without records."""
+
+    def __init__(self, collate, dataset) -> None:
+        self.collate, self.dataset = collate, dataset
+
+    def __call__(self, records: list):
+        if records:
+            return self.collate(records)
+        return torch.utils._pytree.tree_map(lambda x: x[:0] if isinstance(x, torch.Tensor) else x,
+                                            self.collate([self.dataset[0]]))
+
+
+class PrivateLoader(DataLoader):
+    """Iterates over batches of the engine's sampler, one epoch at a time; the engine learns of each that is handed out."""
+
+    def __init__(self, loader: DataLoader, batches: Batches, hand_out: Callable[[int, bool], None]) -> None:
+        self._hand_out = hand_out
+        self._declared = loader.batch_size
+        workers = {}
+        if loader.num_workers > 0:
+            workers = {"prefetch_factor": loader.prefetch_factor, "persistent_workers": loader.persistent_workers,
+                       "multiprocessing_context": loader.multiprocessing_context}
+        super().__init__(loader.dataset, batch_sampler=batches, num_workers=loader.num_workers,
+                         collate_fn=Collate(loader.collate_fn, loader.dataset), pin_memory=loader.pin_memory,
+                         timeout=loader.timeout, worker_init_fn=loader.worker_init_fn, generator=loader.generator,
+                         **workers)
+
+    def __iter__(self):
+        # The records of each piece are counted where they are drawn: the loop need not look into what was collated.
+        counts: list[tuple[int, bool]] = []
+        batches, whole = self.batch_sampler, self.batch_sampler.cut
+
+        def counted(batch):
+            pieces = whole(batch)
+            counts.extend((len(piece), i == len(pieces) - 1) for i, piece in enumerate(pieces))
+            return pieces
+
+        batches.cut = counted
+        try:
+            inner = super().__iter__()
+            for number, batch in enumerate(inner):
+                self._hand_out(*counts[number])
+                yield batch
+        finally:
+            del batches.cut

@@ -1,0 +1,236 @@
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+
+#include "discreet/mechanism/config_resolve.h"
+#include "discreet/training/environment.h"
+#include "discreet/training/run_files.h"
+#include "python/src/accounting.h"
+#include "python/src/rooms.h"
+#include "python/src/session.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace discreet;
+using namespace discreet::mechanism;
+using discreet::python::Session;
+using discreet::python::TensorTuple;
+
+namespace {
+
+cbor::Value to_cbor(nb::handle object) {
+  if (object.is_none()) return nullptr;
+  if (nb::isinstance<nb::bool_>(object)) return nb::cast<bool>(object);
+  if (nb::isinstance<nb::int_>(object)) {
+    const auto number = nb::cast<std::int64_t>(object);
+    return number < 0 ? cbor::Value(number) : cbor::Value(static_cast<std::uint64_t>(number));
+  }
+  if (nb::isinstance<nb::float_>(object)) return nb::cast<double>(object);
+  if (nb::isinstance<nb::str>(object)) return nb::cast<std::string>(object);
+  if (nb::isinstance<nb::dict>(object)) {
+    std::vector<cbor::Entry> entries;
+    for (const auto& [key, value] : nb::cast<nb::dict>(object))
+      entries.push_back({nb::cast<std::string>(key), to_cbor(value)});
+    return cbor::map(std::move(entries));
+  }
+  std::vector<cbor::Value> items;
+  for (const nb::handle item : object) items.push_back(to_cbor(item));
+  return cbor::array(std::move(items));
+}
+
+using Texts = std::map<std::string, std::string>;
+
+cbor::Value environment_with(const Texts& further) {
+  std::vector<cbor::Entry> entries = training::environment().as_map();
+  for (const auto& [name, text] : further) entries.push_back({name, text});
+  return cbor::map(std::move(entries));
+}
+
+std::string specification() { return fmt::format("{} {}", kAlgorithm, kSpecVersion); }
+
+// Everything that is made before the mechanism is.
+struct Opened {
+  Opened(const LoadedConfig& config, const std::filesystem::path& directory, bool resume,
+         const Digest& data, const Texts& further)
+      : files(std::make_unique<training::RunFiles>(directory, config.config, resume)),
+        environment(environment_with(further)),
+        commitment(training::data_commitment(data, files->secret())),
+        key(training::run_key(files->secret(), config.config, data)) {}
+
+  training::RunStreams streams(const DpConfig& privacy) const {
+    const auto& header = files->header();
+    return training::run_streams(
+        privacy, training::in_environment(key, header ? header->environment : environment),
+        header ? std::optional(header->generator) : std::nullopt);
+  }
+
+  std::unique_ptr<training::RunFiles> files;
+  cbor::Value environment;
+  Digest commitment;
+  random::Key key;
+};
+
+// A mechanism with its run directory. PyTorch does not promise the same bits twice, so nothing is
+// ever repeated: steps that were released after the last checkpoint are charged again, under fresh
+// streams.
+class RunSession : public Session {
+ public:
+  RunSession(const LoadedConfig& config, const ModelLayout& layout, Opened opened, int threads)
+      : Session(config, layout, opened.streams(config.config.privacy), opened.commitment, threads),
+        opened_(std::move(opened)) {
+    try {
+      require_same_run();
+      begin();
+    } catch (...) {
+      opened_.files->remove_if_new();
+      throw;
+    }
+  }
+
+  // What write_checkpoint was given last; none if the run begins here.
+  std::optional<Bytes> saved;
+  std::uint64_t charged_again = 0;  // steps, since the last checkpoint
+
+  void append(const std::string& kind, const cbor::Value& record) { files().append(kind, record); }
+
+  void write_checkpoint(ByteView training) {
+    const Mechanism& m = fixed();
+    files().write_checkpoint(
+        {specification(),
+         config_hash(m.config()),
+         m.layout().hash(),
+         m.t(),
+         {},
+         m.save(),
+         cbor::encode(cbor::map({{"environment", opened_.environment}, {"state", training}}))},
+        opened_.key);
+  }
+
+  void write_model(ByteView bytes) { files().write_model(bytes); }
+  void flush() { files().flush(); }
+  // Lets another process have the directory.
+  void close() noexcept { opened_.files.reset(); }
+
+ private:
+  void require_same_run() {
+    const auto& header = opened_.files->header();
+    if (!header) return;
+    const auto refuse = [&](const char* what) {
+      throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
+                  fmt::format("{} was begun with {}; give the same, or begin another run in its "
+                              "own directory",
+                              opened_.files->directory().string(), what));
+    };
+    if (header->data_commitment != to_hex(opened_.commitment))
+      refuse("a data set of another number of records");
+    if (header->layout_hash != to_hex(layout().hash())) refuse("another model");
+    if (header->config_hash != to_hex(config_hash(fixed().config()))) refuse("other settings");
+    if (header->specification != specification()) refuse("another specification");
+  }
+
+  void begin() {
+    const auto checkpoint = opened_.files->checkpoint(
+        opened_.key, {specification(), config_hash(fixed().config()), layout().hash()});
+    if (!opened_.files->header()) {
+      opened_.files->begin_trace(header(), {});
+      return;
+    }
+    run::TracePosition at;
+    std::uint64_t t = 0;
+    Bytes state = fixed().save();
+    if (checkpoint) {
+      at = checkpoint->trace;
+      t = checkpoint->step;
+      state = checkpoint->mechanism;
+      const cbor::Value training = cbor::decode(checkpoint->training);
+      const ByteView bytes = training.at("state").as_bytes();
+      saved.emplace(bytes.begin(), bytes.end());
+    }
+    charged_again = opened_.files->steps_after(at);
+    with([&](Mechanism& m) { m.restore(state, t + charged_again); });
+    const DpConfig& dp = fixed().config().privacy;
+    const double spent = fixed().spent().epsilon.upper;
+    if (charged_again > 0 && dp.enabled && !(spent <= dp.target_epsilon))
+      throw Error(ErrorCode::kPrivacyBudgetExceeded, "PrivacyEngine",
+                  fmt::format("the {} steps since the last checkpoint are charged again, which "
+                              "takes epsilon to {}, above the target {}",
+                              charged_again, spent, dp.target_epsilon));
+    opened_.files->extend_trace(at,
+                                cbor::map({{"t", t},
+                                           {"released", t + charged_again},
+                                           {"charged_again", charged_again},
+                                           {"differs", "PyTorch does not promise the same bits"},
+                                           {"environment", opened_.environment}}));
+    // Before any step: else the charge would be forgotten if this process ended.
+    if (charged_again > 0) write_checkpoint(saved ? ByteView(*saved) : ByteView());
+  }
+
+  cbor::Value header() {
+    const Mechanism& m = fixed();
+    const SamplingPlan& plan = m.sampling();
+    const DpConfig& dp = m.config().privacy;
+    const auto number = [](const auto& x) { return x ? cbor::Value(*x) : nullptr; };
+    std::vector<cbor::Entry> entries = m.trace_header().as_map();
+    entries.push_back({"data_commitment", ByteView(opened_.commitment)});
+    entries.push_back({"environment", opened_.environment});
+    entries.push_back({"noise_generator", training::spelling(opened_.streams(dp).algorithm)});
+    entries.push_back({"objective", "minimize"});
+    entries.push_back({"trainer", "discreet.torch"});
+    entries.push_back({"assumed_exact", "the sums of clipped gradients, computed by PyTorch"});
+    entries.push_back({"declared_size", number(plan.size)});
+    entries.push_back({"effective_batch_size", number(plan.batch)});
+    entries.push_back({"sampling_rate", number(plan.rate)});
+    entries.push_back({"gradient_accumulation_steps", dp.gradient_accumulation_steps});
+    entries.push_back({"planned_steps", number(dp.target_steps)});
+    entries.push_back({"steps_per_epoch", plan.steps_per_epoch});
+    entries.push_back({"parameters", m.layout().trainable_parameters()});
+    return cbor::map(std::move(entries));
+  }
+
+  training::RunFiles& files() {
+    if (!opened_.files)
+      throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
+                  "the run was closed; go on with PrivacyEngine(directory=..., resume=True)");
+    return *opened_.files;
+  }
+
+  Opened opened_;
+};
+
+Digest rows_digest(std::uint64_t rows) {
+  return sha256(cbor::encode(cbor::array({"discreet.torch data set", rows})));
+}
+
+}  // namespace
+
+void discreet::python::add_run(nb::module_& m) {
+  nb::class_<RunSession, Session>(m, "RunSession")
+      .def(
+          "__init__",
+          [](RunSession* self, const nb::bytes& yaml, const std::string& name,
+             const std::vector<TensorTuple>& tensors, const std::filesystem::path& directory,
+             bool resume, std::uint64_t rows, const Texts& environment, int threads) {
+            const LoadedConfig config = loaded(yaml, name, {});
+            new (self) RunSession(config, layout_of(tensors),
+                                  Opened(config, directory, resume, rows_digest(rows), environment),
+                                  threads);
+          },
+          "yaml"_a, "name"_a, "tensors"_a, "directory"_a, "resume"_a, "rows"_a, "environment"_a,
+          "threads"_a)
+      .def_prop_ro("saved",
+                   [](const RunSession& s) {
+                     return s.saved ? nb::object(python::to_bytes(*s.saved))
+                                    : nb::object(nb::none());
+                   })
+      .def_prop_ro("charged_again", [](const RunSession& s) { return s.charged_again; })
+      .def("append", [](RunSession& s, const std::string& kind,
+                        const nb::dict& record) { s.append(kind, to_cbor(record)); })
+      .def("write_checkpoint",
+           [](RunSession& s, const nb::bytes& training) {
+             s.write_checkpoint(python::view(training));
+           })
+      .def("write_model",
+           [](RunSession& s, const nb::bytes& bytes) { s.write_model(python::view(bytes)); })
+      .def("flush", &RunSession::flush)
+      .def("close", &RunSession::close);
+}

@@ -1,0 +1,309 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "discreet/base/nearest.h"
+#include "discreet/mechanism/apply.h"
+#include "discreet/mechanism/config_read.h"
+#include "discreet/training/run_keys.h"
+#include "python/src/array.h"
+
+// The mechanism as Python holds it.
+namespace discreet::python {
+
+using namespace discreet::mechanism;
+
+constexpr const char* kOperator = "Apply_v3";
+using Rows = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+// Name, shape, layer, group, trainable, adapter.
+using TensorTuple = std::tuple<std::string, std::vector<std::uint64_t>, std::string, std::string,
+                               bool, std::string>;
+
+inline LoadedConfig loaded(const nb::bytes& yaml, const std::string& name,
+                           const std::vector<std::string>& settings) {
+  return load_config({yaml.c_str(), yaml.size()}, name, settings);
+}
+
+inline ModelLayout layout_of(const std::vector<TensorTuple>& tensors) {
+  std::vector<Tensor> out;
+  for (const auto& [name, shape, layer, group, trainable, adapter] : tensors)
+    out.push_back({.name = name,
+                   .shape = shape,
+                   .layer = layer,
+                   .group = group,
+                   .trainable = trainable,
+                   .adapter = adapter});
+  return ModelLayout(std::move(out));
+}
+
+// As the trace's JSON has it: bytes are hexadecimal text.
+inline nb::object to_python(const cbor::Value& value) {
+  switch (value.type()) {
+    case cbor::Type::kUnsigned: return nb::int_(value.as_unsigned());
+    case cbor::Type::kNegative: return nb::int_(value.as_int64());
+    case cbor::Type::kBytes: return nb::str(to_hex(value.as_bytes()).c_str());
+    case cbor::Type::kText: return nb::str(value.as_text().data(), value.as_text().size());
+    case cbor::Type::kBool: return nb::bool_(value.as_bool());
+    case cbor::Type::kFloat: return nb::float_(value.as_float());
+    case cbor::Type::kTag: return to_python(value.tag_content());
+    case cbor::Type::kNull: return nb::none();
+    case cbor::Type::kArray: {
+      nb::list out;
+      for (const cbor::Value& item : value.as_array()) out.append(to_python(item));
+      return out;
+    }
+    case cbor::Type::kMap: {
+      nb::dict out;
+      for (const auto& [key, item] : value.as_map()) out[to_python(key)] = to_python(item);
+      return out;
+    }
+  }
+  return nb::none();
+}
+
+// The threads that PyTorch's operators run on, once use_openmp() was called; else empty.
+inline Team& torch_team() {
+  static Team team;
+  return team;
+}
+
+// A dictionary of arrays in the order of the layout, borrowed.
+class Borrowed {
+ public:
+  Borrowed(const ModelLayout& layout, const nb::dict& arrays) {
+    refuse_unknown(layout, arrays);
+    rows_.resize(layout.size());
+    for (std::size_t i = 0; i < layout.size(); ++i)
+      if (layout.tensors()[i].is_private()) take(layout.tensors()[i], i, arrays);
+  }
+
+  Microbatch microbatch() const {
+    return first_ && holds<float>(*first_) ? as<float>() : as<double>();
+  }
+
+ private:
+  template <class Real>
+  static bool holds(const Rows& rows) {
+    return rows.dtype() == nb::dtype<Real>();
+  }
+
+  template <class Real>
+  Microbatch as() const {
+    PerSampleGradients<Real> out{first_ ? first_->shape(0) : 0, {}};
+    for (const std::optional<Rows>& rows : rows_) {
+      if (rows)
+        out.tensors.emplace_back(static_cast<const Real*>(rows->data()), rows->size());
+      else
+        out.tensors.emplace_back();
+    }
+    return out;
+  }
+
+  [[noreturn]] static void refuse(std::string sentence) {
+    throw Error(ErrorCode::kInvalidGradient, kOperator, std::move(sentence));
+  }
+
+  static void refuse_unknown(const ModelLayout& layout, const nb::dict& arrays) {
+    std::vector<std::string> names;
+    for (const Tensor& tensor : layout.tensors()) names.push_back(tensor.name);
+    for (const auto& [key, value] : arrays) {
+      const std::string name = nb::cast<std::string>(key);
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      const auto meant = nearest(name, names);
+      refuse(fmt::format("the layout has no tensor {}{}", name,
+                         meant ? fmt::format("; did you mean {}?", *meant) : ""));
+    }
+  }
+
+  void take(const Tensor& tensor, std::size_t i, const nb::dict& arrays) {
+    if (!arrays.contains(tensor.name.c_str()))
+      refuse(
+          fmt::format("the gradients of tensor {} are missing; give an array [records, {}], or "
+                      "declare the tensor public or not trainable",
+                      tensor.name, fmt::join(tensor.shape, ", ")));
+    Rows rows;
+    if (!nb::try_cast(arrays[tensor.name.c_str()], rows, /*convert=*/false) ||
+        !(holds<float>(rows) || holds<double>(rows)) || (first_ && rows.dtype() != first_->dtype()))
+      refuse(
+          fmt::format("tensor {} is not a C-contiguous array [records, ...] of the dtype of the "
+                      "first one, float32 or float64; give one (nothing is copied)",
+                      tensor.name));
+    bool fits = rows.ndim() == tensor.shape.size() + 1;
+    for (std::size_t d = 0; fits && d < tensor.shape.size(); ++d)
+      fits = rows.shape(d + 1) == tensor.shape[d];
+    if (!fits) {
+      std::vector<std::size_t> shape;
+      for (std::size_t d = 0; d < rows.ndim(); ++d) shape.push_back(rows.shape(d));
+      refuse(fmt::format("tensor {} has the shape [{}]; give [records, {}]", tensor.name,
+                         fmt::join(shape, ", "), fmt::join(tensor.shape, ", ")));
+    }
+    if (first_ && rows.shape(0) != first_->shape(0))
+      refuse(fmt::format("tensor {} has {} records, the tensors before it {}", tensor.name,
+                         rows.shape(0), first_->shape(0)));
+    if (!first_) first_ = rows;
+    rows_[i] = std::move(rows);
+  }
+
+  std::vector<std::optional<Rows>> rows_;  // one per tensor; none: not private
+  std::optional<Rows> first_;
+};
+
+template <class Real>
+nb::object to_array(std::span<const double> values, const Tensor& tensor) {
+  auto copy = std::make_unique<std::vector<Real>>(values.begin(), values.end());
+  const std::vector<std::size_t> shape(tensor.shape.begin(), tensor.shape.end());
+  Real* data = copy->data();
+  const nb::capsule owner(copy.release(),
+                          [](void* p) noexcept { delete static_cast<std::vector<Real>*>(p); });
+  return nb::ndarray<nb::numpy, Real>(data, shape.size(), shape.data(), owner).cast();
+}
+
+inline nb::tuple pair_of(const accounting::Interval& interval) {
+  return nb::make_tuple(interval.lower, interval.upper);
+}
+
+// The mechanism as Python holds it. Arrays are borrowed and the interpreter is free while it
+// works; threads that share one take turns.
+class Session {
+ public:
+  // data_commitment: as kernel_replay_token() takes it.
+  Session(const LoadedConfig& config, const ModelLayout& layout, training::RunStreams streams,
+          const Digest& data_commitment, int threads)
+      : notes(config.notes),
+        streams_(std::move(streams)),
+        mechanism_(config.config, layout, streams_.mechanism(),
+                   kernel_replay_token(config.config, data_commitment), threads) {}
+  virtual ~Session() = default;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  template <class F>
+  auto with(F&& use) {
+    const nb::gil_scoped_release release;
+    const std::lock_guard lock(mutex_);
+    return use(mechanism_);
+  }
+
+  void accumulate(const nb::dict& gradients) {
+    const Borrowed borrowed(layout(), gradients);
+    const Microbatch microbatch = borrowed.microbatch();
+    with([&](Mechanism& m) { m.accumulate(microbatch); });
+  }
+
+  nb::dict release() {
+    return to_dict(with([](Mechanism& m) { return m.release(); }));
+  }
+
+  nb::dict apply(const nb::list& microbatches) {
+    std::vector<Borrowed> borrowed;
+    for (const nb::handle gradients : microbatches)
+      borrowed.emplace_back(layout(), nb::cast<nb::dict>(gradients));
+    std::vector<Microbatch> all;
+    for (const Borrowed& one : borrowed) all.push_back(one.microbatch());
+    return to_dict(with([&](Mechanism& m) { return m.apply(all); }));
+  }
+
+  // Upper bounds of the norms, [records, parts]; returns what each part is to be multiplied by.
+  auto take_norms(
+      const nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>& given,
+      std::optional<double> stability) {
+    RecordNorms norms{given.shape(0), given.shape(1), {}, {}, {}};
+    norms.norms.assign(given.data(), given.data() + given.size());
+    with([&](Mechanism& m) { m.take_norms(norms, stability); });
+    auto owned = std::make_unique<std::vector<double>>(std::move(norms.scales));
+    double* data = owned->data();
+    const nb::capsule owner(owned.release(),
+                            [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+    return nb::ndarray<nb::numpy, double, nb::ndim<2>>(data, {norms.records, norms.parts}, owner);
+  }
+
+  // Clipped averages, one array per tensor of the layout (None: not private), made noisy in place.
+  nb::dict release_into(const nb::list& averages) {
+    const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
+    HeldGradients held;
+    if (wide)
+      held = spans_of<double>(averages);
+    else
+      held = spans_of<float>(averages);
+    const Team* team = torch_team() ? &torch_team() : nullptr;
+    return to_dict(with([&](Mechanism& m) { return m.release_into(held, team); }));
+  }
+
+  Sampler sampler(std::uint64_t rows) const {
+    // Steps that are executed again draw other batches.
+    return {mechanism_.sampling(), rows, streams_.sampling(mechanism_.lineage())};
+  }
+
+  // At another delta than the target; what noise and batch bound leave out is taken off it too.
+  accounting::Interval epsilon(double delta) {
+    return with([&](Mechanism& m) {
+      const double target = m.config().privacy.target_delta;
+      const double left_out = target - m.trace_header().at("accounted_delta").as_float();
+      if (delta == target) return m.spent().epsilon;
+      return m.accountant().epsilon(delta - 2 * left_out).epsilon;
+    });
+  }
+
+  const Mechanism& fixed() const noexcept { return mechanism_; }  // for what never changes
+  const ModelLayout& layout() const noexcept { return mechanism_.layout(); }
+
+  const std::vector<std::string> notes;
+
+ private:
+  nb::dict to_dict(const StepResult& step) const {
+    const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
+    nb::dict gradients;
+    for (std::size_t i = 0; i < layout().size(); ++i) {
+      const Tensor& tensor = layout().tensors()[i];
+      if (tensor.is_private() && step.gradients.is_of(layout()))
+        gradients[tensor.name.c_str()] =
+            (wide ? to_array<double> : to_array<float>)(step.gradients.tensor(i), tensor);
+    }
+    nb::dict metrics = nb::cast<nb::dict>(to_python(step.metrics.to_cbor()));
+    metrics["cumulative_epsilon"] = step.metrics.cumulative_epsilon;
+    metrics["privacy_budget_remaining"] = step.metrics.privacy_budget_remaining;
+    metrics["privacy_allocation_mode"] = step.metrics.privacy_allocation_mode;
+    nb::dict out;
+    out["t"] = step.t;
+    out["gradients"] = gradients;
+    out["before"] = pair_of(step.budget.before);
+    out["after"] = pair_of(step.budget.after);
+    out["past_warning"] = step.budget.past_warning;
+    out["metrics"] = metrics;
+    out["released"] = nb::none();
+    if (step.released) {
+      nb::dict released;
+      released["clip_fraction"] = step.released->clip_fraction;
+      released["group_clip_fraction"] = step.released->group_clip_fraction;
+      out["released"] = released;
+    }
+    out["warnings"] = step.warnings;
+    out["trace"] = to_python(trace_iter(step));
+    return out;
+  }
+
+  template <class Real>
+  static std::vector<std::span<Real>> spans_of(const nb::list& averages) {
+    std::vector<std::span<Real>> out;
+    for (const nb::handle array : averages)
+      out.push_back(array.is_none()
+                        ? std::span<Real>()
+                        : in_place_of<Real>(kOperator, array, "what run.compute_dtype says"));
+    return out;
+  }
+
+  std::mutex mutex_;
+  training::RunStreams streams_;
+  Mechanism mechanism_;
+};
+
+}  // namespace discreet::python

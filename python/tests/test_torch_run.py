@@ -1,0 +1,206 @@
+"""The run directory of PyTorch training: trace, checkpoint, key, report."""
+
+import json
+import math
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+import discreet  # noqa: E402
+from discreet.torch import PrivacyEngine  # noqa: E402
+
+torch.set_num_threads(1)
+ROWS, BATCH = 200, 20
+
+
+def begin(directory, *, resume=False, rows=ROWS, noise=1.0, epochs=3, width=6, **options):
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    x = torch.randn(rows, width, generator=torch.Generator().manual_seed(2))
+    loader = DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=BATCH, shuffle=True)
+    engine = PrivacyEngine(directory=directory, resume=resume, **options)
+    return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=noise,
+                                        max_grad_norm=1.0, epochs=epochs, declared_size=ROWS + 50)
+
+
+def steps(module, optimizer, loader, most=None):
+    for count, (x, y) in enumerate(loader):
+        if count == most:
+            break
+        optimizer.zero_grad()
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+
+
+def lines(directory, kind=None):
+    out = [json.loads(line) for line in (directory / "trace.jsonl").read_text().splitlines()]
+    return [line for line in out if kind is None or line["kind"] == kind]
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+def test_a_run_leaves_what_a_native_run_leaves(tmp_path):
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run)
+    for _ in range(3):
+        steps(module, optimizer, loader)
+    spent = engine.finish()
+    engine.close()
+    assert {path.name for path in run.iterdir()} == {"config.yaml", "secret.key", "trace.jsonl", "checkpoint.cbor",
+                                                     "model.safetensors"}
+    assert stat.S_IMODE((run / "secret.key").stat().st_mode) == 0o600
+    secret = (run / "secret.key").read_text().split()[1]
+    for path in run.iterdir():
+        if path.name != "secret.key":
+            data = path.read_bytes()
+            assert secret.encode() not in data and bytes.fromhex(secret) not in data
+    header, end = lines(run)[0], lines(run)[-1]
+    assert header["trainer"] == "discreet.torch" and header["confidential"] and header["assumed_exact"]
+    assert len(lines(run, "iter")) == 39 == engine.planned_steps
+    assert end["ended"] == "completed" and end["epsilon"]["upper"] == spent.upper
+    safetensors = pytest.importorskip("safetensors.torch")
+    saved = safetensors.load_file(run / "model.safetensors")
+    assert all(torch.equal(saved[name], p) for name, p in module.state_dict().items())
+
+
+@pytest.mark.skipif("DISCREET" not in os.environ, reason="needs the command")
+def test_the_report_reads_it(tmp_path):
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run)
+    for _ in range(3):
+        steps(module, optimizer, loader)
+    spent = engine.finish()
+    engine.close()
+    done = subprocess.run([os.environ["DISCREET"], "report", str(run)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = (run / "report.html").read_text()
+    assert f"{math.ceil(spent.upper * 100) / 100:.2f}" in page or f"{spent.upper:.4g}" in page
+    done = subprocess.run([os.environ["DISCREET"], "trace", str(run)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_run_goes_on_from_its_checkpoint(tmp_path):
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run)
+    steps(module, optimizer, loader)
+    engine.save_checkpoint(note={"epoch": 1})
+    spent, saved = engine.get_epsilon(), weights(module)
+    engine.close()
+    with pytest.raises(discreet.Error, match="closed"):
+        steps(module, optimizer, loader, most=1)
+
+    engine, module, optimizer, loader = begin(run, resume=True)
+    assert torch.equal(saved, weights(module)) and engine.get_epsilon() == spent and len(engine.accountant) == 13
+    assert engine.load_checkpoint()["note"] == {"epoch": 1}
+    assert engine._session.charged_again == 0 and engine._session.lineage() == ""
+    for _ in range(2):
+        steps(module, optimizer, loader)
+    assert engine.finish() and lines(run)[-1]["ended"] == "completed"
+    engine.close()
+
+
+def test_resuming_exactly_is_as_if_it_had_never_stopped(tmp_path):
+    results = []
+    for name, stops in (("whole", False), ("parts", True)):
+        run = tmp_path / name
+        engine, module, optimizer, loader = begin(run, insecure_seed=5)
+        steps(module, optimizer, loader)
+        if stops:
+            engine.save_checkpoint()
+            engine.close()
+            engine, module, optimizer, loader = begin(run, resume=True, insecure_seed=5)
+        steps(module, optimizer, loader)
+        results.append((weights(module), engine.get_epsilon()))
+        engine.close()
+    assert torch.equal(results[0][0], results[1][0])
+
+
+def test_steps_after_the_checkpoint_are_charged_again_under_other_noise(tmp_path):
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run)
+    steps(module, optimizer, loader)
+    engine.save_checkpoint()
+    spent = engine.get_epsilon()
+    steps(module, optimizer, loader, most=4)  # lost
+    first = [p.grad.clone() for p in module.parameters()]
+    engine.close()
+
+    engine, module, optimizer, loader = begin(run, resume=True)
+    assert engine._session.charged_again == 4 and engine.get_epsilon() > spent and engine._session.lineage()
+    steps(module, optimizer, loader, most=4)
+    assert not any(torch.equal(a, p.grad) for a, p in zip(first, module.parameters()))
+    engine.close()
+    assert lines(run, "resumed")[0]["charged_again"] == 4
+
+
+def test_another_data_set_model_or_setting_is_refused_and_nothing_changes(tmp_path):
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run)
+    steps(module, optimizer, loader)
+    engine.save_checkpoint()
+    engine.close()
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    for options, words in (({"rows": ROWS - 1}, "another number of records"), ({"width": 5}, "another model"),
+                           ({"noise": 2.0}, "noise_multiplier was 1")):
+        with pytest.raises(discreet.Error, match=words):
+            begin(run, resume=True, **options)
+    with pytest.raises(discreet.Error, match="holds a run already"):
+        begin(run)
+    (run / "checkpoint.cbor").write_bytes(before["checkpoint.cbor"][:-1])
+    with pytest.raises(discreet.Error):
+        begin(run, resume=True)
+    (run / "checkpoint.cbor").write_bytes(before["checkpoint.cbor"])
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_a_failure_is_in_the_trace_and_the_checkpoint_is_intact(tmp_path):
+    run = tmp_path / "run"
+    torch.manual_seed(1)
+    module = nn.Linear(3, 1)
+    x = torch.randn(60, 3)
+    loader = DataLoader(TensorDataset(x), batch_size=20, shuffle=True)
+    engine = PrivacyEngine(directory=run)
+    module, optimizer, loader = engine.make_private(
+        module=module, optimizer=torch.optim.SGD(module.parameters(), lr=0.1), data_loader=loader, noise_multiplier=1.0,
+        max_grad_norm=1.0, nonfinite="abort")
+    batches = iter(loader)
+    (x,) = next(batches)
+    module(x).mean().backward()
+    optimizer.step()
+    engine.save_checkpoint()
+    saved = (run / "checkpoint.cbor").read_bytes()
+    (x,) = next(batches)
+    with pytest.raises(discreet.Error) as error:
+        (module(x) * float("nan")).mean().backward()
+    assert error.value.code == "INVALID_GRADIENT"
+    with pytest.raises(discreet.Error, match="without a backward pass"):
+        optimizer.step()
+    assert (run / "checkpoint.cbor").read_bytes() == saved
+    assert lines(run, "failure")[0]["failure_code"] == "INVALID_GRADIENT" and len(lines(run, "iter")) == 1
+    engine.close()
+
+
+def test_a_killed_process_leaves_a_run_that_can_be_resumed(tmp_path):
+    run = tmp_path / "run"
+    program = (f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})\n"
+               "import os, pathlib, test_torch_run as t\n"
+               f"engine, module, optimizer, loader = t.begin(pathlib.Path({str(run)!r}))\n"
+               "t.steps(module, optimizer, loader)\nengine.save_checkpoint()\n"
+               "t.steps(module, optimizer, loader, most=3)\nos._exit(9)\n")
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 9
+    engine, module, optimizer, loader = begin(run, resume=True)
+    assert len(engine.accountant) == 13 and engine._session.charged_again == 3
+    steps(module, optimizer, loader, most=2)
+    engine.close()
