@@ -35,6 +35,7 @@ struct Bound {
 // What a thread needs while it measures; the largest is one record's unfolded input.
 template <class Real>
 struct NormScratch {
+  OuterScratch outer;
   std::vector<double> x_norms, y_norms;  // of the rows
   std::vector<double> tile, other_tile;
   std::vector<Real> unfolded, transposed;

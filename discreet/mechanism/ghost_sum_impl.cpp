@@ -36,12 +36,13 @@ class Adder {
       double* const target = sum_.tensor(pass.weight).data();
       in_shares(outputs, cost(rows, inputs, outputs), options_.threads,
                 [&](std::size_t begin, std::size_t end) {
+                  OuterScratch scratch;
                   const auto add = [&]<class Product>(Product, const std::vector<double>& factors,
                                                       std::size_t run) {
                     add_outer<Product>(Rows<Real>{pass.output_gradients.data() + begin, outputs, 1,
                                                   factors.data()},
                                        end - begin, Rows<Real>{pass.activations.data(), inputs},
-                                       inputs, rows, run, target + begin * inputs, inputs);
+                                       inputs, rows, run, target + begin * inputs, inputs, scratch);
                   };
                   if constexpr (std::is_same_v<Real, float>)
                     if (fits) add(float{}, narrow, options_.binary32_records);
@@ -63,6 +64,7 @@ class Adder {
       double* const target = sum_.tensor(pass.weight).data();
       in_shares(all_outputs, cost(norms_.records * positions, inputs, all_outputs),
                 options_.threads, [&](std::size_t begin, std::size_t end) {
+                  OuterScratch scratch;
                   std::vector<Real> unfolded;
                   for (std::size_t i = 0; i < norms_.records; ++i) {
                     const double factor = scale(i, pass.weight);
@@ -75,7 +77,7 @@ class Adder {
                           pass.output_gradients.data() + (i * all_outputs + o) * positions;
                       add_outer<double>(Rows<Real>{g, 1, positions, nullptr, factor}, last - o,
                                         Rows<Real>{unfolded.data(), inputs}, inputs, positions, 256,
-                                        target + o * inputs, inputs);
+                                        target + o * inputs, inputs, scratch);
                       o = last;
                     }
                   }

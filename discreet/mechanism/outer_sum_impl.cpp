@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 
 // The order of these matters.
 // clang-format off
@@ -210,10 +209,8 @@ namespace {
 // A block of x, a block of y with its last panel filled up, and room to align them.
 constexpr std::size_t kPacked = 512 * (1032 + 256 + 32) + 64;
 
-// Kept by each thread: fresh pages cost more than the packing.
 template <class Real>
-Real* room() {
-  thread_local std::unique_ptr<Real[]> packed;
+Real* aligned(std::unique_ptr<Real[]>& packed) {
   if (!packed) packed = std::make_unique_for_overwrite<Real[]>(kPacked);
   const auto address = reinterpret_cast<std::uintptr_t>(packed.get());
   return packed.get() + (-address % 64) / sizeof(Real);
@@ -224,23 +221,23 @@ Real* room() {
 template <>
 void add_outer<float, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                              std::size_t y_columns, std::size_t rows, std::size_t run,
-                             double* target, std::size_t stride) {
+                             double* target, std::size_t stride, OuterScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(FloatsFromFloats)
-  (x, x_columns, y, y_columns, rows, run, target, stride, room<float>());
+  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.floats));
 }
 template <>
 void add_outer<double, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                               std::size_t y_columns, std::size_t rows, std::size_t run,
-                              double* target, std::size_t stride) {
+                              double* target, std::size_t stride, OuterScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(DoublesFromFloats)
-  (x, x_columns, y, y_columns, rows, run, target, stride, room<double>());
+  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.doubles));
 }
 template <>
 void add_outer<double, double>(const Rows<double>& x, std::size_t x_columns, const Rows<double>& y,
                                std::size_t y_columns, std::size_t rows, std::size_t run,
-                               double* target, std::size_t stride) {
+                               double* target, std::size_t stride, OuterScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(DoublesFromDoubles)
-  (x, x_columns, y, y_columns, rows, run, target, stride, room<double>());
+  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.doubles));
 }
 
 }  // namespace discreet::mechanism

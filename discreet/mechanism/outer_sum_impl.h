@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 namespace discreet::mechanism {
 
@@ -16,6 +17,12 @@ struct Rows {
   double factor = 1;
 };
 
+// Packed operands; reused between calls, one per thread. Its size does not depend on the matrices.
+struct OuterScratch {
+  std::unique_ptr<float[]> floats;
+  std::unique_ptr<double[]> doubles;
+};
+
 // target[m * stride + n] += sum_{k < rows} x(k, m) * y(k, n)   for m < x_columns, n < y_columns.
 //   Real: float or double. Operands are rounded to Real. Products are added with one rounding each
 //   (fused multiply-add; two roundings on processors without) in ascending k, in runs of at most
@@ -23,10 +30,9 @@ struct Rows {
 // A row k for which x has a row_factor of 0 is read in neither matrix and counts as zeros.
 // Runs begin anew at every multiple of 256 rows. The bits of an element depend on its rows and on
 // `run` alone: not on its place in the matrix, on the width of the vectors, or on who calls.
-// Each thread that calls keeps some megabytes for packed operands, however large the matrices are.
 template <class Real, class Source>
 void add_outer(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& y,
                std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-               std::size_t stride);
+               std::size_t stride, OuterScratch& scratch);
 
 }  // namespace discreet::mechanism
