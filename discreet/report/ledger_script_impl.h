@@ -220,7 +220,7 @@ const SAMPLERS = ["none", "Poisson", "truncated Poisson", "fixed size", "balls a
 const NEIGHBOURS = ["one record added or removed", "one record blanked out", "one record exchanged"];
 function read_entries({ header, leaves, notes }) {
   const state = { contributions: new Map(), refusals: new Map(), withdrawals: [], epochs: [], releases: [], summary: [] };
-  const by_descriptor = new Map(), withdrawn = new Set(), next_epoch = new Map(), after = new Map(notes.map((n) => [n.size, n.hash]));
+  const by_descriptor = new Map(), withdrawn = new Set(), models = new Map(), next_epoch = new Map(), after = new Map(notes.map((n) => [n.size, n.hash]));
   let open = [], last = -1, uses = 0, number = 0;
   leaves.forEach((leaf, at) => {
     const wrong = (text) => broken("entry " + at + ": " + text);
@@ -287,7 +287,14 @@ function read_entries({ header, leaves, notes }) {
     } else if (type === 10) {
       has(2, is_bytes(e[1], 32));
       if (!same(e[1], after.get(at))) wrong("the checkpoint before it is not the one it names");
-    } else if (type > 10 || !is_count(type)) {
+    } else if (type === 11) {
+      has(12, is_text(e[1]) && is_count(e[2]) && is_bytes(e[4], 32) && is_count(e[10]) && (e[11] === null || is_count(e[11])));
+      const model = models.get(e[1]) || { deletions: 0, generation: 0 };
+      if (e[2] !== model.deletions) wrong("deletion " + e[2] + " of " + e[1] + " should have the number " + model.deletions);
+      if (e[10] < model.generation) wrong("it is of an earlier generation of " + e[1]);
+      if (e[11] !== null && !state.withdrawals.some((w) => w.at === e[11])) wrong("entry " + e[11] + ", which it names, is no withdrawal");
+      models.set(e[1], { deletions: e[2] + 1, generation: e[10] });
+    } else if (type > 11 || !is_count(type)) {
       wrong("it is of a type that no entry has");
     }
   });
