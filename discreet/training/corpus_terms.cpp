@@ -98,9 +98,11 @@ bool is_no_better(const accounting::Mechanism& recorded, const accounting::Mecha
     return d->noise_multiplier <=
            std::get<accounting::DiscreteGaussian>(used).noise_multiplier * kRounding;
   if (const auto* s = std::get_if<accounting::Skellam>(&recorded)) {
+    // The recorded grid is the same or, rounded to 10^-9, coarser: less noise in steps of it.
     const auto& u = std::get<accounting::Skellam>(used);
-    return s->variance <= u.variance * kRounding && s->l1 * kRounding >= u.l1 &&
-           s->l2 * kRounding >= u.l2 && s->linf * kRounding >= u.linf;
+    return s->variance <= u.variance * kRounding &&
+           s->variance / (s->l2 * s->l2) <= u.variance / (u.l2 * u.l2) * kRounding &&
+           s->l1 / s->l2 * (1 + 1e-5) >= u.l1 / u.l2 && s->linf >= s->l2;
   }
   return false;
 }
@@ -125,7 +127,7 @@ std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
     t.profile = encode(policy.classes.at(name).profile);
     t.family = family_of(privacy.noise_family);
     if (t.family == ledger::Family::kDiscreteGaussian || t.family == ledger::Family::kSkellam)
-      t.grid = std::max<std::uint64_t>(1, whole_below(*privacy.noise_discrete * ledger::kNano));
+      t.grid = static_cast<std::uint64_t>(std::ceil(*privacy.noise_discrete * ledger::kNano));
     t.adjacency = mechanism.sampling().adjacency;
     std::visit(SamplerTerms{t}, mechanism.sampling().sampling());
     t.steps = mechanism.sampling().steps_per_epoch;
