@@ -283,7 +283,7 @@ bool Ledger::summarise(std::uint64_t now) {
 }
 
 std::size_t Ledger::record_deletions(std::span<const Deletion> deletions) {
-  require_fresh();
+  refresh();
   if (deletions.empty()) return 0;
   const std::uint64_t there = state_.next_deletion(deletions.front().model);
   while (!deletions.empty() && deletions.front().number < there) deletions = deletions.subspan(1);
@@ -298,7 +298,7 @@ std::size_t Ledger::record_deletions(std::span<const Deletion> deletions) {
 }
 
 std::vector<Ledger::Placed> Ledger::receipts(std::span<const Bytes> leaves) {
-  require_fresh();
+  refresh();
   std::map<Digest, std::optional<std::uint64_t>> wanted;
   for (const Bytes& leaf : leaves) wanted[leaf_hash(leaf)];
   Tree tree;
