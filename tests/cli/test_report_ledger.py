@@ -288,7 +288,7 @@ def test_rules_that_the_signer_itself_broke_are_found(folder):
         sign_again(folder, ledger)
 
     def unknown_type(ledger):
-        ledger[2][first(ledger, 6)] = cbor2.dumps([11, 1])
+        ledger[2][first(ledger, 6)] = cbor2.dumps([12, 1])
         sign_again(folder, ledger)
 
     def other_link(ledger):
