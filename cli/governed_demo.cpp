@@ -15,6 +15,7 @@
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/ledger/withdrawal.h"
+#include "discreet/report/html.h"
 #include "discreet/release/gate.h"
 #include "discreet/run/files.h"
 
@@ -184,6 +185,8 @@ void run_governed_demo(const TrainingOptions& options) {
   if (outcome.result.ended == training::Ended::kCompleted && outcome.result.not_private.empty())
     acts["release"] = release_and_ask(stage);
   acts["ledger"] = ledger_of(stage);
+  // The page of the run knows the withdrawal and the release only now.
+  if (outcome.report) report::write_report(stage.run, false, *outcome.report);
   if (options.json) {
     json out = to_json(outcome);
     out["governed"] = std::move(acts);

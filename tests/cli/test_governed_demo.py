@@ -1,5 +1,6 @@
 """`discreet demo --governed`: a corpus from its first key to a query that is denied."""
 
+import hashlib
 import json
 import time
 
@@ -32,6 +33,14 @@ def test_every_act_is_there(shown):
     # The run's claim is for the class that has least noise: no class of the ledger spends more.
     assert max(c["epsilon"] for c in acts["ledger"]["classes"]) <= said["epsilon"]["upper"] + 1e-4
     assert seconds < 120  # 20 on a machine that does nothing else
+
+
+def test_its_report_knows_the_withdrawal_and_the_release(shown):
+    folder, said, _ = shown
+    page = (folder / "run/report.html").read_text()
+    assert said["governed"]["withdrawal"]["descriptor_hash"] in page
+    assert hashlib.sha256((folder / "run/release.json").read_bytes()).hexdigest() in page
+    assert all(reason in page for reason in REFUSALS)
 
 
 def test_what_it_leaves_verifies_by_itself_and_runs_again_bit_by_bit(shown):
