@@ -15,8 +15,8 @@
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/ledger/withdrawal.h"
-#include "discreet/report/html.h"
 #include "discreet/release/gate.h"
+#include "discreet/report/html.h"
 #include "discreet/run/files.h"
 
 namespace discreet::cli {

@@ -207,8 +207,9 @@ TEST(ConfigRead, NamesKeyLineValueAndNearestSpelling) {
             "f:6: security.differential_privacy.cliping is no key; did you mean clipping?");
   EXPECT_EQ(refusal_of("target_delta: 1"),
             "f:6: security.differential_privacy.target_delta is 1; it must lie in (0, 1)");
-  EXPECT_EQ(refusal_of_file("training:\n  file: a.csv\n"),
-            "f:1: training is no key; the keys here are security, data, model, optimizer, run, corpus");
+  EXPECT_EQ(
+      refusal_of_file("training:\n  file: a.csv\n"),
+      "f:1: training is no key; the keys here are security, data, model, optimizer, run, corpus");
   EXPECT_EQ(refusal_of_file("target_epsilon: 3\n"),
             "f:1: target_epsilon is no key; write it below security.differential_privacy:");
   EXPECT_EQ(refusal_of_file("differential_privacy: {}\n"),

@@ -39,7 +39,7 @@ struct TrainOptions {
   // To execute a run again: its secret.key, of which no copy is made. The directory gets none.
   std::optional<std::filesystem::path> secret = {};
   bool again = false;  // the same: nothing is appended to the ledger of a corpus
-  int threads = 1;  // the bits do not depend on it
+  int threads = 1;     // the bits do not depend on it
   BadRow on_bad_row = BadRow::kRefuse;
   std::function<void(const Progress&)> progress = {};  // after every step; may be empty
   const std::atomic<bool>* stop = nullptr;  // when it turns true the run ends after its step
