@@ -96,7 +96,8 @@ void print_json(const Verification& found, const Options& options, const json& e
         {"admissions", found.counts.admissions}, {"uses", found.counts.uses},
         {"epochs", found.counts.epochs},         {"withdrawals", found.counts.withdrawals},
         {"refusals", found.counts.refusals},     {"releases", found.counts.releases},
-        {"checkpoints", found.counts.notes},     {"summarised", found.counts.summarised}};
+        {"deletions", found.counts.deletions},   {"checkpoints", found.counts.notes},
+        {"summarised", found.counts.summarised}};
     out["classes"] = totals(found.classes);
     out["summarised_classes"] = totals(found.summarised);
   } else {
@@ -134,6 +135,7 @@ void print_verdict(const Verification& found, const Options& options) {
   fmt::print("  holds          {}, {} in {}, {}, {}, {}\n", many(c.admissions, "contribution"),
              many(c.uses, "use"), many(c.epochs, "epoch"), many(c.withdrawals, "withdrawal"),
              many(c.refusals, "refusal"), many(c.releases, "release"));
+  if (c.deletions != 0) fmt::print("  deletions      {}\n", many(c.deletions, "receipt"));
   fmt::print("  attestations   {} verified{}\n", found.attestations,
              options.no_attestations ? " (not asked for)" : "");
   for (const ClassTotal& t : found.classes)

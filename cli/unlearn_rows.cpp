@@ -1,7 +1,8 @@
 #include "cli/unlearn_rows.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -19,13 +20,17 @@ using unlearning::Row;
 std::vector<Row> read_csv(const std::string& path, const RowNames& names, bool need_label) {
   training::CsvRows csv(path, ',');
   const auto& header = csv.header();
-  const auto place = [&](const std::string& name, bool needed) -> std::optional<std::size_t> {
+  const auto place = [&](const std::string& name,
+                         const char* option) -> std::optional<std::size_t> {
     const auto at = std::find(header.begin(), header.end(), name);
     if (at != header.end()) return static_cast<std::size_t>(at - header.begin());
-    if (needed) return training::column_of(name, header, path);  // says which name is nearest
-    return std::nullopt;
+    if (!need_label) return std::nullopt;
+    throw Error(ErrorCode::kInvalidInput, "data",
+                fmt::format("{} has no column {}; it has {}: name the one that is meant by {}",
+                            path, name, fmt::join(header, ", "), option));
   };
-  const auto subject = place(names.subject, need_label), label = place(names.label, need_label);
+  const auto subject = place(names.subject, "--subject-column");
+  const auto label = place(names.label, "--label-column");
   std::vector<Row> rows;
   csv.for_each(training::BadRow::kRefuse, [&](const std::vector<std::string_view>& fields) {
     Row row;
