@@ -154,7 +154,9 @@ TEST(ConfigRead, SetsEveryKeyToWhatTheFileSays) {
     EXPECT_NE(key.get(read), key.get(Config{})) << path;
     // What is written reads back; positions are not written.
     const Config again = read_config(write_yaml(read), "again").config;
-    if (!key.is_position) EXPECT_EQ(key.get(again), key.get(read)) << path;
+    if (!key.is_position) {
+      EXPECT_EQ(key.get(again), key.get(read)) << path;
+    }
     // All else is as by default, but for the defaults that follow.
     for (const Key<Config>& other : config_keys()) {
       const bool follows = !other.default_if.empty() || !other.alias_of.empty() ||
