@@ -70,6 +70,7 @@ nb::dict counts_of(const State::Counts& counts) {
   out["withdrawals"] = counts.withdrawals;
   out["refusals"] = counts.refusals;
   out["releases"] = counts.releases;
+  out["deletions"] = counts.deletions;
   out["checkpoints"] = counts.notes;
   out["summarised"] = counts.summarised;
   return out;
