@@ -333,17 +333,6 @@ void predict(const Options& o) {
     fmt::print(stderr, "the model has seen fewer records than its regret target asks for (N*)\n");
 }
 
-json metric_json(const MemoryPair::Metric& metric) {
-  return std::visit(
-      [](const auto& v) -> json {
-        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, double>) {
-          if (!std::isfinite(v)) return nullptr;
-        }
-        return v;
-      },
-      metric);
-}
-
 void status(const Options& o) {
   const ServiceStatus s = Service(model_file(o)).status();
   if (o.json) {

@@ -83,17 +83,6 @@ double accuracy(std::span<const double> w, std::span<const Row> rows) {
   return static_cast<double>(right) / static_cast<double>(rows.size());
 }
 
-json metric_json(const MemoryPair::Metric& metric) {
-  return std::visit(
-      [](const auto& v) -> json {
-        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, double>) {
-          if (!std::isfinite(v)) return nullptr;
-        }
-        return v;
-      },
-      metric);
-}
-
 Course course(const Options& o, Accounting accounting, Guarantee guarantee, std::string name,
               std::span<const Row> stream, std::span<const Row> test) {
   const std::size_t d = stream[0].x.size();
@@ -334,6 +323,17 @@ void experiment(const Options& o) {
 }
 
 }  // namespace
+
+json metric_json(const unlearning::MemoryPair::Metric& metric) {
+  return std::visit(
+      [](const auto& v) -> json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, double>) {
+          if (!std::isfinite(v)) return nullptr;
+        }
+        return v;
+      },
+      metric);
+}
 
 void add_unlearn_experiment(CLI::App& unlearn) {
   auto options = std::make_shared<Options>();

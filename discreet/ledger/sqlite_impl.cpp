@@ -56,6 +56,20 @@ Statement Database::prepare(std::string_view sql) {
   return {*this, statement};
 }
 
+void Database::transact(const std::function<void()>& work) {
+  run("BEGIN IMMEDIATE");
+  try {
+    work();
+    run("COMMIT");
+  } catch (...) {
+    try {
+      run("ROLLBACK");
+    } catch (const Error&) {  // SQLite has rolled back by itself
+    }
+    throw;
+  }
+}
+
 std::int64_t Database::number(std::string_view sql) {
   Statement statement = prepare(sql);
   return statement.step() && !statement.is_null(0) ? static_cast<std::int64_t>(statement.number(0))

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ class Database {
   void run(const char* sql);  // one or more statements without results
   Statement prepare(std::string_view sql);
   std::int64_t number(std::string_view sql);  // the first column of the first row
+  // work() in one transaction: all of it is durable when this returns, or nothing was done and what
+  // it threw comes out.
+  void transact(const std::function<void()>& work);
 
   // What SQLite's result code means, as an exception.
   [[noreturn]] void fail(int code) const;

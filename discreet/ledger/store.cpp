@@ -120,20 +120,6 @@ std::unique_ptr<Database> Store::open(int flags) {
   return db;
 }
 
-void Store::transact(const auto& work) {
-  db_->run("BEGIN IMMEDIATE");
-  try {
-    work();
-    db_->run("COMMIT");
-  } catch (...) {
-    try {
-      db_->run("ROLLBACK");
-    } catch (const Error&) {  // SQLite has rolled back by itself
-    }
-    throw;
-  }
-}
-
 Store::Leaves::Leaves(Store& store, std::uint64_t begin)
     : rows_(std::make_unique<Statement>(store.db_->prepare(
           "SELECT position, content, hash FROM leaf WHERE position >= ?1 ORDER BY position"))) {
@@ -201,7 +187,7 @@ ByteView Store::Batch::leaf(std::size_t i) const {
 }
 
 void Store::append(std::uint64_t first, const Batch& batch) {
-  transact([&] {
+  db_->transact([&] {
     Statement insert = db_->prepare("INSERT INTO leaf(position, content) VALUES(?1, ?2)");
     for (std::size_t i = 0; i < batch.ends.size(); ++i)
       insert.bind(1, first + i).bind(2, batch.leaf(i)).once();
@@ -213,7 +199,7 @@ void Store::append(std::uint64_t first, const Batch& batch) {
 }
 
 void Store::sign(const Note& note, const std::vector<std::pair<std::uint64_t, Digest>>& summarise) {
-  transact([&] {
+  db_->transact([&] {
     db_->prepare("INSERT INTO checkpoint(size, note) VALUES(?1, ?2)")
         .bind(1, note.size)
         .bind_text(2, note.text)
@@ -229,7 +215,7 @@ void Store::sign(const Note& note, const std::vector<std::pair<std::uint64_t, Di
 }
 
 void Store::discard_from(std::uint64_t size) {
-  transact([&] {
+  db_->transact([&] {
     db_->prepare("DELETE FROM leaf WHERE position >= ?1").bind(1, size).once();
     db_->prepare("DELETE FROM opening WHERE position >= ?1").bind(1, size).once();
   });

@@ -99,7 +99,6 @@ class Store {
 
  private:
   std::unique_ptr<Database> open(int flags);
-  void transact(const auto& work);
 
   std::filesystem::path path_;
   Mode mode_;

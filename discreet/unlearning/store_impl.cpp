@@ -85,17 +85,7 @@ ModelStore::ModelStore(const std::filesystem::path& path, Mode mode) {
 ModelStore::~ModelStore() = default;
 
 void ModelStore::transact(const std::function<void()>& work) {
-  db_->run("BEGIN IMMEDIATE");
-  try {
-    work();
-    db_->run("COMMIT");
-  } catch (...) {
-    try {
-      db_->run("ROLLBACK");
-    } catch (const Error&) {  // SQLite has rolled back by itself
-    }
-    throw;
-  }
+  db_->transact(work);
   ++commits_;
 }
 
