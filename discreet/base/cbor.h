@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -152,5 +153,9 @@ Bytes encode(const Value& value);
 // indefinite lengths, reserved codes, unsorted or repeated keys, bad UTF-8, long floats, other
 // NaNs, simple values outside the profile, and what exceeds kMaxDepth, kMaxSize or kMaxItems.
 Value decode(ByteView bytes);
+
+// How many bytes the first item of a sequence (RFC 8742) has, by its heads alone: what is inside is
+// for decode() to check. None if the bytes end inside it, or a length is indefinite or reserved.
+std::optional<std::size_t> item_size(ByteView sequence) noexcept;
 
 }  // namespace discreet::cbor

@@ -321,4 +321,36 @@ class Decoder {
 
 Value decode(ByteView bytes) { return Decoder(bytes).document(); }
 
+std::optional<std::size_t> item_size(ByteView sequence) noexcept {
+  std::size_t at = 0;
+  // Every pending item takes a byte at least, so this never overflows.
+  for (std::size_t pending = 1; pending != 0; --pending) {
+    if (at == sequence.size()) return std::nullopt;
+    const std::uint8_t initial = sequence[at++];
+    const unsigned info = initial & 31;
+    if (info > 27) return std::nullopt;
+    const std::size_t width = info < 24 ? 0 : std::size_t{1} << (info - 24);
+    if (sequence.size() - at < width) return std::nullopt;
+    std::uint64_t argument = width == 0 ? info : 0;
+    for (std::size_t i = 0; i < width; ++i) argument = argument << 8 | sequence[at++];
+    const std::size_t left = sequence.size() - at;
+    switch (initial >> 5) {
+      case 2:
+      case 3:
+        if (argument > left) return std::nullopt;
+        at += argument;
+        break;
+      case 4:
+      case 5:
+        if (argument > left) return std::nullopt;
+        pending += argument << (initial >> 5 == 5 ? 1 : 0);
+        break;
+      case 6: ++pending; break;
+      default: break;
+    }
+    if (pending - 1 > sequence.size() - at) return std::nullopt;
+  }
+  return at;
+}
+
 }  // namespace discreet::cbor

@@ -275,6 +275,26 @@ TEST(Cbor, BoundsTheNumberOfValuesBothWays) {
             "");
 }
 
+TEST(Cbor, FindsWhereAnItemOfASequenceEnds) {
+  const Value items[] = {
+      0,    -1000, 1.5, 1e300, true, nullptr, "", "text", Bytes(300, 7), array({}),
+      map({{1, array({2, "x", map({{"deep", tag(9, Bytes(3))}})})}, {"long", Bytes(70000)}}),
+      tag(2, tag(3, 4))};
+  for (const Value& item : items) {
+    const Bytes bytes = encode(item);
+    Bytes sequence = bytes;
+    sequence.insert(sequence.end(), {0x84, 0x04, 0x18});
+    EXPECT_EQ(item_size(sequence), bytes.size());
+    for (std::size_t n = 0; n < bytes.size(); n += n < 100 ? 1 : 997)
+      EXPECT_EQ(item_size(ByteView(bytes).first(n)), std::nullopt) << n;
+  }
+  for (const char* lie : {"1c", "5f", "9f", "bf", "ff", "9bffffffffffffffff", "bb8000000000000000",
+                          "5bffffffffffffffff", "9affffffff00", "db"})
+    EXPECT_EQ(item_size(from_hex(lie)), std::nullopt) << lie;
+  EXPECT_EQ(item_size(Bytes(100000, 0x81)), std::nullopt);
+  EXPECT_EQ(item_size(Bytes(100000, 0xd8)), std::nullopt);
+}
+
 TEST(Cbor, IsNullAfterBeingMovedFrom) {
   Value value = tag(1, array({1, "two"}));
   const Value taken = std::move(value);

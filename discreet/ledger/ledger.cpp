@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <thread>
 
 #include "discreet/base/error.h"
 #include "discreet/ledger/note.h"
@@ -123,7 +124,6 @@ void Ledger::append_and_sign(const Build& build, const Removed& removed) {
   store_.append(first, batch);
 
   store_.reread();
-  Frontier frontier = frontier_;
   {
     Store::Leaves leaves(store_, first);
     Store::Leaf leaf;
@@ -134,12 +134,15 @@ void Ledger::append_and_sign(const Build& build, const Removed& removed) {
         throw Error(ErrorCode::kIoError, "ledger",
                     fmt::format("entry {} came back from the disk altered; nothing was signed",
                                 first + read));
-      frontier.append(leaf_hash(leaf.content));
     }
     if (read != batch.ends.size())
       throw Error(ErrorCode::kIoError, "ledger",
                   "entries did not come back from the disk; nothing was signed");
   }
+  Frontier frontier = frontier_;
+  frontier.append(
+      batch.ends.size(), [&](std::size_t i) { return batch.leaf(i); },
+      static_cast<int>(std::thread::hardware_concurrency()));
   const Store::Note note{
       frontier.size(), sign_note({state_.header().origin, frontier.size(), frontier.root()}, key_)};
   store_.sign(note, removed);

@@ -1,14 +1,17 @@
-// The one-call interface (EVP) takes twice as long as the hash of a node itself.
+// SHA256_Transform has no successor in EVP, whose calls take twice as long as the hash of a node.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "discreet/ledger/merkle.h"
 
+#include <endian.h>
 #include <fmt/format.h>
 #include <openssl/sha.h>
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "discreet/base/error.h"
+#include "discreet/numerics/parallel.h"
 
 namespace discreet::ledger {
 namespace {
@@ -17,14 +20,29 @@ namespace {
   throw Error(ErrorCode::kInvalidInput, op, std::move(sentence));
 }
 
-Digest prefixed(std::uint8_t prefix, ByteView first, ByteView second) {
+constexpr std::size_t kBlock = SHA256_CBLOCK;
+
+// SHA-256 of the `size` bytes in front of `blocks` (one or two), which are zero behind them. OpenSSL's
+// own buffering and padding take as long as hashing so few bytes.
+Digest padded(std::uint8_t (&blocks)[2 * kBlock], std::size_t size) {
+  static const SHA256_CTX empty = [] {
+    SHA256_CTX context;
+    if (SHA256_Init(&context) != 1)
+      throw Error(ErrorCode::kIoError, "merkle", "OpenSSL failed in SHA-256");
+    return context;
+  }();
+  const std::size_t count = size <= kBlock - 9 ? 1 : 2;
+  blocks[size] = 0x80;
+  blocks[kBlock * count - 2] = static_cast<std::uint8_t>(size >> 5);  // the number of bits
+  blocks[kBlock * count - 1] = static_cast<std::uint8_t>(size << 3);
   SHA256_CTX context;
+  std::copy(std::begin(empty.h), std::end(empty.h), context.h);
+  for (std::size_t i = 0; i < count; ++i) SHA256_Transform(&context, blocks + kBlock * i);
   Digest digest;
-  if (SHA256_Init(&context) != 1 || SHA256_Update(&context, &prefix, 1) != 1 ||
-      SHA256_Update(&context, first.data(), first.size()) != 1 ||
-      SHA256_Update(&context, second.data(), second.size()) != 1 ||
-      SHA256_Final(digest.data(), &context) != 1)
-    throw Error(ErrorCode::kIoError, "merkle", "OpenSSL failed in SHA-256");
+  for (std::size_t i = 0; i < digest.size(); i += 4) {
+    const std::uint32_t word = htobe32(context.h[i / 4]);
+    std::memcpy(digest.data() + i, &word, sizeof word);
+  }
   return digest;
 }
 
@@ -65,8 +83,23 @@ void consistency(std::uint64_t size1, std::uint64_t begin, std::uint64_t end, bo
 
 }  // namespace
 
-Digest leaf_hash(ByteView leaf) { return prefixed(0, leaf, {}); }
-Digest node_hash(const Digest& left, const Digest& right) { return prefixed(1, left, right); }
+Digest leaf_hash(ByteView leaf) {
+  constexpr std::uint8_t kPrefix = 0;
+  if (leaf.size() > 2 * kBlock - 10) {
+    thread_local Sha256 hash;
+    return hash.update({&kPrefix, 1}).update(leaf).finish();
+  }
+  std::uint8_t blocks[2 * kBlock] = {kPrefix};
+  std::copy(leaf.begin(), leaf.end(), blocks + 1);
+  return padded(blocks, 1 + leaf.size());
+}
+
+Digest node_hash(const Digest& left, const Digest& right) {
+  std::uint8_t blocks[2 * kBlock] = {1};
+  std::memcpy(blocks + 1, left.data(), left.size());
+  std::memcpy(blocks + 1 + left.size(), right.data(), right.size());
+  return padded(blocks, 1 + left.size() + right.size());
+}
 
 Frontier::Frontier(std::uint64_t size, std::vector<Digest> roots)
     : size_(size), roots_(std::move(roots)) {
@@ -75,14 +108,37 @@ Frontier::Frontier(std::uint64_t size, std::vector<Digest> roots)
                                    size_, std::popcount(size_), roots_.size()));
 }
 
-void Frontier::append(const Digest& leaf) {
-  Digest hash = leaf;
-  for (std::uint64_t bits = size_; bits & 1; bits >>= 1) {
-    hash = node_hash(roots_.back(), hash);
+void Frontier::append(const Digest& leaf) { append_subtree(leaf, 1); }
+
+void Frontier::append_subtree(Digest root, std::uint64_t leaves) {
+  for (std::uint64_t bits = size_ / leaves; bits & 1; bits >>= 1) {
+    root = node_hash(roots_.back(), root);
     roots_.pop_back();
   }
-  roots_.push_back(hash);
-  ++size_;
+  roots_.push_back(root);
+  size_ += leaves;
+}
+
+void Frontier::append(std::size_t count, const std::function<ByteView(std::size_t)>& leaf,
+                      int threads) {
+  constexpr std::size_t kSubtree = 1024;
+  std::size_t done = 0;
+  const auto one_by_one = [&](std::size_t end) {
+    for (; done < end; ++done) append(leaf_hash(leaf(done)));
+  };
+  one_by_one(std::min(count, static_cast<std::size_t>(-size_ % kSubtree)));
+  std::vector<Digest> subtrees((count - done) / kSubtree);
+  numerics::parallel_items(subtrees.size(), threads, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      Frontier subtree;
+      for (std::size_t j = 0; j < kSubtree; ++j)
+        subtree.append(leaf_hash(leaf(done + i * kSubtree + j)));
+      subtrees[i] = subtree.root();
+    }
+  });
+  for (const Digest& subtree : subtrees) append_subtree(subtree, kSubtree);
+  done += subtrees.size() * kSubtree;
+  one_by_one(count);
 }
 
 Digest Frontier::root() const {

@@ -32,11 +32,16 @@ class Frontier {
   Frontier(std::uint64_t size, std::vector<Digest> roots);
 
   void append(const Digest& leaf);
+  // The leaves leaf(0), …, leaf(count − 1), by their contents; leaf is called from several threads.
+  void append(std::size_t count, const std::function<ByteView(std::size_t)>& leaf, int threads);
   std::uint64_t size() const noexcept { return size_; }
   Digest root() const;
   const std::vector<Digest>& roots() const noexcept { return roots_; }
 
  private:
+  // The root of a complete subtree of `leaves`, a power of two that divides size_.
+  void append_subtree(Digest root, std::uint64_t leaves);
+
   std::uint64_t size_ = 0;
   std::vector<Digest> roots_;
 };

@@ -46,6 +46,30 @@ TEST(Merkle, HashesLeavesAsTransparencyDevDoes) {
             digest("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
 }
 
+TEST(Merkle, HashesLeavesOfEveryLength) {
+  Bytes content;
+  for (int size = 0; size < 300; ++size) {
+    EXPECT_EQ(leaf_hash(content), sha256(joined(0, content))) << size;
+    content.push_back(static_cast<std::uint8_t>(7 * size));
+  }
+}
+
+TEST(Merkle, TakesManyLeavesAtOnceAsOneByOne) {
+  std::vector<std::string> contents;
+  for (int i = 0; i < 5000; ++i) contents.push_back("leaf " + std::to_string(i));
+  for (const std::size_t begin : {0, 1, 1000, 1023, 1024, 1500})
+    for (const std::size_t count : {0, 1, 24, 1024, 1025, 2047, 3500}) {
+      Frontier single, many;
+      for (std::size_t i = 0; i < begin; ++i) many.append(leaf_hash(bytes_of(contents[i])));
+      many.append(
+          count, [&](std::size_t i) { return bytes_of(contents[begin + i]); }, 2);
+      for (std::size_t i = 0; i < begin + count; ++i)
+        single.append(leaf_hash(bytes_of(contents[i])));
+      EXPECT_EQ(many.size(), begin + count);
+      EXPECT_EQ(many.roots(), single.roots()) << begin << " and " << count;
+    }
+}
+
 TEST(Merkle, TakesThePublishedConsistencyProofFromSixToEight) {
   const Digest six = digest("76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef");
   const Digest eight = digest("5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328");

@@ -179,16 +179,16 @@ std::size_t State::index_of(std::uint64_t number) const {
 }
 
 Spends::StateId State::spend_after(const Contribution& c, const OpenTerms& terms) {
-  LastStep& last = last_step_;
-  if (last.terms != terms.position || last.from != c.spend || last.bound != c.bound) {
+  std::optional<OpenTerms::Step>& last = terms.last;
+  if (!last || last->from != c.spend || last->bound != c.bound) {
     const Bound& bound = bounds_[c.bound];
     const auto to = spends_->after(c.spend, event_of(terms.terms, bound));
     if (bound.promise == Promise::kAmplified && spends_->certified(to) > bound.epsilon)
       broken(9, fmt::format("epoch {} of run {} spends more than contribution {} allows",
                             terms.terms.epoch, terms.terms.run, c.number));
-    last = {c.spend, to, c.bound, terms.position};
+    last = {c.spend, to, c.bound};
   }
-  return last.to;
+  return last->to;
 }
 
 std::uint64_t State::least(const Contribution& c, const OpenTerms& terms,

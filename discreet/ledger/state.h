@@ -105,6 +105,12 @@ class State {
     Terms terms;
     std::uint64_t position;
     std::uint32_t class_index;
+    // The last step of a spend under them: most contributions take the same.
+    struct Step {
+      Spends::StateId from, to;
+      std::uint32_t bound;
+    };
+    mutable std::optional<Step> last = {};
   };
 
   void take(const Header& e);
@@ -171,12 +177,6 @@ class State {
   Summary summary_;
   Counts counts_;
 
-  // The last step of a spend: most contributions take the same.
-  struct LastStep {
-    Spends::StateId from = 0, to = 0;
-    std::uint32_t bound = 0;
-    std::uint64_t terms = ~std::uint64_t{0};
-  } last_step_;
 };
 
 }  // namespace discreet::ledger

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 
+#include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/sqlite_impl.h"
 
@@ -17,11 +18,15 @@ namespace discreet::ledger {
 namespace {
 
 constexpr std::int64_t kApplication = 0x44534c31;  // "DSL1"
+constexpr int kFileVersion = 2;
+// A row is closed when it has so many bytes: a row for every leaf takes most of the time of an epoch.
+constexpr std::size_t kRowBytes = 1 << 15;
+// How a leaf hash begins as an item: 32 bytes.
+constexpr std::uint8_t kHashHead[] = {0x58, 0x20};
 
 constexpr std::string_view kTables[] = {
     "CREATE TABLE checkpoint(size INTEGER PRIMARY KEY, note TEXT NOT NULL) STRICT",
-    "CREATE TABLE leaf(position INTEGER PRIMARY KEY, content BLOB, hash BLOB, "
-    "CHECK((content IS NULL) <> (hash IS NULL))) STRICT",
+    "CREATE TABLE leaf(position INTEGER PRIMARY KEY, items BLOB NOT NULL) STRICT",
     "CREATE TABLE opening(position INTEGER PRIMARY KEY, descriptor BLOB NOT NULL, "
     "signature BLOB NOT NULL) STRICT",
 };
@@ -33,7 +38,7 @@ constexpr std::string_view kTables[] = {
 void require_schema(Database& db) {
   if (db.number("PRAGMA application_id") != kApplication)
     malformed("the file is an SQLite database, but no ledger of discreet, or it is empty");
-  if (db.number("PRAGMA user_version") != 1)
+  if (db.number("PRAGMA user_version") != kFileVersion)
     malformed("the ledger has a file version this build does not read");
   Statement rows = db.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
   for (const std::string_view table : kTables)
@@ -42,11 +47,16 @@ void require_schema(Database& db) {
   if (rows.step()) malformed("the file holds more than a ledger");
 }
 
-Digest digest_of(ByteView bytes) {
-  Digest digest;
-  if (bytes.size() != digest.size()) malformed("a leaf hash of the file is not 32 bytes");
-  std::copy(bytes.begin(), bytes.end(), digest.begin());
-  return digest;
+// Takes the first item off a row: all of it, where no item ends.
+ByteView take_item(ByteView& row) {
+  const ByteView item = row.first(cbor::item_size(row).value_or(row.size()));
+  row = row.subspan(item.size());
+  return item;
+}
+
+bool is_hash(ByteView item) {
+  return item.size() == std::size(kHashHead) + std::tuple_size_v<Digest> &&
+         std::ranges::equal(item.first(std::size(kHashHead)), kHashHead);
 }
 
 // Or open; of errno.
@@ -109,8 +119,8 @@ std::unique_ptr<Database> Store::open(int flags) {
   auto db = std::make_unique<Database>(path_, flags);
   db->run("PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA cache_size=-16000");
   if (mode_ == Mode::kCreate) {
-    db->run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version=1; {}; COMMIT",
-                        kApplication, fmt::join(kTables, "; "))
+    db->run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {}; COMMIT",
+                        kApplication, kFileVersion, fmt::join(kTables, "; "))
                 .c_str());
     mode_ = Mode::kWrite;
   }
@@ -122,23 +132,33 @@ std::unique_ptr<Database> Store::open(int flags) {
 
 Store::Leaves::Leaves(Store& store, std::uint64_t begin)
     : rows_(std::make_unique<Statement>(store.db_->prepare(
-          "SELECT position, content, hash FROM leaf WHERE position >= ?1 ORDER BY position"))) {
+          "SELECT position, items FROM leaf WHERE position >= coalesce((SELECT max(position) FROM "
+          "leaf WHERE position <= ?1), ?1) ORDER BY position"))),
+      begin_(begin) {
   rows_->bind(1, begin);
 }
 Store::Leaves::~Leaves() = default;
 
 bool Store::Leaves::next(Leaf& leaf) {
-  if (!rows_->step()) return false;
-  leaf.position = rows_->number(0);
-  leaf.summarised = rows_->is_null(1);
-  if (leaf.summarised == rows_->is_null(2))
-    malformed("a leaf has both content and hash, or neither");
-  if (leaf.summarised) {
-    leaf.content = {};
-    leaf.hash = digest_of(rows_->bytes(2));
-  } else {
-    leaf.content = rows_->bytes(1);
+  do {
+    if (!read(leaf)) return false;
+  } while (leaf.position < begin_);
+  return true;
+}
+
+bool Store::Leaves::read(Leaf& leaf) {
+  if (rest_.empty()) {
+    if (!rows_->step()) return false;
+    position_ = rows_->number(0);
+    rest_ = rows_->bytes(1);
+    if (rest_.empty()) malformed("a row of the file holds no leaf");
   }
+  const ByteView item = take_item(rest_);
+  leaf.position = position_++;
+  leaf.ends_row = rest_.empty();
+  leaf.summarised = is_hash(item);
+  leaf.content = leaf.summarised ? ByteView() : item;
+  if (leaf.summarised) std::ranges::copy(item.subspan(std::size(kHashHead)), leaf.hash.begin());
   return true;
 }
 
@@ -188,9 +208,16 @@ ByteView Store::Batch::leaf(std::size_t i) const {
 
 void Store::append(std::uint64_t first, const Batch& batch) {
   db_->transact([&] {
-    Statement insert = db_->prepare("INSERT INTO leaf(position, content) VALUES(?1, ?2)");
-    for (std::size_t i = 0; i < batch.ends.size(); ++i)
-      insert.bind(1, first + i).bind(2, batch.leaf(i)).once();
+    Statement insert = db_->prepare("INSERT INTO leaf(position, items) VALUES(?1, ?2)");
+    std::size_t row = 0, begin = 0;  // its first leaf, and where that begins
+    for (std::size_t i = 0; i < batch.ends.size(); ++i) {
+      if (batch.ends[i] - begin < kRowBytes && i + 1 != batch.ends.size()) continue;
+      insert.bind(1, first + row)
+          .bind(2, ByteView(batch.bytes).subspan(begin, batch.ends[i] - begin))
+          .once();
+      row = i + 1;
+      begin = batch.ends[i];
+    }
     Statement open =
         db_->prepare("INSERT INTO opening(position, descriptor, signature) VALUES(?1, ?2, ?3)");
     for (const Opening& opening : batch.openings)
@@ -204,12 +231,31 @@ void Store::sign(const Note& note, const std::vector<std::pair<std::uint64_t, Di
         .bind(1, note.size)
         .bind_text(2, note.text)
         .once();
-    Statement forget =
-        db_->prepare("UPDATE leaf SET content = NULL, hash = ?2 WHERE position = ?1");
+    Statement find = db_->prepare(
+        "SELECT position, items FROM leaf WHERE position <= ?1 ORDER BY position DESC LIMIT 1");
+    Statement forget = db_->prepare("UPDATE leaf SET items = ?2 WHERE position = ?1");
     Statement drop = db_->prepare("DELETE FROM opening WHERE position = ?1");
-    for (const auto& [position, hash] : summarise) {
-      forget.bind(1, position).bind(2, ByteView(hash)).once();
-      drop.bind(1, position).once();
+    for (auto next = summarise.begin(); next != summarise.end();) {
+      find.bind(1, next->first);
+      if (!find.step()) malformed("a leaf to be summarised is not there");
+      const std::uint64_t row = find.number(0);
+      Bytes items;
+      const auto first = next;
+      std::uint64_t position = row;
+      for (ByteView rest = find.bytes(1); !rest.empty(); ++position) {
+        const ByteView item = take_item(rest);
+        if (next == summarise.end() || next->first != position) {
+          items.insert(items.end(), item.begin(), item.end());
+          continue;
+        }
+        items.insert(items.end(), std::begin(kHashHead), std::end(kHashHead));
+        items.insert(items.end(), next->second.begin(), next->second.end());
+        drop.bind(1, position).once();
+        ++next;
+      }
+      find.reset();
+      if (next == first) malformed("a leaf to be summarised is not there");
+      forget.bind(1, row).bind(2, items).once();
     }
   });
 }

@@ -32,11 +32,13 @@ class Store {
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
 
-  // Leaves in the order of their positions, from `begin` on.
+  // Leaves in the order of their positions, from `begin` on. Bytes of a row that are no item come as
+  // the content of one leaf, which nothing decodes.
   struct Leaf {
     std::uint64_t position;
     ByteView content;  // until the next one is read; empty if summarised
     bool summarised;
+    bool ends_row;
     Digest hash;  // of a summarised leaf
   };
   class Leaves {
@@ -46,7 +48,10 @@ class Store {
     bool next(Leaf& leaf);
 
    private:
+    bool read(Leaf& leaf);
     std::unique_ptr<Statement> rows_;
+    std::uint64_t begin_, position_ = 0;
+    ByteView rest_;  // of the row
   };
   // Checkpoints in the order of their sizes.
   struct Note {
@@ -79,7 +84,8 @@ class Store {
     void add(ByteView leaf);
     ByteView leaf(std::size_t i) const;
   };
-  // Each is one durable transaction.
+  // Each is one durable transaction. summarise: leaves that give way to their hashes, by ascending
+  // position.
   void append(std::uint64_t first, const Batch& batch);
   void sign(const Note& note, const std::vector<std::pair<std::uint64_t, Digest>>& summarise = {});
   void discard_from(std::uint64_t size);  // leaves that no note covers

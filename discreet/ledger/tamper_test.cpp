@@ -60,6 +60,24 @@ void build(const std::filesystem::path& path) {
   ASSERT_GE(ledger.state().size(), 1000u);
 }
 
+// The same leaves with a row for each, so that SQL can get at one. How many are in a row means nothing.
+void spread(const std::filesystem::path& path) {
+  std::vector<Bytes> items;
+  {
+    Store store(path, Store::Mode::kRead);
+    Store::Leaves leaves(store, 0);
+    for (Store::Leaf leaf; leaves.next(leaf);)
+      items.push_back(leaf.summarised ? cbor::encode(leaf.hash)
+                                      : Bytes(leaf.content.begin(), leaf.content.end()));
+  }
+  Database db(path, SQLITE_OPEN_READWRITE);
+  db.transact([&] {
+    db.run("DELETE FROM leaf");
+    Statement insert = db.prepare("INSERT INTO leaf VALUES(?1, ?2)");
+    for (std::uint64_t i = 0; i < items.size(); ++i) insert.bind(1, i).bind(2, items[i]).once();
+  });
+}
+
 const VerifyOptions kFast = [] {
   VerifyOptions options;
   options.attestations = false;  // their bytes are bound by the hash in their leaf
@@ -113,6 +131,10 @@ TEST(LedgerTamper, NoRowIsDroppedDoubledSwappedOrForged) {
     Store store(whole, Store::Mode::kRead);
     size = store.last_note()->size;
   }
+  const Digest rows = rows_of(whole);
+  spread(whole);
+  ASSERT_TRUE(verify(whole).ok) << verify(whole).problem;
+  ASSERT_EQ(rows_of(whole), rows);
   const auto altered = [&](const std::string& what, const std::vector<std::string>& sql) {
     std::filesystem::copy_file(whole, path, std::filesystem::copy_options::overwrite_existing);
     {
@@ -137,7 +159,7 @@ TEST(LedgerTamper, NoRowIsDroppedDoubledSwappedOrForged) {
              "UPDATE leaf SET position = -position - 1 WHERE position < 0"});
     altered("doubled",
             {shift_down + n(at), "UPDATE leaf SET position = 1 - position WHERE position < 0",
-             "INSERT INTO leaf SELECT position + 1, content, hash FROM leaf WHERE position = " +
+             "INSERT INTO leaf SELECT position + 1, items FROM leaf WHERE position = " +
                  n(at)});
     if (at + 1 < size)
       altered("swapped", {"UPDATE leaf SET position = -1 WHERE position = " + n(at),
@@ -145,10 +167,15 @@ TEST(LedgerTamper, NoRowIsDroppedDoubledSwappedOrForged) {
                           "UPDATE leaf SET position = " + n(at + 1) + " WHERE position = -1"});
     altered("cut off", {"DELETE FROM leaf WHERE position >= " + n(at)});
     altered("made to look summarised",
-            {"UPDATE leaf SET hash = zeroblob(32), content = NULL WHERE position = " + n(at)});
+            {"UPDATE leaf SET items = CAST(x'5820' || zeroblob(32) AS BLOB) WHERE position = " + n(at)});
+    altered("emptied", {"UPDATE leaf SET items = zeroblob(0) WHERE position = " + n(at)});
+    altered("cut short", {"UPDATE leaf SET items = substr(items, 1, length(items) - 1) WHERE "
+                          "position = " + n(at)});
+    altered("doubled within its row",
+            {"UPDATE leaf SET items = CAST(items || items AS BLOB) WHERE position = " + n(at)});
   }
   altered("appended",
-          {"INSERT INTO leaf SELECT " + n(size) + ", content, hash FROM leaf WHERE position = 40"});
+          {"INSERT INTO leaf SELECT " + n(size) + ", items FROM leaf WHERE position = 40"});
   // Every note is bound, not just the last.
   {
     Store store(whole, Store::Mode::kRead);
@@ -187,12 +214,13 @@ TEST(LedgerTamper, NamesTheEntryThatIsWrong) {
   Folder folder;
   const auto path = folder / "l.db";
   build(path);
+  spread(path);
   // A use whose spend was lowered: its own rule finds it, before the tree does.
   Database db(path, SQLITE_OPEN_READWRITE);
   std::uint64_t position = 0;
   {
     Statement rows = db.prepare(
-        "SELECT position, content FROM leaf WHERE content IS NOT NULL ORDER BY position DESC");
+        "SELECT position, items FROM leaf WHERE substr(items, 1, 1) <> x'58' ORDER BY position DESC");
     while (rows.step()) {
       const Entry entry = decode_entry(rows.bytes(1));
       if (const auto* use = std::get_if<Use>(&entry)) {
@@ -201,7 +229,7 @@ TEST(LedgerTamper, NamesTheEntryThatIsWrong) {
         less.spend -= 5;
         const Bytes bytes = encode(less);
         rows.reset();
-        db.prepare("UPDATE leaf SET content = ?2 WHERE position = ?1")
+        db.prepare("UPDATE leaf SET items = ?2 WHERE position = ?1")
             .bind(1, position)
             .bind(2, bytes)
             .once();
@@ -213,6 +241,28 @@ TEST(LedgerTamper, NamesTheEntryThatIsWrong) {
   EXPECT_EQ(found.kind, "entry");
   EXPECT_EQ(found.entry, position);
   EXPECT_NE(found.problem.find("rule 9"), std::string::npos) << found.problem;
+}
+
+// A writer drops what no note covers, row by row: a row that went on beyond a note would hide it.
+TEST(LedgerTamper, NoRowGoesOnBeyondACheckpoint) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  build(path);
+  std::uint64_t size = 0;
+  {
+    Store store(path, Store::Mode::kRead);
+    size = store.next_note(store.next_note(0)->size)->size;
+  }
+  const std::string at = std::to_string(size);
+  Database db(path, SQLITE_OPEN_READWRITE);
+  db.run(("UPDATE leaf SET items = CAST(items || (SELECT items FROM leaf WHERE position = " + at +
+          ") AS BLOB) WHERE position = (SELECT max(position) FROM leaf WHERE position < " + at + ")")
+             .c_str());
+  db.run(("DELETE FROM leaf WHERE position = " + at).c_str());
+  const Verification found = verify(path);
+  EXPECT_FALSE(found.ok);
+  EXPECT_NE(found.problem.find("beyond a checkpoint"), std::string::npos) << found.problem;
+  EXPECT_THROW(Ledger::open(path, ledger_key()), Error);
 }
 
 TEST(LedgerTamper, NoTruncatedFileVerifiesOrCrashes) {

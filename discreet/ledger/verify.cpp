@@ -68,7 +68,7 @@ class Reading {
       loaded_.frontier.append(leaf_hash(leaf.content));
     }
     where_.entry.reset();
-    if (next_note_ && next_note_->size == position()) check_note();
+    if (next_note_ && next_note_->size == position()) check_note(leaf.ends_row);
     if (old_ && old_->size == position() && old_->root != loaded_.frontier.root())
       fail("fork",
            fmt::format("the first {} entries are not those of the earlier checkpoint", old_->size),
@@ -89,8 +89,9 @@ class Reading {
     }
   }
 
-  void check_note() {
+  void check_note(bool ends_row) {
     const std::uint64_t first = signed_;
+    if (!ends_row) fail("file", "a row of the file goes on beyond a checkpoint", position() - 1);
     const auto checkpoint = [&]() -> std::optional<Checkpoint> {
       try {
         return open_note(next_note_->text, *key_);

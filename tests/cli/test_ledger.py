@@ -1,6 +1,7 @@
 """`discreet ledger` and `discreet withdraw`: what an auditor, a contributor and a steward do."""
 
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -40,6 +41,15 @@ def answer(*args, status=0):
     result = discreet(*map(str, args), "--json")
     assert result.returncode == status, result.stderr + result.stdout
     return json.loads(result.stdout)
+
+
+def rows(connection):
+    """Each row of leaves: its first position, and the leaves, or the hashes of those summarised."""
+    for position, items in connection.execute("SELECT position, items FROM leaf ORDER BY position").fetchall():
+        stream, leaves = io.BytesIO(items), []
+        while stream.tell() < len(items):
+            leaves.append(cbor2.load(stream))
+        yield position, leaves
 
 
 def hashes(folder):
@@ -93,11 +103,12 @@ def test_verify_with_key_and_old_checkpoint_shows_strangers_and_rollback(folder)
 def test_verify_names_the_first_wrong_entry(folder):
     db = folder / "ledger.db"
     with sqlite3.connect(db) as connection:
-        position, content = connection.execute(
-            "SELECT position, content FROM leaf WHERE substr(content, 1, 2) = x'8404' LIMIT 1").fetchone()
-        entry = cbor2.loads(content)
-        entry[3] -= 5
-        connection.execute("UPDATE leaf SET content = ? WHERE position = ?", (cbor2.dumps(entry), position))
+        row, leaves, position = next(
+            (row, leaves, row + i) for row, leaves in rows(connection) for i, leaf in enumerate(leaves)
+            if isinstance(leaf, list) and leaf[0] == 4)
+        leaves[position - row][3] -= 5
+        connection.execute("UPDATE leaf SET items = ? WHERE position = ?",
+                           (b"".join(map(cbor2.dumps, leaves)), row))
     found = answer("ledger", "verify", db, status=1)
     assert found["kind"] == "entry" and found["entry"] == position
     assert discreet("ledger", "verify", str(db)).stdout.startswith(f"BROKEN (entry) at entry {position}")
@@ -161,8 +172,8 @@ def test_prove_gives_paths_that_lead_to_the_signed_root(folder):
     import base64
     db = folder / "ledger.db"
     with sqlite3.connect(db) as connection:
-        leaves = [h if h else hashlib.sha256(b"\0" + c).digest()
-                  for c, h in connection.execute("SELECT content, hash FROM leaf ORDER BY position")]
+        leaves = [leaf if isinstance(leaf, bytes) else hashlib.sha256(b"\0" + cbor2.dumps(leaf)).digest()
+                  for _, leaves in rows(connection) for leaf in leaves]
     for index in (0, 3, 8, len(leaves) - 1):
         proof = answer("ledger", "prove", db, index)
         root = base64.b64decode(proof["note"].splitlines()[2])
