@@ -219,10 +219,9 @@ bool verify_consistency(std::uint64_t size1, const Digest& root1, std::uint64_t 
                         const Digest& root2, const Path& path) {
   if (size1 == 0 || size1 > size2) return false;
   if (size1 == size2) return path.empty() && root1 == root2;
-  Path whole;
-  if (std::has_single_bit(size1)) whole.push_back(root1);
-  whole.insert(whole.end(), path.begin(), path.end());
-  if (whole.empty() || path.empty()) return false;
+  if (path.empty()) return false;
+  Path whole = path;
+  if (std::has_single_bit(size1)) whole.insert(whole.begin(), root1);
   std::uint64_t fn = size1 - 1, sn = size2 - 1;
   while (fn & 1) {
     fn >>= 1;
