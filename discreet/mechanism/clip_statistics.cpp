@@ -36,7 +36,9 @@ void ClipStatistics::add(const RecordNorms& norms) {
     const bool zeroed = norms.zeroed[i] != 0;
     zeroed_.push_back(zeroed ? 1 : 0);
     norms_.push_back(
-        numerics::norm_l2_upper(std::span(norms.norms).subspan(i * norms.parts, norms.parts)));
+        norms.parts == 1
+            ? norms.norms[i]
+            : numerics::norm_l2_upper(std::span(norms.norms).subspan(i * norms.parts, norms.parts)));
     if (zeroed) {
       ++zeroed_records_;
       continue;
