@@ -49,6 +49,17 @@ class SelfAttention(nn.Module):
         return self.attention(x, x, x, need_weights=self.need_weights)[0]
 
 
+class TimeFirst(nn.Module):
+    """Attention that wants positions before records."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = SelfAttention(batch_first=False)
+
+    def forward(self, x):
+        return self.inner(x.transpose(0, 1)).transpose(0, 1)
+
+
 class CrossAttention(nn.Module):
     def __init__(self):
         super().__init__()
@@ -177,6 +188,7 @@ LAYERS = {
     "instance_norm": (lambda: nn.InstanceNorm2d(4, affine=True), images),
     "attention": (SelfAttention, sequence),
     "attention_weights": (lambda: SelfAttention(need_weights=True), sequence),
+    "attention_time_first": (TimeFirst, sequence),
     "cross_attention": (CrossAttention, sequence),
     "encoder_layer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), sequence),
     "tied": (Tied, indices),

@@ -138,8 +138,13 @@ class Clipper:
         self.arrived_pieces(site, site.pieces(inputs, g) if g.shape[0] else {}, g.shape[0])
 
     def arrived_pieces(self, site: Site, pieces: dict, records: int) -> None:
+        task = torch._C._current_graph_task_id()
+        if self._queued and task != self._task:
+            self.drop()
+            refuse("a backward pass began inside another, as checkpoint(use_reentrant=True) does: norms would be formed "
+                   "of parts of the records' gradients; give use_reentrant=False")
         if not self._queued:
-            self._queued = True
+            self._queued, self._task = True, task
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         with torch.no_grad():
             fresh = {}

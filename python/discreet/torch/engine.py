@@ -248,8 +248,8 @@ class PrivacyEngine:
         if self._seen + records > self._handed:
             self.drop()
             refuse(f"a backward pass has {self._seen + records} records where the loader gave {self._handed}: a record "
-                   "may enter one backward pass of a step. Add losses before backward(), and train on the loader's "
-                   "batches only", "INVALID_GRADIENT")
+                   "may enter one backward pass of a step. Add losses before backward(), train on the loader's batches "
+                   "only, and give checkpoint() use_reentrant=False", "INVALID_GRADIENT")
         self._check_module()
         try:
             scales = self._session.take_norms(norms.contiguous().numpy(), 0.01 if self._automatic else None)
