@@ -106,7 +106,7 @@ class Outer(Piece):
         than the products of all pairs of positions."""
         n, positions, d = self.a.shape
         p = self.g.shape[2]
-        if positions == 1 or d * p > 2 * positions * (d + p) or 80 * d * p > positions**2 * (d + p):
+        if positions == 1 or d * p > positions * (d + p) or 80 * d * p > positions**2 * (d + p):
             return self
         return Explicit(self.explicit(slice(0, n)))
 
