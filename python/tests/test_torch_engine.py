@@ -586,3 +586,15 @@ def test_a_rule_with_other_records_than_the_batch_is_refused():
     with pytest.raises(discreet.Error, match="1 records where the batch has"):
         steps(engine, module, optimizer, private, most=1)
     assert module.weight.grad is None
+
+
+@pytest.mark.parametrize("self_check", [True, False])
+def test_a_parameter_put_in_place_of_another_is_refused(self_check):
+    engine, module, optimizer, private = make(self_check=self_check)
+    x, y = next(iter(private))
+    module[2].bias = nn.Parameter(torch.zeros(2))
+    before = weights_of(module)
+    with pytest.raises(discreet.Error, match="other parameters or layers than"):
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+    assert torch.equal(before, weights_of(module)) and all(p.grad is None for p in module.parameters())
