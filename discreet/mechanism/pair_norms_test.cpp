@@ -30,7 +30,8 @@ std::pair<double, double> exact(const OuterFactors<Real>& f, std::size_t i) {
     for (std::size_t k = 0; k < f.inputs; ++k) {
       long double x = 0;
       for (std::size_t t = 0; t < f.positions; ++t) {
-        const long double term = static_cast<long double>(g[t * f.outputs + o]) * a[t * f.inputs + k];
+        const long double term =
+            static_cast<long double>(g[t * f.outputs + o]) * a[t * f.inputs + k];
         x += term;
         terms += term * term;
       }
@@ -81,7 +82,8 @@ TYPED_TEST(PairNorms, AreThoseOfTheGradientsAndNotBelow) {
       EXPECT_EQ(got, alone);
       for (std::size_t i = 0; i < kRecords; ++i) {
         const auto [square, terms] = exact(f, i);
-        EXPECT_GE(got[i] - 0.5, square * (1 - 1e-12) - 1e-13) << positions << " " << inputs << " " << i;
+        EXPECT_GE(got[i] - 0.5, square * (1 - 1e-12) - 1e-13)
+            << positions << " " << inputs << " " << i;
         EXPECT_LE(got[i] - 0.5, square + 3 * margin * (square + terms) + 1e-13)
             << positions << " " << inputs << " " << i;
       }
