@@ -55,6 +55,7 @@
 #include "discreet/mechanism/layout.h"
 #include "discreet/mechanism/metrics.h"
 #include "discreet/mechanism/noise.h"
+#include "discreet/mechanism/pair_norms.h"
 #include "discreet/mechanism/prevalidation.h"
 #include "discreet/mechanism/projection.h"
 #include "discreet/mechanism/route_plan.h"

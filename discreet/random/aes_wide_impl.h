@@ -7,9 +7,9 @@
 namespace discreet::random {
 
 // The key stream of AES-128 in counter mode by instructions that encrypt four blocks at once (VAES,
-// on processors with AVX-512 since 2019). OpenSSL 3.0 has no such code for this mode, and without
-// it the secure generator would be slower than Philox there. Same bits as OpenSSL; constant time,
-// since there are no tables.
+// on processors with AVX-512 since 2019), or two (VAES beside AVX2, since 2020). OpenSSL 3.0 has no
+// such code for this mode, and without it the secure generator would be slower than Philox there.
+// Same bits as OpenSSL; constant time, since there are no tables.
 struct AesSchedule {
   alignas(16) std::array<std::uint8_t, 176> round_keys{};  // eleven of 16 bytes
   ~AesSchedule();                                          // overwrites the keys

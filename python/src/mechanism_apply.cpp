@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -7,8 +6,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
-#include <functional>
 #include <mutex>
 
 #include "discreet/base/nearest.h"
@@ -51,36 +48,7 @@ Error error_of(const std::string& code, const std::string& op, const std::string
               fmt::format("'{}' is no code of a discreet.Error", code));
 }
 
-// GNU OpenMP's entry: team(data) on `threads` threads, the caller's own pool.
-using OpenMpParallel = void (*)(void (*team)(void*), void* data, unsigned threads, unsigned flags);
-
-// Tasks run on the pool of the OpenMP library at `path`, which the process has loaded.
-bool use_openmp(const std::string& path, unsigned threads) {
-  void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return false;
-  const auto parallel = reinterpret_cast<OpenMpParallel>(::dlsym(library, "GOMP_parallel"));
-  if (parallel == nullptr) return false;
-  python::torch_team() = [parallel, threads](std::size_t n,
-                                             const std::function<void(std::size_t)>& task) {
-    struct Shared {
-      std::atomic<std::size_t> next;
-      std::size_t n;
-      const std::function<void(std::size_t)>& task;
-    } shared{0, n, task};
-    parallel(
-        [](void* data) {
-          auto& all = *static_cast<Shared*>(data);
-          for (std::size_t k = all.next++; k < all.n; k = all.next++) all.task(k);
-        },
-        &shared, threads, 0);
-  };
-  return true;
-}
-
 void add_session(nb::module_& m) {
-  m.def("use_openmp", &use_openmp, "path"_a, "threads"_a,
-        "Noise for PyTorch is drawn on the threads of this OpenMP library; False if it is not "
-        "loaded.");
   nb::class_<Session>(m, "MechanismSession")
       .def(
           "__init__",

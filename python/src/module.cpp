@@ -40,6 +40,7 @@ NB_MODULE(_core, m) {
   discreet::python::add_accounting(m);
   discreet::python::add_mechanism(m);
   discreet::python::add_mechanism_apply(m);
+  discreet::python::add_torch(m);
   discreet::python::add_ledger(m);
   discreet::python::add_run(m);
   discreet::python::add_training(m);

@@ -9,6 +9,7 @@ void add_random(nanobind::module_& m);
 void add_accounting(nanobind::module_& m);
 void add_mechanism(nanobind::module_& m);
 void add_mechanism_apply(nanobind::module_& m);
+void add_torch(nanobind::module_& m);
 void add_ledger(nanobind::module_& m);
 void add_run(nanobind::module_& m);
 void add_training(nanobind::module_& m);

@@ -493,3 +493,108 @@ def test_names_of_other_libraries_are_taken():
     other = make()
     steps(*other)
     assert torch.equal(weights_of(module), weights_of(other[1]))
+
+
+# ---------------------------------------------------------------- what peers got wrong, and what was seldom tried
+
+
+@pytest.mark.parametrize("clipping", ["flat", "adaptive"])
+def test_averages_are_not_over_the_records_that_came(clipping):
+    # Opacus' adaptive clipping divides by the size of the Poisson batch, which is private.
+    released = {}
+    for rows in (200, 400):
+        engine, module, optimizer, private = make(data_loader=loader(rows), declared_size=ROWS, clipping=clipping,
+                                                  noise_multiplier=4.0)
+        steps(engine, module, optimizer, private, most=1)
+        released[rows] = engine._clipper.batch, engine._session.sampling()["sampling_rate"]
+        noise = torch.cat([p.grad.flatten() for p in module.parameters()])
+        assert noise.std() < 2 * 4.0 / BATCH  # by the declared batch, though half as many records came
+    assert released[200] == released[400] == (BATCH, BATCH / ROWS)
+
+
+def test_the_rate_of_93_batches_is_one_of_93():
+    # int(1 / (1 / 93)) is 92.
+    engine, *_ = make(data_loader=loader(930, 10))
+    assert engine.steps_per_epoch == 93 and engine._session.sampling()["sampling_rate"] == 10 / 930
+
+
+def test_every_trained_parameter_is_noised():
+    # Of a peer, layers without a rule trained without noise or were left out.
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gain = nn.Parameter(torch.ones(6))
+            self.norm, self.head = nn.LayerNorm(6), nn.Linear(6, 2)
+
+        def forward(self, x):
+            return self.head(self.norm(x * self.gain))
+
+    engine, module, optimizer, private = make(Own(), noise_multiplier=100.0)
+    steps(engine, module, optimizer, private, most=1)
+    for name, p in module.named_parameters():
+        assert p.grad.abs().min() > 0 and 0.2 < p.grad.norm() / math.sqrt(p.numel()) / (100.0 / BATCH) < 3, name
+
+
+@pytest.mark.parametrize("self_check", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_reentrant_checkpoints_are_refused(self_check, last):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.inner = nn.Linear(6, 6), nn.Linear(6, 6)
+            self.head = nn.Identity() if last else nn.Linear(6, 6)
+
+        def forward(self, x):
+            y = torch.utils.checkpoint.checkpoint(self.inner, self.first(x), use_reentrant=True)
+            return self.head(y)
+
+    torch.manual_seed(1)
+    module = Checkpointed()
+    before = weights_of(module)
+    with pytest.raises(discreet.Error, match="use_reentrant=False"):
+        engine, module, optimizer, private = make(module, self_check=self_check)
+        steps(engine, module, optimizer, private, most=1)
+    assert torch.equal(before, weights_of(module)) and all(p.grad is None for p in module.parameters())
+
+
+@pytest.mark.parametrize("clipping", ["flat", "per_layer"])
+def test_parameters_of_bfloat16_are_summed_and_noised_in_float32(clipping):
+    released = {}
+    for dtype in (torch.bfloat16, torch.float32):
+        module = network(torch.bfloat16).to(dtype)
+        engine, module, optimizer, private = make(module, noise_multiplier=0, clipping=clipping)
+        x, y = next(iter(private))
+        F.cross_entropy(module(x.to(dtype)).float(), y).backward()
+        assert all(s.dtype == torch.float32 for s in engine._clipper.buffers.values())
+        optimizer.step()
+        released[dtype] = torch.cat([p.grad.flatten().float() for p in module.parameters()])
+        assert all(p.grad.dtype == dtype for p in module.parameters())
+    a, b = released.values()
+    assert (a - b).norm() < 0.03 * b.norm()
+
+
+def test_a_rule_with_other_records_than_the_batch_is_refused():
+    class Own(nn.Linear):
+        def forward(self, x):
+            return F.linear(x, self.weight)
+
+    @register_grad_sampler(Own)
+    def few(layer, activations, backprops):
+        return {layer.weight: torch.einsum("ni,nj->nij", backprops, activations[0])[:1]}
+
+    engine, module, optimizer, private = make(Own(6, 2, bias=False), self_check=False)
+    with pytest.raises(discreet.Error, match="1 records where the batch has"):
+        steps(engine, module, optimizer, private, most=1)
+    assert module.weight.grad is None
+
+
+@pytest.mark.parametrize("self_check", [True, False])
+def test_a_parameter_put_in_place_of_another_is_refused(self_check):
+    engine, module, optimizer, private = make(self_check=self_check)
+    x, y = next(iter(private))
+    module[2].bias = nn.Parameter(torch.zeros(2))
+    before = weights_of(module)
+    with pytest.raises(discreet.Error, match="other parameters or layers than"):
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+    assert torch.equal(before, weights_of(module)) and all(p.grad is None for p in module.parameters())

@@ -49,6 +49,17 @@ class SelfAttention(nn.Module):
         return self.attention(x, x, x, need_weights=self.need_weights)[0]
 
 
+class TimeFirst(nn.Module):
+    """Attention that wants positions before records."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = SelfAttention(batch_first=False)
+
+    def forward(self, x):
+        return self.inner(x.transpose(0, 1)).transpose(0, 1)
+
+
 class CrossAttention(nn.Module):
     def __init__(self):
         super().__init__()
@@ -177,6 +188,7 @@ LAYERS = {
     "instance_norm": (lambda: nn.InstanceNorm2d(4, affine=True), images),
     "attention": (SelfAttention, sequence),
     "attention_weights": (lambda: SelfAttention(need_weights=True), sequence),
+    "attention_time_first": (TimeFirst, sequence),
     "cross_attention": (CrossAttention, sequence),
     "encoder_layer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), sequence),
     "tied": (Tied, indices),
@@ -316,7 +328,7 @@ def test_pieces_agree_with_their_explicit_gradients():
     for piece in (outer, rows, outer.cheapest()):
         gradients = piece.explicit(slice(0, 4))
         s = torch.rand(4, dtype=torch.float64)
-        assert torch.allclose(piece.norm2(), gradients.flatten(1).square().sum(1), rtol=1e-12)
+        assert torch.allclose(piece.norm2(4), gradients.flatten(1).square().sum(1), rtol=1e-12)
         assert torch.allclose(piece.weighted(s), torch.einsum("n,n...->...", s, gradients), rtol=1e-12)
     assert isinstance(Outer(torch.randn(2, 90, 4), torch.randn(2, 90, 4)).cheapest(), Explicit)
     assert isinstance(Outer(torch.randn(2, 3, 64), torch.randn(2, 3, 64)).cheapest(), Outer)
@@ -335,7 +347,10 @@ def test_norms_in_float32_are_not_below_those_in_float64():
             a = a * 1e-2 + torch.randn(3, 1, d)
         exact = torch.bmm(g.double().transpose(1, 2), a.double()).flatten(1).square().sum(1)
         for piece in (Outer(a, g), Outer(a, g).cheapest()):
-            assert (piece.norm2() >= exact).all(), (draw, positions, d, p)
+            assert (piece.norm2(3) >= exact).all(), (draw, positions, d, p)
+        together = torch.zeros(3, dtype=torch.float64)
+        Outer(a, g).add_norm2(together, bias=True)
+        assert (together >= exact + g.double().sum(1).square().sum(1)).all(), (draw, positions, d, p)
 
 
 def test_autocast_gradient_checkpointing_and_accumulation_give_the_same_sums():

@@ -44,10 +44,13 @@ def test_wheel_carries_package_stubs_and_command(tmp_path):
         "--no-deps", wheel)
     bin_dir = tmp_path / "venv/bin"
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    program = "import discreet, pathlib; print(discreet.__version__, *sorted(" \
-              "p.name for p in pathlib.Path(discreet.__file__).parent.iterdir()))"
+    program = "import discreet, pathlib; at = pathlib.Path(discreet.__file__).parent; " \
+              "print(discreet.__version__, *(p.relative_to(at) for p in at.rglob('*.py*')), " \
+              "*(p.name for p in at.glob('py.typed')))"
     version, *files = run(bin_dir / "python", "-c", program, env=clean).split()
     assert {"__init__.py", "py.typed", "_core.pyi"} <= set(files)
+    own = {str(p.relative_to(ROOT / "python/discreet")) for p in (ROOT / "python/discreet").rglob("*.py")}
+    assert "torch/engine.py" in own and own <= set(files)
     assert run(bin_dir / "discreet", "--version").split() == ["discreet", version]
 
 

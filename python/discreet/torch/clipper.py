@@ -13,9 +13,10 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from discreet import _core
 from discreet.torch import rules
 from discreet.torch.errors import refuse
-from discreet.torch.pieces import Sum
+from discreet.torch.pieces import Column, Outer, Sum
 from discreet.torch.sites import AttentionSite, GenericSite, LayerSite, Site
 
 _BATCH_NORM = (nn.modules.batchnorm._BatchNorm,)
@@ -38,6 +39,10 @@ class Clipper:
         self.dtype = torch.float64 if wide else torch.float32
         self.parts = parts
         self.part_count = max(parts.values(), default=0) + 1
+        self.of_part: list[list[str]] = [[] for _ in range(self.part_count)]
+        for name, part in parts.items():
+            if name in self.parameters:
+                self.of_part[part].append(name)
         self.active = True
         self.probed = False
         self.watch = None  # called with (site, inputs), by the probe
@@ -120,7 +125,7 @@ class Clipper:
         self._queued = False
         self._waiting: dict[str, list] = {}  # pieces whose norm is not known
         self._done: dict[str, object] = {}  # pieces whose norm is in _norm2
-        self._norm2: list[torch.Tensor | None] = [None] * self.part_count
+        self._norm2: torch.Tensor | None = None  # [parts, records], float64
         self._summed: set[str] = set()
 
     def drop(self) -> None:
@@ -133,8 +138,13 @@ class Clipper:
         self.arrived_pieces(site, site.pieces(inputs, g) if g.shape[0] else {}, g.shape[0])
 
     def arrived_pieces(self, site: Site, pieces: dict, records: int) -> None:
+        task = torch._C._current_graph_task_id()
+        if self._queued and task != self._task:
+            self.drop()
+            refuse("a backward pass began inside another, as checkpoint(use_reentrant=True) does: norms would be formed "
+                   "of parts of the records' gradients; give use_reentrant=False")
         if not self._queued:
-            self._queued = True
+            self._queued, self._task = True, task
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         with torch.no_grad():
             fresh = {}
@@ -147,53 +157,66 @@ class Clipper:
                     self._waiting.setdefault(name, []).append(piece)
                 else:
                     fresh[name] = piece
-            for name, piece in fresh.items():
-                self._add_norm(name, piece)
-                self._done[name] = piece
+            self._add_norms(fresh)
+            self._done |= fresh
             if self.fused and fresh and not self._waiting:
                 self._sum_now(fresh)
 
-    def _add_norm(self, name: str, piece) -> None:
-        part = self.parts[name]
-        norm2 = piece.norm2()
-        self._norm2[part] = norm2 if self._norm2[part] is None else self._norm2[part] + norm2
+    def _totals(self) -> torch.Tensor:
+        if self._norm2 is None:
+            self._norm2 = torch.zeros(self.part_count, self.records, dtype=torch.float64)
+        return self._norm2
+
+    def _add_norms(self, pieces: dict) -> None:
+        totals = self._totals()
+        left = dict(pieces)
+        if len(left) == 2:  # a weight and its bias
+            (weight, outer), (bias, column) = left.items()
+            if isinstance(outer, Outer) and isinstance(column, Column) and column.g is outer.g \
+                    and self.parts[weight] == self.parts[bias]:
+                outer.add_norm2(totals[self.parts[weight]], bias=True)
+                return
+        for name, piece in left.items():
+            piece.add_norm2(totals[self.parts[name]])
 
     def _factor(self) -> float:
         # A mean over the records has divided every record's gradient by their number.
         return float(self.records) if self.mean else 1.0
 
-    def _norms(self, part: int) -> torch.Tensor:
-        norm2 = self._norm2[part]
-        if norm2 is None:
-            return torch.zeros(self.records, dtype=torch.float64)
-        return norm2.sqrt().mul_(self._factor() * (1 + 2.0**-50))
+    def _norms(self, norm2: torch.Tensor) -> torch.Tensor:
+        """[records, parts] of [parts, records]."""
+        parts, n = norm2.shape
+        norms = torch.empty(n, parts, dtype=torch.float64)
+        _core.norms_of(norm2.data_ptr(), norms.data_ptr(), n, parts, self._factor())
+        return norms
 
     def _sum_now(self, pieces: dict) -> None:
         """Fused: the part is one layer's, and its gradient is here."""
         part = self.parts[next(iter(pieces))]
-        if {n for n in self.parts if self.parts[n] == part and self.parameters[n].requires_grad} != set(pieces):
+        if {name for name in self.of_part[part] if self.parameters[name].requires_grad} != pieces.keys():
             return
-        norms = self._norms(part)
-        scales = (self.bounds()[part] / (norms + 1e-8) * (1 - 2.0**-50)).clamp_(max=1.0)
-        weights, bad = self._weights(scales, ~torch.isfinite(norms))
+        norms = self._norms(self._totals()[part:part + 1])
+        scales = torch.empty_like(norms)
+        _core.scales_of(norms.data_ptr(), scales.data_ptr(), self.records, self.bounds()[part])
+        weights, bad = self._weights(norms, scales)
         for name, piece in pieces.items():
-            self._add(name, piece, weights, bad)
+            self._add(name, piece, weights[0], bad)
             del self._done[name]
             self._summed.add(name)
 
-    def _weights(self, scales: torch.Tensor, bad: torch.Tensor):
-        """What the gradients as they are must be multiplied by, in their precision, and the records to leave out."""
-        down = 1 - (2.0**-50 if self.dtype == torch.float64 else 2.0**-22)
-        weights = (scales * (self._factor() / self.batch * down)).masked_fill_(bad.view(-1, *[1] * (scales.dim() - 1)), 0)
-        # So small a number has few bits left in float32, and could be rounded up by half.
-        weights.masked_fill_(weights < 2.0**-60, 0)
-        rows = bad.nonzero().flatten()
-        return weights.to(self.dtype), rows if len(rows) else None
+    def _weights(self, norms: torch.Tensor, scales: torch.Tensor):
+        """What the gradients as they are must be multiplied by [parts, records], in their precision and rounded down,
+        and the records to leave out."""
+        n, parts = norms.shape
+        weights = torch.empty(parts, n, dtype=self.dtype)
+        bad = _core.weights_of(norms.data_ptr(), scales.data_ptr(), weights.data_ptr(), n, parts,
+                               self._factor() / self.batch, self.dtype == torch.float64)
+        return weights, torch.tensor(bad) if bad else None
 
     def _add(self, name: str, piece, weights: torch.Tensor, bad: torch.Tensor | None) -> None:
         if bad is not None:
             _leave_out(piece, bad)
-        total = piece.weighted(weights)
+        total = piece.weighted(weights).to(self.dtype)
         if name in self.buffers:
             self.buffers[name].add_(total)
         else:
@@ -204,14 +227,13 @@ class Clipper:
             with torch.no_grad():
                 for name, pieces in self._waiting.items():
                     piece = pieces[0] if len(pieces) == 1 else Sum(pieces, self.parameters[name].shape)
-                    self._add_norm(name, piece)
+                    self._add_norms({name: piece})
                     self._done[name] = piece
-                norms = torch.stack([self._norms(part) for part in range(self.part_count)], 1)
-                scales = self.sink.take_norms(norms)
-                weights, bad = self._weights(scales, ~torch.isfinite(norms).all(1))
-                columns = weights.t().contiguous()
+                norms = self._norms(self._totals())
+                scales = self.sink.take_norms(norms).contiguous()
+                weights, bad = self._weights(norms, scales)
                 for name in list(self._done):
-                    self._add(name, self._done.pop(name), columns[self.parts[name]], bad)
+                    self._add(name, self._done.pop(name), weights[self.parts[name]], bad)
         finally:
             self.uses.clear()
             self._clear()

@@ -177,6 +177,9 @@ class PrivacyEngine:
         trained = [p for p in module.parameters() if p.requires_grad]
         if not trained:
             refuse("no parameter of the module is trained (requires_grad)")
+        elsewhere = {p.device.type for p in module.parameters()} - {"cpu"}
+        if elsewhere:
+            refuse(f"the module is on {', '.join(sorted(elsewhere))}; private training is done on the CPU: module.cpu()")
         wide = {p.dtype == torch.float64 for p in trained}
         if len(wide) != 1:
             refuse("some parameters are float64 and some are not; give the module one precision")
@@ -245,8 +248,8 @@ class PrivacyEngine:
         if self._seen + records > self._handed:
             self.drop()
             refuse(f"a backward pass has {self._seen + records} records where the loader gave {self._handed}: a record "
-                   "may enter one backward pass of a step. Add losses before backward(), and train on the loader's "
-                   "batches only", "INVALID_GRADIENT")
+                   "may enter one backward pass of a step. Add losses before backward(), train on the loader's batches "
+                   "only, and give checkpoint() use_reentrant=False", "INVALID_GRADIENT")
         self._check_module()
         try:
             scales = self._session.take_norms(norms.contiguous().numpy(), 0.01 if self._automatic else None)
@@ -274,13 +277,9 @@ class PrivacyEngine:
         buffers = self._clipper.buffers
         averages = []
         for name, shape, _, _, trains, _ in self._layout:
-            if not trains:
-                averages.append(None)
-                continue
-            p = self._clipper.parameters[name]
-            if name not in buffers:
-                buffers[name] = torch.zeros(shape, dtype=torch.float64 if p.dtype == torch.float64 else torch.float32)
-            averages.append(buffers[name].numpy())
+            if trains and name not in buffers:
+                buffers[name] = torch.zeros(shape, dtype=self._clipper.dtype)
+            averages.append((buffers[name].data_ptr(), buffers[name].numel()) if trains else (0, 0))
         try:
             if self._seen == 0:
                 self._session.take_norms(torch.zeros(0, self._clipper.part_count, dtype=torch.float64).numpy(), None)

@@ -1,10 +1,11 @@
 """Per-record gradients of one parameter, in whichever form is cheapest to measure and to sum.
 
-A piece has the gradients x_1 … x_n of n records. `norm2()` gives upper estimates of |x_i|² in float64, `weighted(s)` the
-sum of s_i x_i, `explicit(rows)` the gradients themselves, for a few records. Nothing here decides what is private.
+A piece has the gradients x_1 … x_n of n records. `add_norm2(total)` adds upper estimates of |x_i|² to n numbers of float64,
+`weighted(s)` gives the sum of s_i x_i, `explicit(rows)` the gradients themselves, for a few records. Nothing here decides
+what is private.
 
-Rounding. Norms are formed in float64 from matrix products of the precision of the model. What such products lose is
-covered by a margin of MARGIN·(|x_i|² + Σ_t |a_t|²|g_t|²), many times what is seen (tests/test_torch_rounding.py); that
+Rounding. Norms are formed in float64 from products of the precision of the model. What such products lose is
+covered by a margin of MARGIN·(|x_i|² + Σ_t |a_t|²|g_t|²), many times what is seen (tests/test_torch_exact.py); that
 products are not worse is assumed, as the run's trace says.
 """
 
@@ -13,36 +14,46 @@ from __future__ import annotations
 import torch
 
 from discreet import _core
+from discreet.torch.errors import refuse
 
 MARGIN = {torch.float32: 2.0**-17, torch.float64: 2.0**-45}
 # Elements of per-record gradients formed at a time.
 CHUNK = 1 << 22
 
 
+def add_squares(total: torch.Tensor, rows: torch.Tensor) -> None:
+    """total += |row|² along all dimensions but the first, from above."""
+    n = total.shape[0]
+    if rows.shape[0] != n:
+        refuse(f"gradients of {rows.shape[0]} records where the batch has {n}; a rule gives one a record")
+    rows = (rows if rows.dtype in MARGIN else rows.float()).contiguous()
+    _core.add_row_squares(total.data_ptr(), rows.data_ptr(), n, rows.numel() // max(1, n), rows.dtype == torch.float64)
+
+
 def squares(rows: torch.Tensor) -> torch.Tensor:
-    """|row|² in float64 along all dimensions but the first."""
-    flat = rows.reshape(rows.shape[0], -1)
-    if not flat.is_contiguous():
-        flat = flat.contiguous()
-    # One thread: others would wait for those of PyTorch, which wait actively.
-    return torch.from_numpy(_core.row_norms(flat.detach())).square_()
+    total = torch.zeros(rows.shape[0], dtype=torch.float64)
+    add_squares(total, rows)
+    return total
 
 
-def up(norm2: torch.Tensor, dtype: torch.dtype, terms: torch.Tensor | None = None) -> torch.Tensor:
-    if terms is None:
-        return norm2.mul_(1 + 2 * MARGIN[dtype])
-    return norm2 * (1 + MARGIN[dtype]) + MARGIN[dtype] * terms
+class Piece:
+    def add_norm2(self, total: torch.Tensor) -> None:
+        raise NotImplementedError
+
+    def norm2(self, n: int) -> torch.Tensor:
+        total = torch.zeros(n, dtype=torch.float64)
+        self.add_norm2(total)
+        return total
 
 
-class Explicit:
+class Explicit(Piece):
     """The gradients themselves, [n, ...]."""
 
-    def __init__(self, gradients: torch.Tensor, norm2: torch.Tensor | None = None) -> None:
-        self.gradients, self._norm2 = gradients, norm2
+    def __init__(self, gradients: torch.Tensor) -> None:
+        self.gradients = gradients
 
-    def norm2(self) -> torch.Tensor:
-        known = squares(self.gradients) if self._norm2 is None else self._norm2.clone()
-        return up(known, self.gradients.dtype)
+    def add_norm2(self, total: torch.Tensor) -> None:
+        add_squares(total, self.gradients)
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         return (scales @ self.gradients.flatten(1)).view(self.gradients.shape[1:])
@@ -51,21 +62,36 @@ class Explicit:
         return self.gradients[rows]
 
 
-class Outer:
+class Column(Piece):
+    """x_i = Σ_t g_it: of a bias whose outputs have the gradient g [n, T, p]."""
+
+    def __init__(self, g: torch.Tensor) -> None:
+        self.g = g
+
+    def add_norm2(self, total: torch.Tensor) -> None:
+        add_squares(total, self.g.sum(1))
+
+    def weighted(self, scales: torch.Tensor) -> torch.Tensor:
+        positions = self.g.shape[1]
+        return (scales if positions == 1 else scales.repeat_interleave(positions)) @ self.g.flatten(0, 1)
+
+    def explicit(self, rows: slice) -> torch.Tensor:
+        return self.g[rows].sum(1)
+
+
+class Outer(Piece):
     """x_i = Σ_t g_it a_itᵀ: of a matrix that was multiplied with a [n, T, d] and has the output gradient g [n, T, p]."""
 
-    def __init__(self, a: torch.Tensor, g: torch.Tensor, g2: torch.Tensor | None = None) -> None:
-        self.a, self.g, self._g2 = a, g, g2
+    def __init__(self, a: torch.Tensor, g: torch.Tensor) -> None:
+        self.a, self.g = a, g
 
-    def norm2(self) -> torch.Tensor:
-        if self.a.shape[1] == 1:
-            a2 = squares(self.a)
-            norm2 = a2 * (squares(self.g) if self._g2 is None else self._g2)
-            # Scaled by more than 1 such a record could overflow, and its zeros become NaN: it is left out.
-            return up(norm2.masked_fill_(a2 > 1e60, float("inf")), self.g.dtype)
-        gram = torch.bmm(self.a, self.a.transpose(1, 2)).mul_(torch.bmm(self.g, self.g.transpose(1, 2)))
-        terms = gram.diagonal(dim1=1, dim2=2).sum(1, dtype=torch.float64)
-        return up(gram.sum((1, 2), dtype=torch.float64).clamp_(min=0), self.g.dtype, terms)
+    def add_norm2(self, total: torch.Tensor, bias: bool = False) -> None:
+        """bias: together with the Column of the same g."""
+        a, g = self.a.contiguous(), self.g.contiguous()
+        n, positions, d = a.shape
+        assert a.dtype == g.dtype and g.shape[:2] == (n, positions) and total.shape == (n,)
+        _core.add_outer_squares(total.data_ptr(), a.data_ptr(), g.data_ptr(), n, positions, d, g.shape[2], bias,
+                                g.dtype == torch.float64)
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         by_record = scales.view(-1, 1, 1)
@@ -77,29 +103,27 @@ class Outer:
 
     def cheapest(self):
         """Itself, or the explicit gradients: where these are smaller than a and g they are also formed and read faster
-        than the two products of all pairs of positions."""
+        than the products of all pairs of positions."""
         n, positions, d = self.a.shape
         p = self.g.shape[2]
-        if positions == 1 or d * p > 2 * positions * (d + p) or 40 * d * p > positions**2 * (d + p):
+        if positions == 1 or d * p > positions * (d + p) or 80 * d * p > positions**2 * (d + p):
             return self
         return Explicit(self.explicit(slice(0, n)))
 
 
-class Rows:
+class Rows(Piece):
     """x_i has the row g_it added at ids_it: of a table of `size` rows that was looked up. ids [n, T], g [n, T, d]."""
 
     def __init__(self, ids: torch.Tensor, g: torch.Tensor, size: int) -> None:
         self.ids, self.g, self.size = ids, g, size
 
-    def norm2(self) -> torch.Tensor:
+    def add_norm2(self, total: torch.Tensor) -> None:
         n, positions, d = self.g.shape
         record = torch.arange(n).view(n, 1)
         keys, where = torch.unique((record * self.size + self.ids).flatten(), return_inverse=True)
         rows = self.g.new_zeros(len(keys), d).index_add_(0, where, self.g.flatten(0, 1))
-        record = keys // self.size
-        total = torch.zeros(n, dtype=torch.float64).index_add_(0, record, squares(rows))
-        terms = squares(self.g.flatten(0, 1)).view(n, positions).sum(1)
-        return up(total, self.g.dtype, terms)
+        total.index_add_(0, keys // self.size, squares(rows))
+        total.add_(squares(self.g), alpha=MARGIN[self.g.dtype])
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         g = (self.g * scales.view(-1, 1, 1)).flatten(0, 1)
@@ -113,37 +137,38 @@ class Rows:
             len(ids), self.size, -1)
 
 
-class Sum:
+class Sum(Piece):
     """x_i is the sum of several pieces: of a parameter that was used more than once."""
 
     def __init__(self, pieces: list, shape: torch.Size) -> None:
         self.pieces, self.shape = pieces, shape
 
-    def norm2(self) -> torch.Tensor:
+    def add_norm2(self, total: torch.Tensor) -> None:
+        n = total.shape[0]
         if len(self.pieces) == 2 and {type(piece) for piece in self.pieces} == {Outer, Rows}:
-            return self._table_and_head()
-        if all(isinstance(piece, Outer) for piece in self.pieces):
-            return Outer(torch.cat([piece.a for piece in self.pieces], 1),
-                         torch.cat([piece.g for piece in self.pieces], 1)).norm2()
-        n = len(self.pieces[0].norm2())
-        step = max(1, CHUNK // max(1, self.shape.numel()))
-        out = torch.zeros(n, dtype=torch.float64)
-        for begin in range(0, n, step):
-            rows = slice(begin, begin + step)
-            out[rows] = squares(sum(piece.explicit(rows).reshape(-1, *self.shape) for piece in self.pieces))
-        return up(out, MARGIN_OF(self.pieces[0]), sum(piece.norm2() for piece in self.pieces))
+            self._add_table_and_head(total)
+        elif all(isinstance(piece, Outer) for piece in self.pieces):
+            Outer(torch.cat([piece.a for piece in self.pieces], 1),
+                  torch.cat([piece.g for piece in self.pieces], 1)).add_norm2(total)
+        else:
+            step = max(1, CHUNK // max(1, self.shape.numel()))
+            for begin in range(0, n, step):
+                rows = slice(begin, begin + step)
+                add_squares(total[rows], sum(piece.explicit(rows).reshape(-1, *self.shape) for piece in self.pieces))
+            total.add_(sum(piece.norm2(n) for piece in self.pieces), alpha=MARGIN[_dtype_of(self.pieces[0])])
 
-    def _table_and_head(self) -> torch.Tensor:
+    def _add_table_and_head(self, total: torch.Tensor) -> None:
         # An output layer with the weights of the embedding: <head_i, table_i> = Σ_ts g_it[ids_is] (a_it · h_is).
         head, table = sorted(self.pieces, key=lambda piece: isinstance(piece, Rows))
-        own = [head.norm2(), table.norm2()]
+        own = head.norm2(total.shape[0]) + table.norm2(total.shape[0])
         chosen = torch.gather(head.g, 2, table.ids.unsqueeze(1).expand(-1, head.g.shape[1], -1))
         cross = chosen.mul_(torch.bmm(head.a, table.g.transpose(1, 2))).sum((1, 2), dtype=torch.float64)
-        return up((own[0] + own[1] + 2 * cross).clamp_(min=0), head.g.dtype, own[0] + own[1])
+        together = (own + 2 * cross).clamp_(min=0)
+        total.add_(together).add_(together + own, alpha=MARGIN[head.g.dtype])
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         return sum(piece.weighted(scales).view(self.shape) for piece in self.pieces)
 
 
-def MARGIN_OF(piece) -> torch.dtype:
+def _dtype_of(piece) -> torch.dtype:
     return (piece.gradients if isinstance(piece, Explicit) else piece.g).dtype

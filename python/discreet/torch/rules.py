@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from discreet.torch.pieces import CHUNK, Explicit, Outer, Rows, squares
+from discreet.torch.pieces import CHUNK, Column, Explicit, Outer, Rows
 
 RULES: dict[type, object] = {}
 
@@ -56,12 +56,8 @@ def outer(a: torch.Tensor, g: torch.Tensor, weight: bool, bias: bool) -> dict:
     """Of a matrix and its bias."""
     n = g.shape[0]
     a, g = a.reshape(n, -1, a.shape[-1]), g.reshape(n, -1, g.shape[-1])
-    if g.shape[1] != 1:
-        out = {"weight": Outer(a, g).cheapest()} if weight else {}
-        return out | {"bias": Explicit(g.sum(1))} if bias else out
-    g2 = squares(g)
-    out = {"weight": Outer(a, g, g2)} if weight else {}
-    return out | {"bias": Explicit(g.squeeze(1), g2)} if bias else out
+    out = {"weight": Outer(a, g).cheapest()} if weight else {}
+    return out | {"bias": Column(g)} if bias else out
 
 
 @_rule(nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)

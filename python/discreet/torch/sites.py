@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from discreet.torch import rules
 from discreet.torch.errors import refuse
-from discreet.torch.pieces import Explicit, Outer
+from discreet.torch.pieces import Column, Explicit, Outer
 
 
 class Tap(torch.autograd.Function):
@@ -196,7 +196,7 @@ class Rest(ProjectionSite):
         if "weight" in self.parameters:
             out["weight"] = Outer(inputs[0].reshape(n, -1, inputs[0].shape[-1]), full.reshape(n, -1, full.shape[-1]))
         if "bias" in self.parameters:
-            out["bias"] = Explicit(full.reshape(n, -1, full.shape[-1]).sum(1))
+            out["bias"] = Column(full.reshape(n, -1, full.shape[-1]))
         return out
 
 

@@ -1,0 +1,185 @@
+#include "discreet/mechanism/pair_norms.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "discreet/mechanism/clip_kernels_impl.h"
+
+// The order of these matters.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "discreet/mechanism/pair_norms.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace discreet::mechanism::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class Real>
+using Tag = hn::CappedTag<Real, 64 / sizeof(Real)>;
+
+constexpr std::size_t kDown = 2, kAcross = 4;  // pairs of rows whose sums fit the registers
+
+// The dot products of two rows with four others.
+template <class Real>
+HWY_INLINE void Dots(const Real* const* x, const Real* const* y, std::size_t n, double* out) {
+  const Tag<Real> d;
+  hn::Vec<Tag<Real>> sum[kDown][kAcross];
+  for (auto& row : sum)
+    for (auto& v : row) v = hn::Zero(d);
+  const auto add = [&](auto load, std::size_t k) HWY_ATTR {
+    const auto x0 = load(x[0] + k), x1 = load(x[1] + k);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < kAcross; ++j) {
+      const auto v = load(y[j] + k);
+      sum[0][j] = hn::MulAdd(x0, v, sum[0][j]);
+      sum[1][j] = hn::MulAdd(x1, v, sum[1][j]);
+    }
+  };
+  std::size_t k = 0;
+  for (; k + hn::Lanes(d) <= n; k += hn::Lanes(d))
+    add([&](const Real* at) HWY_ATTR { return hn::LoadU(d, at); }, k);
+  if (k < n) {
+    const auto rest = hn::FirstN(d, n - k);
+    add([&](const Real* at) HWY_ATTR { return hn::MaskedLoad(rest, d, at); }, k);
+  }
+  for (std::size_t i = 0; i < kDown; ++i)
+    for (std::size_t j = 0; j < kAcross; ++j)
+      out[i * kAcross + j] = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum[i][j])));
+}
+
+// Of one record: the sum over all pairs of positions, and the part of it that has equal ones.
+//   one: what a column of ones adds to the products of rows of a; 1 or 0
+template <class Real>
+HWY_INLINE void Pairs(const Real* a, const Real* g, std::size_t positions, std::size_t inputs,
+                      std::size_t outputs, double one, double& all, double& equal) {
+  constexpr std::size_t kCache = std::size_t{1} << 14;  // bytes of one factor's block
+  const std::size_t fit = kCache / sizeof(Real) / std::max<std::size_t>(1, inputs + outputs);
+  const std::size_t block = std::max(kAcross, fit / kAcross * kAcross);
+  all = equal = 0;
+  for (std::size_t begin = 0; begin < positions; begin += block) {
+    const std::size_t end = std::min(positions, begin + block);
+    for (std::size_t t = begin; t < positions; t += kDown) {
+      for (std::size_t s = begin; s < end && s < t + kDown; s += kAcross) {
+        const Real *at[kDown], *gt[kDown], *as[kAcross], *gs[kAcross];
+        // Rows beyond the last are the last again, and not counted.
+        for (std::size_t i = 0; i < kDown; ++i) {
+          const std::size_t row = std::min(t + i, positions - 1);
+          at[i] = a + row * inputs;
+          gt[i] = g + row * outputs;
+        }
+        for (std::size_t j = 0; j < kAcross; ++j) {
+          const std::size_t row = std::min(s + j, positions - 1);
+          as[j] = a + row * inputs;
+          gs[j] = g + row * outputs;
+        }
+        double p[kDown * kAcross], q[kDown * kAcross];
+        Dots(at, as, inputs, p);
+        Dots(gt, gs, outputs, q);
+        for (std::size_t i = 0; i < kDown && t + i < positions; ++i)
+          for (std::size_t j = 0; j < kAcross && s + j < end && s + j <= t + i; ++j) {
+            const double product = (p[i * kAcross + j] + one) * q[i * kAcross + j];
+            if (s + j == t + i)
+              equal += product;
+            else
+              all += 2 * product;
+          }
+      }
+    }
+  }
+  all += equal;
+}
+
+void PairsFloat(const float* a, const float* g, std::size_t positions, std::size_t inputs,
+                std::size_t outputs, double one, double& all, double& equal) {
+  Pairs(a, g, positions, inputs, outputs, one, all, equal);
+}
+void PairsDouble(const double* a, const double* g, std::size_t positions, std::size_t inputs,
+                 std::size_t outputs, double one, double& all, double& equal) {
+  Pairs(a, g, positions, inputs, outputs, one, all, equal);
+}
+
+}  // namespace discreet::mechanism::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace discreet::mechanism {
+namespace {
+
+HWY_EXPORT(PairsFloat);
+HWY_EXPORT(PairsDouble);
+
+template <class Real>
+constexpr double kMargin = std::is_same_v<Real, float> ? 0x1p-17 : 0x1p-45;
+constexpr std::size_t kRows = 64;  // rows handed to a kernel at once
+
+// out_r = |row|^2 of `count` <= kRows rows, from above by a few roundings.
+template <class Real>
+void squares_of(const Real* first, std::size_t count, std::size_t length, double* out) {
+  std::fill_n(out, count, 0.0);
+  for (std::size_t begin = 0; begin < length; begin += kernels::kMostMeasured) {
+    const Real* rows[kRows];
+    double norms[kRows];
+    for (std::size_t r = 0; r < count; ++r) rows[r] = first + r * length + begin;
+    kernels::norms_from_above(rows, count, std::min(kernels::kMostMeasured, length - begin), norms);
+    for (std::size_t r = 0; r < count; ++r) out[r] += norms[r] * norms[r];
+  }
+}
+
+}  // namespace
+
+template <class Real>
+void add_row_squares(const Real* rows, std::size_t length, std::span<double> squares) {
+  double own[kRows];
+  for (std::size_t i = 0; i < squares.size(); i += kRows) {
+    const std::size_t count = std::min(kRows, squares.size() - i);
+    squares_of(rows + i * length, count, length, own);
+    for (std::size_t r = 0; r < count; ++r) squares[i + r] += own[r] * (1 + 2 * kMargin<Real>);
+  }
+}
+
+template <class Real>
+void add_outer_squares(const OuterFactors<Real>& f, const Team* team, std::span<double> squares) {
+  const double bias = f.bias ? 1 : 0;
+  if (f.positions == 1) {
+    double a2[kRows], g2[kRows];
+    for (std::size_t i = 0; i < f.records; i += kRows) {
+      const std::size_t count = std::min(kRows, f.records - i);
+      squares_of(f.a + i * f.inputs, count, f.inputs, a2);
+      squares_of(f.g + i * f.outputs, count, f.outputs, g2);
+      for (std::size_t r = 0; r < count; ++r)
+        squares[i + r] += a2[r] > 1e60 ? std::numeric_limits<double>::infinity()
+                                       : (a2[r] + bias) * g2[r] * (1 + 2 * kMargin<Real>);
+    }
+    return;
+  }
+  const auto one = [&](std::size_t i) {
+    const Real* a = f.a + i * f.positions * f.inputs;
+    const Real* g = f.g + i * f.positions * f.outputs;
+    double all, equal;
+    if constexpr (std::is_same_v<Real, float>)
+      HWY_DYNAMIC_DISPATCH(PairsFloat)(a, g, f.positions, f.inputs, f.outputs, bias, all, equal);
+    else
+      HWY_DYNAMIC_DISPATCH(PairsDouble)(a, g, f.positions, f.inputs, f.outputs, bias, all, equal);
+    if (all < 0) all = 0;  // a NaN stays
+    squares[i] += all + kMargin<Real> * (all + equal);
+  };
+  const double cost =
+      static_cast<double>(f.records * f.positions * f.positions) *
+      static_cast<double>(f.inputs + f.outputs);
+  if (team != nullptr && cost > 0x1p18)
+    (*team)(f.records, one);
+  else
+    for (std::size_t i = 0; i < f.records; ++i) one(i);
+}
+
+template void add_row_squares(const float*, std::size_t, std::span<double>);
+template void add_row_squares(const double*, std::size_t, std::span<double>);
+template void add_outer_squares(const OuterFactors<float>&, const Team*, std::span<double>);
+template void add_outer_squares(const OuterFactors<double>&, const Team*, std::span<double>);
+
+}  // namespace discreet::mechanism
+#endif

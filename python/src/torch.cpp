@@ -1,0 +1,134 @@
+#include <dlfcn.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
+
+#include "discreet/mechanism/pair_norms.h"
+#include "python/src/rooms.h"
+#include "python/src/session.h"
+
+// What discreet.torch asks of the core between the layers: tensors are given by address, because
+// they are small and many. Its callers see to contiguity and precision.
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace discreet;
+using namespace discreet::mechanism;
+using discreet::python::pointer;
+using discreet::python::torch_team;
+
+namespace {
+
+// GNU OpenMP's entry: team(data) on `threads` threads, the caller's own pool.
+using OpenMpParallel = void (*)(void (*team)(void*), void* data, unsigned threads, unsigned flags);
+
+// Tasks run on the pool of the OpenMP library at `path`, which the process has loaded.
+bool use_openmp(const std::string& path, unsigned threads) {
+  void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  const auto parallel = reinterpret_cast<OpenMpParallel>(::dlsym(library, "GOMP_parallel"));
+  if (parallel == nullptr) return false;
+  python::torch_team() = [parallel, threads](std::size_t n,
+                                             const std::function<void(std::size_t)>& task) {
+    struct Shared {
+      std::atomic<std::size_t> next;
+      std::size_t n;
+      const std::function<void(std::size_t)>& task;
+    } shared{0, n, task};
+    parallel(
+        [](void* data) {
+          auto& all = *static_cast<Shared*>(data);
+          for (std::size_t k = all.next++; k < all.n; k = all.next++) all.task(k);
+        },
+        &shared, threads, 0);
+  };
+  return true;
+}
+
+const Team* team() { return torch_team() ? &torch_team() : nullptr; }
+
+void outer_squares(std::uintptr_t squares, std::uintptr_t a, std::uintptr_t g, std::size_t records,
+                   std::size_t positions, std::size_t inputs, std::size_t outputs, bool bias,
+                   bool wide) {
+  const nb::gil_scoped_release release;
+  const std::span<double> into(pointer<double>(squares), records);
+  const auto run = [&]<class Real>(Real) {
+    add_outer_squares(OuterFactors<Real>{pointer<const Real>(a), pointer<const Real>(g), records,
+                                         positions, inputs, outputs, bias},
+                      team(), into);
+  };
+  wide ? run(double{}) : run(float{});
+}
+
+void row_squares(std::uintptr_t squares, std::uintptr_t rows, std::size_t records,
+                 std::size_t length, bool wide) {
+  const nb::gil_scoped_release release;
+  const std::span<double> into(pointer<double>(squares), records);
+  wide ? add_row_squares(pointer<const double>(rows), length, into)
+       : add_row_squares(pointer<const float>(rows), length, into);
+}
+
+// Roundings of these few operations.
+constexpr double kUp = 1 + 0x1p-50, kDown = 1 - 0x1p-50;
+
+// norms [records, parts] of squares [parts, records], both binary64.
+void norms_of(std::uintptr_t squares, std::uintptr_t norms, std::size_t records, std::size_t parts,
+              double factor) {
+  const double* from = pointer<const double>(squares);
+  double* to = pointer<double>(norms);
+  for (std::size_t i = 0; i < records; ++i)
+    for (std::size_t g = 0; g < parts; ++g)
+      to[i * parts + g] = std::sqrt(from[g * records + i]) * (factor * kUp);
+}
+
+// As Clip_v1 scales, from below.
+void scales_of(std::uintptr_t norms, std::uintptr_t scales, std::size_t records, double bound) {
+  for (std::size_t i = 0; i < records; ++i)
+    pointer<double>(scales)[i] =
+        std::min(1.0, bound / (pointer<const double>(norms)[i] + kEpsClip) * kDown);
+}
+
+// weights [parts, records], in the precision of the model, of norms and scales [records, parts];
+// returns the records with a norm that is not finite, whose weights are 0.
+std::vector<std::size_t> weights_of(std::uintptr_t norms, std::uintptr_t scales,
+                                    std::uintptr_t weights, std::size_t records, std::size_t parts,
+                                    double factor, bool wide) {
+  const double* norm = pointer<const double>(norms);
+  const double* scale = pointer<const double>(scales);
+  const double down = factor * (wide ? kDown : 1 - 0x1p-22);
+  std::vector<std::size_t> left_out;
+  for (std::size_t i = 0; i < records; ++i) {
+    bool finite = true;
+    for (std::size_t g = 0; g < parts; ++g) finite = finite && std::isfinite(norm[i * parts + g]);
+    if (!finite) left_out.push_back(i);
+    for (std::size_t g = 0; g < parts; ++g) {
+      double weight = finite ? scale[i * parts + g] * down : 0;
+      // So small a number has few bits left in float32, and could be rounded up by half.
+      if (!(weight >= 0x1p-60)) weight = 0;
+      if (wide)
+        pointer<double>(weights)[g * records + i] = weight;
+      else
+        pointer<float>(weights)[g * records + i] = static_cast<float>(weight);
+    }
+  }
+  return left_out;
+}
+
+}  // namespace
+
+void discreet::python::add_torch(nb::module_& m) {
+  m.def("use_openmp", &use_openmp, "path"_a, "threads"_a,
+        "The core works for PyTorch on the threads of this OpenMP library; False if it is not "
+        "loaded.");
+  m.def("add_outer_squares", &outer_squares, "squares"_a, "a"_a, "g"_a, "records"_a, "positions"_a,
+        "inputs"_a, "outputs"_a, "bias"_a, "wide"_a);
+  m.def("add_row_squares", &row_squares, "squares"_a, "rows"_a, "records"_a, "length"_a, "wide"_a);
+  m.def("norms_of", &norms_of, "squares"_a, "norms"_a, "records"_a, "parts"_a, "factor"_a);
+  m.def("scales_of", &scales_of, "norms"_a, "scales"_a, "records"_a, "bound"_a);
+  m.def("weights_of", &weights_of, "norms"_a, "scales"_a, "weights"_a, "records"_a, "parts"_a,
+        "factor"_a, "wide"_a);
+}
