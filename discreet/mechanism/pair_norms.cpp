@@ -1,6 +1,7 @@
 #include "discreet/mechanism/pair_norms.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -51,15 +52,34 @@ HWY_INLINE void Dots(const Real* const* x, const Real* const* y, std::size_t n, 
       out[i * kAcross + j] = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum[i][j])));
 }
 
-// Of one record: the sum over all pairs of positions, and the part of it that has equal ones.
+// What a dot product of n elements by Dots is off by, at most: relative |x||y| + absolute.
+template <class Real>
+struct DotError {
+  double relative, absolute;
+  explicit DotError(std::size_t n) {
+    constexpr double kUnit = std::numeric_limits<Real>::epsilon() / 2;
+    const Tag<Real> d;
+    const double lanes = static_cast<double>(hn::Lanes(d));
+    // A product meets a rounding in each step of its lane and in the sum of lanes.
+    relative = 1.001 * (std::ceil(static_cast<double>(n) / lanes) + lanes) * kUnit;
+    absolute = 2 * static_cast<double>(n + 1) * std::numeric_limits<Real>::denorm_min();
+  }
+  // At least |x|^2, from its computed value, and so much that absolute <= 2^-10 relative |x||y|.
+  double square(double computed) const {
+    return (computed + 1024 * absolute / relative) * (1 + 2 * relative);
+  }
+};
+
+// At least |sum_t g_t a_t^T|^2 of one record, by ghost.md (pairs).
 //   one: what a column of ones adds to the products of rows of a; 1 or 0
 template <class Real>
-HWY_INLINE void Pairs(const Real* a, const Real* g, std::size_t positions, std::size_t inputs,
-                      std::size_t outputs, double one, double& all, double& equal) {
+HWY_INLINE double Pairs(const Real* a, const Real* g, std::size_t positions, std::size_t inputs,
+                        std::size_t outputs, double one) {
   constexpr std::size_t kCache = std::size_t{1} << 14;  // bytes of one factor's block
   const std::size_t fit = kCache / sizeof(Real) / std::max<std::size_t>(1, inputs + outputs);
   const std::size_t block = std::max(kAcross, fit / kAcross * kAcross);
-  all = equal = 0;
+  const DotError<Real> of_a(inputs), of_g(outputs);
+  double sum = 0, lengths = 0;
   for (std::size_t begin = 0; begin < positions; begin += block) {
     const std::size_t end = std::min(positions, begin + block);
     for (std::size_t t = begin; t < positions; t += kDown) {
@@ -82,24 +102,27 @@ HWY_INLINE void Pairs(const Real* a, const Real* g, std::size_t positions, std::
         for (std::size_t i = 0; i < kDown && t + i < positions; ++i)
           for (std::size_t j = 0; j < kAcross && s + j < end && s + j <= t + i; ++j) {
             const double product = (p[i * kAcross + j] + one) * q[i * kAcross + j];
+            sum += s + j == t + i ? product : 2 * product;
             if (s + j == t + i)
-              equal += product;
-            else
-              all += 2 * product;
+              lengths += std::sqrt((of_a.square(p[i * kAcross + j]) + one) *
+                                   of_g.square(q[i * kAcross + j]));
           }
       }
     }
   }
-  all += equal;
+  const double n = static_cast<double>(positions);
+  const double error = 1.02 * (of_a.relative + of_g.relative + (n * n + n + 16) * 0x1p-53);
+  return std::isfinite(sum) ? std::max(sum, 0.0) + error * lengths * lengths
+                            : std::numeric_limits<double>::infinity();
 }
 
-void PairsFloat(const float* a, const float* g, std::size_t positions, std::size_t inputs,
-                std::size_t outputs, double one, double& all, double& equal) {
-  Pairs(a, g, positions, inputs, outputs, one, all, equal);
+double PairsFloat(const float* a, const float* g, std::size_t positions, std::size_t inputs,
+                  std::size_t outputs, double one) {
+  return Pairs(a, g, positions, inputs, outputs, one);
 }
-void PairsDouble(const double* a, const double* g, std::size_t positions, std::size_t inputs,
-                 std::size_t outputs, double one, double& all, double& equal) {
-  Pairs(a, g, positions, inputs, outputs, one, all, equal);
+double PairsDouble(const double* a, const double* g, std::size_t positions, std::size_t inputs,
+                   std::size_t outputs, double one) {
+  return Pairs(a, g, positions, inputs, outputs, one);
 }
 
 }  // namespace discreet::mechanism::HWY_NAMESPACE
@@ -159,13 +182,12 @@ void add_outer_squares(const OuterFactors<Real>& f, const Team* team, std::span<
   const auto one = [&](std::size_t i) {
     const Real* a = f.a + i * f.positions * f.inputs;
     const Real* g = f.g + i * f.positions * f.outputs;
-    double all, equal;
     if constexpr (std::is_same_v<Real, float>)
-      HWY_DYNAMIC_DISPATCH(PairsFloat)(a, g, f.positions, f.inputs, f.outputs, bias, all, equal);
+      squares[i] +=
+          HWY_DYNAMIC_DISPATCH(PairsFloat)(a, g, f.positions, f.inputs, f.outputs, bias);
     else
-      HWY_DYNAMIC_DISPATCH(PairsDouble)(a, g, f.positions, f.inputs, f.outputs, bias, all, equal);
-    if (all < 0) all = 0;  // a NaN stays
-    squares[i] += all + kMargin<Real> * (all + equal);
+      squares[i] +=
+          HWY_DYNAMIC_DISPATCH(PairsDouble)(a, g, f.positions, f.inputs, f.outputs, bias);
   };
   const double cost =
       static_cast<double>(f.records * f.positions * f.positions) *

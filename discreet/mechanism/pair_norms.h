@@ -8,7 +8,7 @@
 namespace discreet::mechanism {
 
 // Norms for steps that are clipped elsewhere (Mechanism::take_norms), from what a backward pass has
-// at hand. Matrices are row-major and contiguous; m is 2^-17 for float, 2^-45 for double.
+// at hand, taken as exact. Matrices are row-major and contiguous; m is 2^-17 for float, 2^-45 for double.
 // A record with a value that is not finite, or whose norm overflows, gets NaN or +inf.
 
 // x_i = sum_t g_it a_it^T, the gradient of a weight: a [records, positions, inputs] was multiplied
@@ -24,10 +24,11 @@ struct OuterFactors {
 // squares[i] += |x_i|^2, estimated from above.
 //   One position: never below |a_i|^2 |g_i|^2, and at most (1 + 3m) times it. +inf if |a_i| is
 //   beyond 1e30: scaled by more than 1 such a row could overflow.
-//   Several: sum_ts (a_t.a_s)(g_t.g_s), at least 0, + m (|x_i|^2 + sum_t |a_t|^2 |g_t|^2). The dot
-//   products are of the precision of the factors, in at least 4 partial sums of float; the sum of
-//   their products is of binary64. Its error is at most gamma (sum_t |a_t||g_t|)^2 by ghost.md
-//   (Gram); that m covers it is what is seen, with room, and assumed.
+//   Several: never below it. sum_ts (a_t.a_s)(g_t.g_s), at least 0, and e (sum_t |a_t||g_t|)^2 more,
+//   which is what it can be off by (ghost.md, pairs): the dot products are of the precision of the
+//   factors, in as many partial sums as a vector has lanes, the sum of their products is of binary64.
+//   e = 1.03 u (inputs/lanes + outputs/lanes + 2 lanes) for float, u = 2^-24: 5e-6 for 256 inputs
+//   and outputs with 8 lanes. Where positions cancel, that is all that is left of a norm.
 //   team: whose threads work if there is enough to do; null: this one.
 template <class Real>
 void add_outer_squares(const OuterFactors<Real>& factors, const Team* team,

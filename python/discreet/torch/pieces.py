@@ -4,9 +4,9 @@ A piece has the gradients x_1 … x_n of n records. `add_norm2(total)` adds uppe
 `weighted(s)` gives the sum of s_i x_i, `explicit(rows)` the gradients themselves, for a few records. Nothing here decides
 what is private.
 
-Rounding. Norms are formed in float64 from products of the precision of the model. What such products lose is
-covered by a margin of MARGIN·(|x_i|² + Σ_t |a_t|²|g_t|²), many times what is seen (tests/test_torch_exact.py); that
-products are not worse is assumed, as the run's trace says.
+Rounding. Norms of Outer and Explicit are never below those of the factors they are given (pair_norms.h). Where sums of
+PyTorch's stand before that (Column, Rows, a parameter used more than once), a margin of MARGIN·Σ |terms|² is added, many times
+what is seen (tests/test_torch_exact.py); that they are not worse is assumed, as the run's trace says.
 """
 
 from __future__ import annotations
