@@ -153,7 +153,8 @@ double ErmEngine::spread(std::span<const double> v, double norm) const {
   std::vector<double> along(d);
   cblas_dsymv(CblasRowMajor, CblasLower, as_int(d), 1, gram_.data(), as_int(d), v.data(), 1, 0,
               along.data(), 1);
-  const auto rows = static_cast<double>(gathered_rows_), changes = static_cast<double>(gram_changes_);
+  const auto rows = static_cast<double>(gathered_rows_),
+             changes = static_cast<double>(gram_changes_);
   const double size = 2 * (rows + changes) / static_cast<double>(o_.N) * o_.R * o_.R;
   const double h = static_cast<double>(kBlock) + std::ceil(rows / static_cast<double>(kBlock));
   const double error = size * (gamma_of(h + 4) + 8 * kRound * (changes + 1) +
