@@ -19,7 +19,7 @@ namespace {
 
 using namespace testing;
 
-constexpr std::uint64_t kWarmUp = 400, kRounds = 30;
+constexpr std::uint64_t kWarmUp = 600, kRounds = 30;
 
 // Ten inserts to one delete, as far as it goes; `done` hears of every delete that was acknowledged.
 // Publishing has no name that would make it once: it is done where the stream has got to.
