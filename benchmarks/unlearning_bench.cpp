@@ -118,19 +118,26 @@ void erm_delete(benchmark::State& state) {
 }
 
 // Ten inserts before each delete, as in the specification's workload: not timed, but what they
-// leave to do is.
+// leave to do is. state.range(0): their labels, times that of a record like them; -1 contradicts
+// all that was learned.
 void erm_delete_after_inserts(benchmark::State& state) {
-  static const std::unique_ptr<ErmEngine> engine = erm_engine();
-  static RecordId next = 0, fresh = kRecords;
+  struct Stream {
+    std::unique_ptr<ErmEngine> engine = erm_engine();
+    RecordId next = 0, fresh = kRecords;
+  };
+  static Stream alike, contrary;
+  Stream& s = state.range(0) > 0 ? alike : contrary;
   for (auto _ : state) {
     state.PauseTiming();
-    for (int i = 0; i < 10; ++i, ++fresh) {
-      engine->insert(fresh, data().row(fresh % kRecords), data().y[fresh % kRecords]);
+    for (int i = 0; i < 10; ++i, ++s.fresh) {
+      const std::size_t like = s.fresh % kRecords;
+      s.engine->insert(s.fresh, data().row(like),
+                       data().y[like] * static_cast<double>(state.range(0)));
     }
     state.ResumeTiming();
-    const RecordId id = next++;
-    engine->erase({&id, 1});
-    engine->refine();
+    const RecordId id = s.next++;
+    s.engine->erase({&id, 1});
+    s.engine->refine();
   }
 }
 
@@ -190,7 +197,7 @@ BENCHMARK(exact_delete)->Arg(0)->Arg(1)->Iterations(2000);
 BENCHMARK(exact_retrain)->Iterations(1);
 BENCHMARK(erm_delete)->Arg(1)->Iterations(20);
 BENCHMARK(erm_delete)->Arg(1000)->Iterations(2);
-BENCHMARK(erm_delete_after_inserts)->Iterations(20);
+BENCHMARK(erm_delete_after_inserts)->Arg(1)->Arg(-1)->Iterations(40);
 BENCHMARK(erm_retrain)->Iterations(2);
 
 }  // namespace

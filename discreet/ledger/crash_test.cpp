@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "discreet/base/error.h"
@@ -132,6 +134,30 @@ TEST(LedgerCrash, AFullDiskIsSaidAndLeavesTheLedgerAsItWas) {
   Ledger ledger = Ledger::open(path, ledger_key(), note);
   ledger.admit(contributions(10, 200));
   EXPECT_TRUE(verify(path, options).ok);
+}
+
+TEST(LedgerDisk, WhatIsReadBackBeforeSigningIsWhatTheDiskHolds) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  Store store(path, Store::Mode::kCreate);
+  Store::Batch batch;
+  batch.add(bytes_of("as it was written"));
+  store.append(0, batch);
+  const auto leaf = [&] {
+    Store::Leaves leaves(store, 0);
+    Store::Leaf found;
+    leaves.next(found);
+    return std::string(found.content.begin(), found.content.end());
+  };
+  EXPECT_EQ(leaf(), "as it was written");
+  // A disk that holds something else; SQLite is not told.
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  file.seekp(static_cast<std::streamoff>(bytes.find("as it was written")));
+  file << "as it is no more!" << std::flush;
+  EXPECT_EQ(leaf(), "as it was written");
+  store.reread();
+  EXPECT_EQ(leaf(), "as it is no more!");
 }
 
 }  // namespace

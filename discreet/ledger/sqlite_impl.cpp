@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 #include "discreet/base/error.h"
 
 namespace discreet::ledger {
@@ -49,18 +51,33 @@ void Database::run(const char* sql) {
 }
 
 Statement Database::prepare(std::string_view sql) {
+  if (const auto found = idle_->find(sql); found != idle_->end()) {
+    sqlite3_stmt* statement = found->second.release();
+    idle_->erase(found);
+    return {*this, statement, idle_};
+  }
   sqlite3_stmt* statement = nullptr;
-  const int code = sqlite3_prepare_v3(db_.get(), sql.data(), static_cast<int>(sql.size()), 0,
-                                      &statement, nullptr);
+  const int code = sqlite3_prepare_v3(db_.get(), sql.data(), static_cast<int>(sql.size()),
+                                      SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
   if (code != SQLITE_OK) fail(code);
-  return {*this, statement};
+  return {*this, statement, idle_};
+}
+
+void Statement::Return::operator()(sqlite3_stmt* s) const noexcept {
+  std::unique_ptr<sqlite3_stmt, Finalize> statement(s);
+  sqlite3_reset(s);
+  sqlite3_clear_bindings(s);
+  try {
+    idle->emplace(sqlite3_sql(s), std::move(statement));
+  } catch (const std::bad_alloc&) {  // then it is not kept
+  }
 }
 
 void Database::transact(const std::function<void()>& work) {
-  run("BEGIN IMMEDIATE");
+  prepare("BEGIN IMMEDIATE").once();
   try {
     work();
-    run("COMMIT");
+    prepare("COMMIT").once();
   } catch (...) {
     try {
       run("ROLLBACK");

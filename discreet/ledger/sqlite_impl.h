@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,13 @@
 namespace discreet::ledger {
 
 class Statement;
+
+struct Finalize {
+  void operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s); }
+};
+// Statements that nobody uses at present, by their SQL: to prepare one takes longer than to run it.
+using IdleStatements =
+    std::multimap<std::string, std::unique_ptr<sqlite3_stmt, Finalize>, std::less<>>;
 
 class Database {
  public:
@@ -29,6 +37,9 @@ class Database {
   // it threw comes out.
   void transact(const std::function<void()>& work);
 
+  // What is read next comes from the file. Not inside a transaction.
+  void forget_pages() { sqlite3_db_release_memory(db_.get()); }
+
   // What SQLite's result code means, as an exception.
   [[noreturn]] void fail(int code) const;
 
@@ -38,12 +49,13 @@ class Database {
   };
   std::string path_, what_;
   std::unique_ptr<sqlite3, Close> db_;
+  std::shared_ptr<IdleStatements> idle_ = std::make_shared<IdleStatements>();
 };
 
 class Statement {
  public:
-  Statement(const Database& database, sqlite3_stmt* statement)
-      : database_(&database), statement_(statement) {}
+  Statement(const Database& database, sqlite3_stmt* statement, std::shared_ptr<IdleStatements> idle)
+      : database_(&database), statement_(statement, {std::move(idle)}) {}
 
   Statement& bind(int index, std::uint64_t number);
   Statement& bind(int index, ByteView bytes);  // borrowed until the statement is reset
@@ -59,12 +71,13 @@ class Statement {
   std::string_view text(int column) const;
 
  private:
-  struct Finalize {
-    void operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s); }
+  struct Return {
+    std::shared_ptr<IdleStatements> idle;
+    void operator()(sqlite3_stmt* s) const noexcept;
   };
   void require(int column, int type) const;
   const Database* database_;
-  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  std::unique_ptr<sqlite3_stmt, Return> statement_;
 };
 
 }  // namespace discreet::ledger

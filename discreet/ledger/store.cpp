@@ -291,7 +291,7 @@ void Store::take_up(int patience_ms) { *this = Store(path_, mode_, patience_ms);
 
 void Store::reread() {
   if (lock_) posix_fadvise(lock_->fd, 0, 0, POSIX_FADV_DONTNEED);
-  db_ = open(mode_ == Mode::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
+  db_->forget_pages();
 }
 
 void Store::check_pages() {

@@ -25,15 +25,16 @@ constexpr double kBend =
 
 void ErmEngine::anchor() {
   const std::size_t d = o_.dimension, n = live();
-  std::vector<double> hessian(d * d), scaled(kBlock * d), z(kBlock);
+  std::vector<double> hessian(d * d), scaled(kBlock * d), z(kBlock), e(kBlock);
   for (std::size_t first = 0; first < n; first += kBlock) {
     const std::size_t count = std::min(kBlock, n - first);
     const double* x = &rows_[first * d];
     if (o_.loss == Loss::kLogistic) {
       cblas_dgemv(CblasRowMajor, CblasNoTrans, as_int(count), as_int(d), 1, x, as_int(d), w_.data(),
                   1, 0, z.data(), 1);
+      numerics::exp(std::span<const double>(z).first(count), std::span(e).first(count));
       for (std::size_t i = 0; i < count; ++i) {
-        const double p = 1 / (1 + numerics::exp(z[i]));
+        const double p = 1 / (1 + e[i]);
         const double root = std::sqrt(p * (1 - p));
         for (std::size_t k = 0; k < d; ++k) scaled[i * d + k] = root * x[i * d + k];
       }
@@ -52,11 +53,12 @@ void ErmEngine::anchor() {
   factor_ = std::move(factor);
   anchor_ = w_;
   anchored_rows_ = n;
-  radius_ = 0;
-  curvature_changes_ = removed_ = 0;
+  radius_ = shift_ = 0;
+  curvature_changes_ = 0;
   if (!inserted_.empty()) gram_.clear();  // they are in the Hessian only
   inserted_.clear();
   refactor_due_ = stale_ = false;
+  quick_ = passes_more_ = 0;
 }
 
 void ErmEngine::gather_gram() {
@@ -83,7 +85,7 @@ void ErmEngine::change_curvature(std::size_t at, double sign) {
   cblas_dsyr(CblasRowMajor, CblasLower, as_int(d), sign * curvature / N, x.data(), 1,
              hessian_.data(), as_int(d));
   ++curvature_changes_;
-  if (sign < 0) ++removed_;
+  shift_ = up(shift_ + (std::abs(numerics::dot(x, moved())) + 16 * kRound * o_.R * radius_) / N);
   refactor_due_ = true;
   if (gram_.empty()) return;
   cblas_dsyr(CblasRowMajor, CblasLower, as_int(d), sign / N, x.data(), 1, gram_.data(), as_int(d));
@@ -108,11 +110,21 @@ void ErmEngine::refactor() {
   refactor_due_ = false;
 }
 
+std::vector<double> ErmEngine::moved() const {
+  std::vector<double> by = w_;
+  numerics::scaled_add(-1, anchor_, by);
+  return by;
+}
+
 void ErmEngine::note_move() {
-  if (factor_.empty()) return;
-  std::vector<double> moved(w_.size());
-  for (std::size_t i = 0; i < w_.size(); ++i) moved[i] = w_[i] - anchor_[i];
-  radius_ = std::max(radius_, up(numerics::norm_l2_upper(moved)));
+  if (!factor_.empty()) radius_ = std::max(radius_, up(numerics::norm_l2_upper(moved())));
+}
+
+void ErmEngine::note_passes(std::uint64_t passes) {
+  passes == 1 ? ++quick_ : passes_more_ += passes - 1;
+  // What a Hessian costs, in passes; worth it when the last one spared as many.
+  const std::uint64_t cost = 1 + o_.dimension / 12;
+  stale_ = stale_ || passes > 2 || (passes_more_ >= cost && quick_ >= cost);
 }
 
 bool ErmEngine::can_certify_steps() const {
@@ -134,6 +146,20 @@ std::optional<double> ErmEngine::newton_step() {
   numerics::scaled_add(-1, step, w_);
   note_move();
   return bound;
+}
+
+double ErmEngine::spread(std::span<const double> v, double norm) const {
+  const std::size_t d = o_.dimension;
+  std::vector<double> along(d);
+  cblas_dsymv(CblasRowMajor, CblasLower, as_int(d), 1, gram_.data(), as_int(d), v.data(), 1, 0,
+              along.data(), 1);
+  const auto rows = static_cast<double>(gathered_rows_),
+             changes = static_cast<double>(gram_changes_);
+  const double size = 2 * (rows + changes) / static_cast<double>(o_.N) * o_.R * o_.R;
+  const double h = static_cast<double>(kBlock) + std::ceil(rows / static_cast<double>(kBlock));
+  const double error = size * (gamma_of(h + 4) + 8 * kRound * (changes + 1) +
+                               gamma_of(2 * static_cast<double>(d) + 20));
+  return up(std::max(0.0, numerics::dot(v, along)) + error * norm * norm);
 }
 
 double ErmEngine::bound_after(std::span<const double> g, double error,
@@ -161,26 +187,13 @@ double ErmEngine::bound_after(std::span<const double> g, double error,
   const double e_hessian = rows / N * R * R * (e_curve + gamma_of(h + 16)) +
                            changes * (R * R / N * e_curve + 8 * kRound * size) + 4 * kRound * size;
 
-  double q = 0;  // v' Gram v
+  double stale = 0, q = 0;  // what the Hessian is off by, along the step; its spread over the rows
   if (!squared) {
-    std::vector<double> along(d);
-    cblas_dsymv(CblasRowMajor, CblasLower, as_int(d), 1, gram_.data(), as_int(d), step.data(), 1, 0,
-                along.data(), 1);
-    const auto gathered = static_cast<double>(gathered_rows_);
-    const auto updates = static_cast<double>(gram_changes_);
-    const double gram_size = 2 * (gathered + updates) / N * R * R;
-    const double gram_h =
-        static_cast<double>(kBlock) + std::ceil(gathered / static_cast<double>(kBlock));
-    const double e_gram = gram_size * (gamma_of(gram_h + 4) + 8 * kRound * (updates + 1));
-    q = up(std::max(0.0, numerics::dot(step, along)) +
-           (e_gram + gamma_of(2 * columns + 20) * gram_size) * v * v);
+    q = spread(step, v);
+    stale = bend * R * (std::sqrt(spread(moved(), radius_) * q) + R * shift_ * v);
   }
-
-  const double radius = up(radius_ + kRound * W);
   const double rounding = gamma_of(columns + 4) * (G + size * v) + e_hessian * v +
                           4 * kRound * (o_.lambda + n / N * R * R) * W;
-  const double stale = 2 * bend * R * radius *
-                       (R * std::sqrt(n / N * q) + static_cast<double>(removed_) / N * R * R * v);
   return up(up(numerics::norm_l2_upper(rest)) + error + up(rounding + stale + bend * R / 2 * q) +
             0x1p-800);
 }

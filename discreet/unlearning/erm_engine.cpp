@@ -144,8 +144,8 @@ void ErmEngine::refine() {
   std::fill(pending_.begin(), pending_.end(), 0.0);  // the pass below sees every record
   double error = 0, bound = gradient(w_, g, error);
   bool fresh = false;  // the factor is that of w_
-  int round = 0;
-  for (; bound > o_.tau && round < 200; ++round) {
+  std::uint64_t passes = 1;
+  for (int round = 0; bound > o_.tau && round < 200; ++round) {
     if (factor_.empty()) {
       anchor();
       fresh = true;
@@ -157,7 +157,8 @@ void ErmEngine::refine() {
       if (certified <= o_.tau) {
         numerics::scaled_add(-1, step, w_);
         note_move();
-        return;
+        bound = certified;
+        break;
       }
     }
     // The norm of the gradient falls along a Newton step that is short enough (erm_engine.md).
@@ -166,24 +167,24 @@ void ErmEngine::refine() {
       next = w_;
       numerics::scaled_add(-length, step, next);
       reached = gradient(next, g, error);
+      ++passes;
       if (reached < bound) break;
     }
     if (reached < bound) {
-      const bool halved = reached <= bound / 2;
+      const bool slow = reached > bound / 4;
       w_ = next;
       note_move();
       bound = reached;
-      if (!halved && bound > o_.tau) {
-        factor_.clear();
-      }
+      if (slow && bound > o_.tau) factor_.clear();
       fresh = false;
     } else {
       if (fresh) break;
       factor_.clear();
       bound = gradient(w_, g, error);
+      ++passes;
     }
   }
-  stale_ = stale_ || round > 1;
+  note_passes(passes);
   if (!(bound <= o_.tau)) {
     throw Error(
         ErrorCode::kAccountantDivergence, kOp,

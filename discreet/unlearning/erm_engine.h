@@ -56,7 +56,7 @@ class ErmEngine final : public Engine {
   static ErmEngine restore(ByteView bytes, NoiseSource noise);
 
   // Solves until the gradient norm is certified to be at most tau. Newton steps with a factor that
-  // is kept while each step at least halves the norm. Throws kAccountantDivergence when rounding
+  // is kept while each step at least quarters the norm. Throws kAccountantDivergence when rounding
   // does not permit tau; the last parameters stay.
   void refine();
 
@@ -90,8 +90,12 @@ class ErmEngine final : public Engine {
   void change_curvature(std::size_t at, double sign);  // takes row `at` in or out
   void take_inserts();                                 // of the records inserted since
   void refactor();
+  std::vector<double> moved() const;  // from the anchor
   void note_move();
+  void note_passes(std::uint64_t passes);  // that a solution took
   bool can_certify_steps() const;
+  // At least v' Gram v; norm: at least |v|.
+  double spread(std::span<const double> v, double norm) const;
   // A bound of |grad F(w_ - step)|, where g is the computed gradient at w_ and error its bound.
   double bound_after(std::span<const double> g, double error, std::span<const double> step) const;
   void remove_row(RecordId id);
@@ -111,11 +115,12 @@ class ErmEngine final : public Engine {
   std::vector<double> anchor_;      // where the Hessian was computed
   std::vector<double> pending_;     // gradients at w_ of what was deleted, less those inserted, / N
   std::vector<RecordId> inserted_;  // and not yet in the Hessian
-  double radius_ = 0;
+  double radius_ = 0, shift_ = 0;
   std::uint64_t anchored_rows_ = 0, gathered_rows_ = 0;
-  std::uint64_t curvature_changes_ = 0, gram_changes_ = 0, removed_ = 0;
+  std::uint64_t curvature_changes_ = 0, gram_changes_ = 0;
   bool refactor_due_ = false;
-  bool stale_ = false;  // the last solution took more than one step with it
+  std::uint64_t quick_ = 0, passes_more_ = 0;  // solutions in one pass; further passes of others
+  bool stale_ = false;                         // a new Hessian is worth its cost
 };
 
 }  // namespace discreet::unlearning

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "discreet/base/error.h"
@@ -97,6 +98,49 @@ TEST(ErmEngine, AStepIsCertifiedWithoutAnotherPassAndNeverBelowTheTruth) {
     }
   }
   EXPECT_GT(tightest, 1e-3) << "the bound is not idle";
+}
+
+// Records that say the opposite come, one direction after the other, and go in the same order. The
+// parameters come back to where the Hessian was computed; what came and went left traces in it.
+TEST(ErmEngine, AStepIsCertifiedWhenRecordsCameAndWentFarFromTheAnchor) {
+  ErmOptions o = options(Loss::kLogistic);
+  o.lambda = 0.02;
+  Data live(480, o.dimension, 5);
+  for (std::size_t i = 0; i < 480; ++i) {
+    live.y[i] = std::accumulate(live.x[i].begin(), live.x[i].end(), 0.0) > 0 ? 1 : -1;
+  }
+  ErmEngine engine(o, NoiseSource::insecure(1));
+  fill(engine, live, 480);
+  engine.refine();
+  engine.erase(Ids{479});
+  live.x.pop_back(), live.y.pop_back();
+  const auto solve = [&] {
+    for (int steps = 0; steps < 10; ++steps) {
+      const auto bound = engine.newton_step();
+      ASSERT_TRUE(bound);
+      const auto truth = exact_gradient(o, live, 0, live.x.size(), engine.w());
+      ASSERT_LE(static_cast<double>(truth), *bound) << live.x.size() << " " << steps;
+    }
+  };
+  solve();
+  RecordId next = 480;
+  for (std::size_t axis = 0; axis < o.dimension; ++axis) {
+    Vector x(o.dimension);
+    x[axis] = 1;
+    for (int i = 0; i < 40; ++i) {
+      engine.insert(next++, x, -1);
+      live.x.push_back(x), live.y.push_back(-1);
+    }
+    solve();
+  }
+  for (RecordId id = 480; id < next; id += 40) {
+    Ids gone(40);
+    std::iota(gone.begin(), gone.end(), id);
+    engine.erase(gone);
+    live.x.erase(live.x.begin() + 479, live.x.begin() + 519);
+    live.y.erase(live.y.begin() + 479, live.y.begin() + 519);
+    solve();
+  }
 }
 
 TEST(ErmEngine, InsertsBetweenDeletesLeaveItCertified) {

@@ -5,7 +5,8 @@
 // What the rounding bounds of erm_engine.md are written with.
 namespace discreet::unlearning {
 
-inline constexpr std::size_t kBlock = 256;  // rows summed together
+// Rows summed together; so few that the BLAS does not wake a second thread for each block of them.
+inline constexpr std::size_t kBlock = 128;
 inline constexpr double kRound = 0x1p-53;
 
 inline double up(double value) { return value * (1 + 0x1p-40); }

@@ -264,9 +264,11 @@ std::map<std::string, MemoryPair::Metric> MemoryPair::metrics() const {
     double deleting = 0;
     if (!stream_) {
       deleting = deletion_regret(k, target, deletes_seen_);
+    } else if (o.deletes_before() > 0) {
+      deleting = INFINITY;  // their noise was of an earlier calibration: no bound is known
     } else if (o.rho_step() > 0) {
       // C4 of stream.md, every delete as early as the last solution allows: d G_f^2 / (4 lambda s
-      // rho). Deletes before a recalibration are counted as if they came after it.
+      // rho).
       deleting = static_cast<double>(deletes_seen_ * theta_.size()) * options.enforced.G_f *
                  o.sigma_step() / (2 * std::sqrt(2 * o.rho_step()));
     }

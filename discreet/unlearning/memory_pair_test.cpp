@@ -286,7 +286,10 @@ TEST(MemoryPair, RevertingKeepsWhatIsSpentAndCalibratesAnew) {
   calibrate(pair, stream);
   pair.finalize_calibration(0.5);
   warm_up(pair, stream);
+  EXPECT_TRUE(std::isfinite(std::get<double>(pair.metrics().at("avg_regret_bound"))));
   odometer->recalibrate(pair.stats(), 100000, pair.inserts_seen());
+  EXPECT_EQ(std::get<double>(pair.metrics().at("avg_regret_bound")), INFINITY)
+      << "none is known for deletes under an earlier calibration";
   EXPECT_EQ(odometer->budget().spent(), spent);
   EXPECT_LE(odometer->rho_step() * double(odometer->remaining()), odometer->budget().left());
 }

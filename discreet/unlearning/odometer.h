@@ -105,7 +105,8 @@ class PrivacyOdometer {
 
   std::uint64_t m() const noexcept { return m_; }  // of the last solution, before max(1, m)
   std::uint64_t deletion_capacity() const noexcept { return capacity_; }
-  std::uint64_t deletes() const noexcept { return deletes_; }  // in all
+  std::uint64_t deletes() const noexcept { return deletes_; }                 // in all
+  std::uint64_t deletes_before() const noexcept { return deletes_ - used_; }  // recalibrating last
   std::uint64_t remaining() const noexcept { return capacity_ - used_; }
   double eps_step() const noexcept { return eps_step_; }
   double delta_step() const noexcept { return delta_step_; }

@@ -23,8 +23,8 @@ constexpr std::string_view kTables[] = {
     "CREATE TABLE record(id INTEGER PRIMARY KEY, subject TEXT NOT NULL, row BLOB NOT NULL) STRICT",
     "CREATE INDEX record_subject ON record(subject)",
     "CREATE TABLE request(name TEXT PRIMARY KEY, kind INTEGER NOT NULL, first INTEGER NOT NULL, "
-    "count INTEGER NOT NULL, digest BLOB NOT NULL) STRICT",
-    "CREATE TABLE value(name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT",
+    "count INTEGER NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE value(name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID",
 };
 
 [[noreturn]] void malformed(std::string sentence) {
