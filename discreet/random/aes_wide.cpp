@@ -1,6 +1,9 @@
 #include <openssl/crypto.h>
 
 #include <cstring>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "discreet/random/aes_wide_impl.h"
 
@@ -14,11 +17,41 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace discreet::random::HWY_NAMESPACE {
-#if HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3_DL || (HWY_TARGET == HWY_AVX2 && defined(__x86_64__))
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+#if HWY_TARGET == HWY_AVX3_DL
+using D8 = hn::Full512<std::uint8_t>;
+using D64 = hn::Full512<std::uint64_t>;
+
 bool HasWideAes() { return true; }
+
+HWY_INLINE hn::Vec<D8> Round(hn::Vec<D8> state, hn::Vec<D8> key) {
+  return hn::AESRound(state, key);
+}
+HWY_INLINE hn::Vec<D8> LastRound(hn::Vec<D8> state, hn::Vec<D8> key) {
+  return hn::AESLastRound(state, key);
+}
+#else
+using D8 = hn::Full256<std::uint8_t>;
+using D64 = hn::Full256<std::uint64_t>;
+
+// Some processors with AVX2 have VAES too, which this target of Highway's knows nothing of.
+bool HasWideAes() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c & bit_VAES) != 0;
+}
+
+HWY_INLINE hn::Vec<D8> Round(hn::Vec<D8> state, hn::Vec<D8> key) {
+  asm("vaesenc %1, %0, %0" : "+x"(state.raw) : "xm"(key.raw));
+  return state;
+}
+HWY_INLINE hn::Vec<D8> LastRound(hn::Vec<D8> state, hn::Vec<D8> key) {
+  asm("vaesenclast %1, %0, %0" : "+x"(state.raw) : "xm"(key.raw));
+  return state;
+}
+#endif
 
 // FIPS 197, section 5.2. One round applied to four equal columns has no effect by its row shifts,
 // which leaves the substitution of the word's bytes.
@@ -43,10 +76,8 @@ void ExpandKey(const std::uint8_t* key, std::uint8_t* round_keys) {
 }
 
 constexpr std::size_t kVectors = 8;  // independent chains that hide the latency of a round
-constexpr std::size_t kGroupWords = 8 * kVectors;
-
-using D8 = hn::Full512<std::uint8_t>;
-using D64 = hn::Full512<std::uint64_t>;
+constexpr std::size_t kWords = hn::MaxLanes(D64());
+constexpr std::size_t kGroupWords = kWords * kVectors;
 
 struct RoundKeys {
   hn::Vec<D8> k[11];
@@ -63,10 +94,10 @@ HWY_INLINE void EncryptGroup(const RoundKeys& keys, hn::Vec<D8> byte_order, hn::
     counter = hn::Add(counter, step);
   }
   for (int round = 1; round < 10; ++round) {
-    for (std::size_t v = 0; v < kVectors; ++v) state[v] = hn::AESRound(state[v], keys.k[round]);
+    for (std::size_t v = 0; v < kVectors; ++v) state[v] = Round(state[v], keys.k[round]);
   }
   for (std::size_t v = 0; v < kVectors; ++v) {
-    hn::StoreU(hn::BitCast(d64, hn::AESLastRound(state[v], keys.k[10])), d64, out + 8 * v);
+    hn::StoreU(hn::BitCast(d64, LastRound(state[v], keys.k[10])), d64, out + kWords * v);
   }
 }
 
@@ -76,11 +107,15 @@ void FillWideAes(const std::uint8_t* round_keys, std::uint64_t high, std::uint64
   const D64 d64;
   HWY_ALIGN constexpr std::uint8_t kReverse[16] = {7,  6,  5,  4,  3,  2,  1, 0,
                                                    15, 14, 13, 12, 11, 10, 9, 8};
-  HWY_ALIGN constexpr std::uint64_t kStep[8] = {0, 4, 0, 4, 0, 4, 0, 4};
-  HWY_ALIGN const std::uint64_t first[8] = {high, block,     high, block + 1,
-                                            high, block + 2, high, block + 3};
+  constexpr std::uint64_t kBlocks = kWords / 2;  // of a vector
+  HWY_ALIGN constexpr std::uint64_t kStep[2] = {0, kBlocks};
+  HWY_ALIGN std::uint64_t first[kWords];
+  for (std::uint64_t i = 0; i < kBlocks; ++i) {
+    first[2 * i] = high;
+    first[2 * i + 1] = block + i;
+  }
   const auto byte_order = hn::LoadDup128(d8, kReverse);
-  const auto step = hn::Load(d64, kStep);
+  const auto step = hn::LoadDup128(d64, kStep);
   auto counter = hn::Load(d64, first);
   RoundKeys keys;
   for (int i = 0; i < 11; ++i) keys.k[i] = hn::LoadDup128(d8, round_keys + 16 * i);
