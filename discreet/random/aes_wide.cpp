@@ -37,10 +37,14 @@ HWY_INLINE hn::Vec<D8> LastRound(hn::Vec<D8> state, hn::Vec<D8> key) {
 using D8 = hn::Full256<std::uint8_t>;
 using D64 = hn::Full256<std::uint64_t>;
 
-// Some processors with AVX2 have VAES too, which this target of Highway's knows nothing of.
+// Some processors with AVX2 have VAES too, which this target of Highway's knows nothing of. Asked
+// once: a virtual machine takes microseconds to answer.
 bool HasWideAes() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c & bit_VAES) != 0;
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c & bit_VAES) != 0;
+  }();
+  return has;
 }
 
 HWY_INLINE hn::Vec<D8> Round(hn::Vec<D8> state, hn::Vec<D8> key) {
