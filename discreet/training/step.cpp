@@ -174,6 +174,8 @@ StepReport step(Training& training, RunFiles& files,
 
   // Append: the trace, and with it whatever must know of the step before a checkpoint does.
   files.append("iter", trace_iter(*released));
+  training.mechanism.reuse(
+      std::exchange(released->gradients, mechanism::GradientSum(mechanism::ModelLayout({}))));
   const std::optional<Evaluation> evaluation = evaluation_if_due(training);
   if (evaluation) files.append("evaluation", evaluation->to_cbor());
 
