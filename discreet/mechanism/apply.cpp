@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "discreet/mechanism/apply_impl.h"
 #include "discreet/mechanism/clip_rows.h"
