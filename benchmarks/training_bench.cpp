@@ -88,13 +88,14 @@ class Run {
     for (const std::uint64_t record : batch) labels.push_back(data_.labels[record]);
     const auto gradients = network_.backward(std::move(x), labels, {}, threads_);
     mechanism_.accumulate(gradients.pass);
-    const StepResult released = mechanism_.release();
+    StepResult released = mechanism_.release();
     std::vector<std::span<float>> parameters;
     for (std::size_t i = 0; i < network_.layout().size(); ++i)
       parameters.push_back(network_.tensor(i));
     optimizer_.step(released.gradients, std::vector<double>(parameters.size()), parameters,
                     threads_);
     trace_->append("iter", trace_iter(released));
+    mechanism_.reuse(std::move(released.gradients));
   }
 
   Digest digest() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "discreet/mechanism/apply_impl.h"
 #include "discreet/mechanism/clip_rows.h"
@@ -499,7 +500,7 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
     clip_into(microbatch, classes, *state_->accumulation);
   } else {
     Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
-                       std::exchange(spare_, std::nullopt), fixed_->threads);
+                       spare(), fixed_->threads);
     clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }
@@ -537,12 +538,27 @@ StepResult Mechanism::apply(std::span<const Microbatch> microbatches,
   return result;
 }
 
+std::optional<GradientSum> Mechanism::spare() noexcept {
+  for (std::optional<GradientSum>& kept : spares_)
+    if (kept) return std::exchange(kept, std::nullopt);
+  return std::nullopt;
+}
+
+void Mechanism::reuse(GradientSum released) noexcept {
+  for (std::optional<GradientSum>& kept : spares_)
+    if (!kept) {
+      kept.emplace(std::move(released));
+      return;
+    }
+}
+
 StepResult Mechanism::release() {
   if (!state_->accumulation)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "nothing is accumulated; call accumulate for every microbatch first");
-  GradientSum values = state_->accumulation->sum.unset();
-  return release(*state_->accumulation, values);  // whatever fails, the accumulation stays
+  std::optional<GradientSum> values = spare();
+  if (!values || !values->is_of(state_->now.layout)) values = state_->accumulation->sum.unset();
+  return release(*state_->accumulation, *values);  // whatever fails, the accumulation stays
 }
 
 }  // namespace discreet::mechanism

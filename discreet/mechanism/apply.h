@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -128,6 +129,8 @@ class Mechanism {
   // Throws kPrivacyBudgetExceeded, kNanInSigma, kInvalidGradient (a released value is not finite)
   // and as the accountant.
   StepResult release();
+  // Takes gradients of a release that nobody needs any more: a later step uses their memory.
+  void reuse(GradientSum released) noexcept;
   // Both, for all microbatches of a step: they are taken in, or none is.
   //   classes: of a routed run, those of each microbatch; else empty
   StepResult apply(std::span<const Microbatch> microbatches,
@@ -217,9 +220,13 @@ class Mechanism {
   StepResult release(const Accumulation& accumulation, Values& values);
   std::unique_ptr<State> read(ByteView bytes) const;
 
+  // A sum whose values nobody needs, of another layout perhaps.
+  std::optional<GradientSum> spare() noexcept;
+
   std::unique_ptr<Fixed> fixed_;
   std::unique_ptr<State> state_;
-  std::optional<GradientSum> spare_;  // the sum of the step before, for its memory only
+  // Of steps before, for their memory only: one for the sum of a step, one for its release.
+  std::array<std::optional<GradientSum>, 2> spares_;
 };
 
 // The `iter` line of the trace.

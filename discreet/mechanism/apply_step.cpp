@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <functional>
 
 #include "discreet/mechanism/apply_impl.h"
 #include "discreet/mechanism/config_table.h"
@@ -134,6 +135,18 @@ void to_dtype(std::span<double> values, ComputeDtype dtype) {
     }
 }
 
+// out = x / divisor. By a power of two, as batches often are, the product has the same bits and
+// takes a fifth of the time.
+void divide(std::span<const double> x, double divisor, std::span<double> out) {
+  int exponent = 0;
+  if (std::frexp(divisor, &exponent) == 0.5) {
+    const double inverse = 1 / divisor;
+    for (std::size_t k = 0; k < x.size(); ++k) out[k] = x[k] * inverse;
+  } else {
+    for (std::size_t k = 0; k < x.size(); ++k) out[k] = x[k] / divisor;
+  }
+}
+
 // What is released beside the noisy average, and what is known of it.
 struct Drawn {
   std::vector<double> stddev;   // of the average, one per part
@@ -198,9 +211,10 @@ template <class TensorOf>
               "the noisy gradient changed while it was read");
 }
 
-// Steps 8, 9b, 13 and 14, in one pass over the sum: makes `values` the noisy average.
+// Steps 8, 9b, 13 and 14, in one pass over the sum: makes `values` the noisy average. `account`
+// depends on none of it and is done by one thread meanwhile.
 Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, GradientSum& values,
-           const Decided& decided) {
+           const Decided& decided, const std::function<void()>& account) {
   const DpConfig& dp = fixed.dp();
   const Partition& parts = state.now.allocation.plan.partition;
   Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
@@ -210,8 +224,7 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
   numerics::PiecewiseNorm norm(sum.values().size());
   const auto before = [&](std::size_t begin, std::span<double> piece) {
     const double* from = sum.values().data() + begin;
-    const double divisor = whole ? 1 : fixed.batch;
-    for (std::size_t k = 0; k < piece.size(); ++k) piece[k] = from[k] / divisor;
+    divide({from, piece.size()}, whole ? 1 : fixed.batch, piece);
     norm.add(begin, piece);
   };
   std::atomic<bool> finite = true;
@@ -226,11 +239,16 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
         fixed, state, decided, grid, out,
         [&](NoiseRequest& request, const random::Generator& generator, bool first, bool last) {
           request.before = nullptr;
-          if (first) request.before = before;
+          request.meanwhile = nullptr;
+          if (first) {
+            request.before = before;
+            request.meanwhile = account;
+          }
           if (last) request.after = after;
           return generate_noise(state.now.layout, parts, request, generator, out.noise, values);
         });
   } else {
+    account();
     const std::span<double> all = values.values();
     numerics::parallel_for(all.size(), fixed.threads, [&](std::size_t begin, std::size_t end) {
       constexpr std::size_t kPiece = 4096;
@@ -427,14 +445,15 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
 
   Decided decided = decide(fixed, state);
   Tentative tentative(*state.accountant);
-  const accounting::EpsilonBound after = compose_within_budget(fixed, state, decided);
+  std::optional<accounting::EpsilonBound> accounted;
+  const auto account = [&] { accounted = compose_within_budget(fixed, state, decided); };
   constexpr bool kIsSum = std::is_same_v<Values, GradientSum>;
   const Drawn drawn = [&] {
-    if constexpr (kIsSum)
-      return draw(fixed, state, accumulation.sum, values, decided);
-    else
-      return draw(fixed, state, values, decided);
+    if constexpr (kIsSum) return draw(fixed, state, accumulation.sum, values, decided, account);
+    account();
+    if constexpr (!kIsSum) return draw(fixed, state, values, decided);
   }();
+  const accounting::EpsilonBound& after = accounted.value();
 
   StepResult result{state.t, GradientSum(ModelLayout({})), {}, {}, {}, {}, decided.warnings};
   if constexpr (kIsSum) result.gradients = std::move(values);
@@ -484,7 +503,7 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
   state.sigma_map_chain = sigma_chain;
   state.sampling_rate_chain = rate_chain;
   state.now = std::move(next);
-  if (state.accumulation) spare_ = std::move(state.accumulation->sum);
+  if (state.accumulation) reuse(std::move(state.accumulation->sum));
   state.accumulation.reset();
   state.elsewhere.reset();
   ++state.t;

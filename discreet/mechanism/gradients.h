@@ -45,10 +45,16 @@ class GradientSum {
   std::span<const double> values() const noexcept { return {values_.get(), offsets_.back()}; }
 
  private:
+  struct Free {
+    void operator()(double* values) const noexcept;
+  };
+  using Values = std::unique_ptr<double[], Free>;
+
   GradientSum() = default;
+  static Values room(std::size_t count);
 
   std::vector<std::size_t> offsets_;
-  std::unique_ptr<double[]> values_;  // as many as the last offset
+  Values values_;  // as many as the last offset
 };
 
 }  // namespace discreet::mechanism

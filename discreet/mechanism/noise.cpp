@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -238,14 +239,17 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
       if (request.after) request.after(first, piece);
     }
   };
-  if (is_discrete(request.family))  // a chunk is work enough for a thread
-    numerics::parallel_items((count + numerics::kChunk - 1) / numerics::kChunk, request.threads,
-                             [&](std::size_t first, std::size_t last) {
-                               add(first * numerics::kChunk,
-                                   std::min(count, last * numerics::kChunk));
-                             });
-  else
-    numerics::parallel_for(count, request.threads, add);
+  // Pieces are taken as they come: whoever is done with `meanwhile` takes what is left.
+  const std::size_t unit = is_discrete(request.family) ? numerics::kChunk : kPiece;
+  const std::size_t units = (count + unit - 1) / unit;
+  std::atomic<std::size_t> next = 0;
+  const auto most = static_cast<std::size_t>(std::max(1, request.threads));
+  numerics::parallel_items(std::clamp<std::size_t>(units, 1, most), request.threads,
+                           [&](std::size_t first, std::size_t) {
+                             if (first == 0 && request.meanwhile) request.meanwhile();
+                             for (std::size_t k; (k = next++) < units;)
+                               add(k * unit, std::min(count, (k + 1) * unit));
+                           });
   return after;
 }
 

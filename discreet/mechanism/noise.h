@@ -49,6 +49,9 @@ struct NoiseRequest {
   // several threads at once, on pieces of values.values() that begin at multiples of
   // numerics::kChunk and are in a cache.
   std::function<void(std::size_t begin, std::span<double> piece)> before, after;
+  // Done once by one of the threads, while the others draw already. If it throws, that is thrown,
+  // and what is in the values then is to be thrown away.
+  std::function<void()> meanwhile;
   const Team* team = nullptr;  // instead of `threads`, for values that lie elsewhere
 };
 

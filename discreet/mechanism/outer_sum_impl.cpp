@@ -104,23 +104,36 @@ HWY_INLINE Vector<double> Widen(const float* x) {
 constexpr std::size_t kRuns = 4;  // of a group at a time: their tiles stay in the L1 cache
 
 // target += the sum of the tiles of each group, in their order; groups are kRuns tiles apart.
-template <std::size_t columns, class Real>
-HWY_INLINE void Merge(const Real* HWY_RESTRICT tiles, const std::size_t* runs, std::size_t groups,
-                      double* HWY_RESTRICT target, std::size_t stride) {
+//   only_runs: the runs of the only group if they are known when this is compiled, else 0
+template <std::size_t columns, std::size_t only_runs, class Real>
+HWY_INLINE void MergeRuns(const Real* HWY_RESTRICT tiles, const std::size_t* runs,
+                          std::size_t groups, double* HWY_RESTRICT target, std::size_t stride) {
   constexpr std::size_t kElements = kTileRows * columns;
   const Tag<double> d;
+  if (only_runs != 0) groups = 1;
   for (std::size_t m = 0; m < kTileRows; ++m)
+#pragma GCC unroll 4
     for (std::size_t n = 0; n < columns; n += kLanes<double>) {
       double* to = target + m * stride + n;
       Vector<double> merged = hn::LoadU(d, to);
       for (std::size_t g = 0; g < groups; ++g) {
         const Real* from = tiles + g * kRuns * kElements + m * columns + n;
+        const std::size_t count = only_runs != 0 ? only_runs : runs[g];
         Vector<double> total = Widen(from);
-        for (std::size_t k = 1; k < runs[g]; ++k) total = hn::Add(total, Widen(from += kElements));
+        for (std::size_t k = 1; k < count; ++k) total = hn::Add(total, Widen(from += kElements));
         merged = hn::Add(merged, total);
       }
       hn::StoreU(merged, d, to);
     }
+}
+
+template <std::size_t columns, class Real>
+HWY_INLINE void Merge(const Real* HWY_RESTRICT tiles, const std::size_t* runs, std::size_t groups,
+                      double* HWY_RESTRICT target, std::size_t stride) {
+  if (groups == 1 && runs[0] == 2)  // a batch of up to 256 records, by default
+    MergeRuns<columns, 2>(tiles, runs, groups, target, stride);
+  else
+    MergeRuns<columns, 0>(tiles, runs, groups, target, stride);
 }
 
 template <class Real>

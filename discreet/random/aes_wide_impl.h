@@ -6,9 +6,9 @@
 
 namespace discreet::random {
 
-// The key stream of AES-128 in counter mode by instructions that encrypt four blocks at once (VAES,
-// on processors with AVX-512 since 2019), or two (VAES beside AVX2, since 2020). OpenSSL 3.0 has no
-// such code for this mode, and without it the secure generator would be slower than Philox there.
+// The key stream of AES-128 in counter mode by instructions that encrypt two or four blocks at once
+// (VAES, since 2019 on processors with AVX-512, since 2020 on some with AVX2 alone). OpenSSL 3.0
+// has no such code for this mode, and without it the secure generator would be slower than Philox.
 // Same bits as OpenSSL; constant time, since there are no tables.
 struct AesSchedule {
   alignas(16) std::array<std::uint8_t, 176> round_keys{};  // eleven of 16 bytes

@@ -26,17 +26,18 @@ HWY_INLINE hn::Vec<D> UnitInterval(D d, V64 word) {
 }
 
 template <class D, class V>
-HWY_INLINE V Radius(D d, V u) {
-  return hn::Sqrt(hn::Mul(hn::Set(d, -2.0), fn::LogPositive(d, u)));
+HWY_INLINE V SquaredRadius(D d, V u) {
+  return hn::Mul(hn::Set(d, -2.0), fn::LogPositive(d, u));
 }
 
 template <class D, class V, class V64>
-HWY_INLINE void Polar(D d, V r, V64 angle, V& z0, V& z1) {
+HWY_INLINE void Polar(D d, V squared_radius, V64 angle, V& z0, V& z1) {
   const hn::RebindToUnsigned<D> du;
   // The fraction of a turn, plus one whole turn, which changes neither sine nor cosine.
   const V turn = hn::BitCast(d, hn::Or(hn::ShiftRight<12>(angle), hn::Set(du, 0x3FF0000000000000)));
   V s, c;
   fn::SinCosTwoPi(d, turn, s, c);
+  const V r = hn::Sqrt(squared_radius);
   z0 = hn::Mul(r, c);
   z1 = hn::Mul(r, s);
 }
@@ -55,20 +56,20 @@ HWY_INLINE void Part(D d, V a, V b, V& even, V& odd) {
 #endif
 }
 
-// Radii first, then angles: either is one long chain of operations, of which a processor overlaps
-// several only if they are near each other.
+// Radii first, then angles: both at once are a chain of operations so long that a processor sees no
+// second one to work on meanwhile.
 std::size_t BoxMuller(const std::uint64_t* words, std::size_t pairs, double* z,
                       std::uint32_t* rare) {
   const hn::ScalableTag<double> d;
   const hn::RebindToUnsigned<decltype(d)> du;
   const std::size_t lanes = hn::Lanes(d);
-  HWY_ALIGN double radii[kTileWords / 2];
+  HWY_ALIGN double squares[kTileWords / 2];
   std::size_t found = 0;
-  hn::Vec<decltype(du)> radius, angle;
   for (std::size_t i = 0; i < 2 * pairs; i += 2 * lanes) {
+    hn::Vec<decltype(du)> radius, angle;
     Part(du, hn::LoadU(du, words + i), hn::LoadU(du, words + i + lanes), radius, angle);
     const auto u = UnitInterval(d, radius);
-    hn::Store(Radius(d, u), d, radii + i / 2);
+    hn::Store(SquaredRadius(d, u), d, squares + i / 2);
     if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Lt(u, hn::Set(d, 0x1p-11))))) {
       for (std::size_t k = i / 2; k < i / 2 + lanes && k < pairs; ++k) {
         if (words[2 * k] < kRareRadius) rare[found++] = static_cast<std::uint32_t>(k);
@@ -76,9 +77,10 @@ std::size_t BoxMuller(const std::uint64_t* words, std::size_t pairs, double* z,
     }
   }
   for (std::size_t i = 0; i < 2 * pairs; i += 2 * lanes) {
+    hn::Vec<decltype(du)> radius, angle;
     Part(du, hn::LoadU(du, words + i), hn::LoadU(du, words + i + lanes), radius, angle);
     hn::Vec<decltype(d)> z0, z1, first, second;
-    Polar(d, hn::Load(d, radii + i / 2), angle, z0, z1);
+    Polar(d, hn::Load(d, squares + i / 2), angle, z0, z1);
     Part(d, z0, z1, first, second);
     hn::StoreU(first, d, z + i);
     hn::StoreU(second, d, z + i + lanes);
@@ -90,7 +92,7 @@ void BoxMullerOne(double u, std::uint64_t angle, double* z) {
   const hn::CappedTag<double, 1> d;
   const hn::RebindToUnsigned<decltype(d)> du;
   hn::Vec<decltype(d)> z0, z1;
-  Polar(d, Radius(d, hn::Set(d, u)), hn::Set(du, angle), z0, z1);
+  Polar(d, SquaredRadius(d, hn::Set(d, u)), hn::Set(du, angle), z0, z1);
   z[0] = hn::GetLane(z0);
   z[1] = hn::GetLane(z1);
 }

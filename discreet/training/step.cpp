@@ -1,6 +1,7 @@
 #include "discreet/training/step.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "discreet/base/error.h"
 #include "discreet/numerics/parallel.h"
@@ -163,7 +164,7 @@ StepReport step(Training& training, RunFiles& files,
                ? std::span<const std::uint32_t>()
                : std::span(classes).subspan(piece.first, piece.records.size()));
     }
-    // Noise, account: the budget is checked before anything is drawn.
+    // Noise, account: nothing is released before both are done.
     released.emplace(training.mechanism.release());
   } catch (const Error&) {
     training.mechanism.drop_microbatches();
@@ -174,6 +175,8 @@ StepReport step(Training& training, RunFiles& files,
 
   // Append: the trace, and with it whatever must know of the step before a checkpoint does.
   files.append("iter", trace_iter(*released));
+  training.mechanism.reuse(
+      std::exchange(released->gradients, mechanism::GradientSum(mechanism::ModelLayout({}))));
   const std::optional<Evaluation> evaluation = evaluation_if_due(training);
   if (evaluation) files.append("evaluation", evaluation->to_cbor());
 

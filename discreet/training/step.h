@@ -58,7 +58,7 @@ struct Training {
 };
 
 struct StepReport {
-  mechanism::StepResult released;
+  mechanism::StepResult released;        // without its gradients, which are in the weights
   std::optional<Evaluation> evaluation;  // at the end of an epoch and of the run
 };
 
