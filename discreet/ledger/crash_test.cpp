@@ -141,13 +141,13 @@ TEST(LedgerDisk, WhatIsReadBackBeforeSigningIsWhatTheDiskHolds) {
   const auto path = folder / "l.db";
   Store store(path, Store::Mode::kCreate);
   Store::Batch batch;
-  batch.add(bytes_of("as it was written"));
+  batch.add(cbor::encode("as it was written"));
   store.append(0, batch);
   const auto leaf = [&] {
     Store::Leaves leaves(store, 0);
     Store::Leaf found;
     leaves.next(found);
-    return std::string(found.content.begin(), found.content.end());
+    return std::string(cbor::decode(found.content).as_text());
   };
   EXPECT_EQ(leaf(), "as it was written");
   // A disk that holds something else; SQLite is not told.
