@@ -35,8 +35,8 @@ void ClipStatistics::add(const RecordNorms& norms) {
   for (std::size_t i = 0; i < norms.records; ++i) {
     const bool zeroed = norms.zeroed[i] != 0;
     zeroed_.push_back(zeroed ? 1 : 0);
-    const auto own = std::span(norms.norms).subspan(i * norms.parts, norms.parts);
-    norms_.push_back(norms.parts == 1 ? own[0] : numerics::norm_l2_upper(own));
+    norms_.push_back(
+        numerics::norm_l2_upper(std::span(norms.norms).subspan(i * norms.parts, norms.parts)));
     if (zeroed) {
       ++zeroed_records_;
       continue;
