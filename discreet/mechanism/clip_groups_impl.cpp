@@ -21,6 +21,15 @@ std::size_t window_of(std::uint64_t bytes, std::size_t records, std::size_t seco
   return records;
 }
 
+void set_order(Group& group) {
+  for (std::size_t p = 0; p < group.pieces.size(); ++p)
+    if (group.pieces[p].packed != 0) group.order.push_back(p);
+  std::stable_sort(group.order.begin(), group.order.end(), [&](std::size_t a, std::size_t b) {
+    const Piece &x = group.pieces[a], &y = group.pieces[b];
+    return x.tensor != y.tensor ? x.tensor < y.tensor : x.begin < y.begin;
+  });
+}
+
 }  // namespace
 
 std::vector<Group> group_parts(const ModelLayout& layout, const Partition& partition,
@@ -50,6 +59,7 @@ std::vector<Group> group_parts(const ModelLayout& layout, const Partition& parti
     in_group += elements[part];
     group.window = together ? records : window_of(in_group * bytes, records, second_cache);
   }
+  for (Group& group : groups) set_order(group);
   return groups;
 }
 
@@ -80,6 +90,7 @@ std::vector<Group> group_ranges(std::span<const CoordinateRange> ranges, std::si
       held = n;
     }
   }
+  set_order(group);
   return {std::move(group)};
 }
 

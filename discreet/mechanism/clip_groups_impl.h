@@ -15,7 +15,7 @@ namespace discreet::mechanism {
 // In coordinates:
 inline constexpr std::size_t kPiece = 16384;  // the unit of a norm and of a thread's work
 inline constexpr std::size_t kShort = 256;    // pieces below it are worked on together,
-inline constexpr std::size_t kPack = 4096;    // so many coordinates at once
+inline constexpr std::size_t kPack = 2048;    // so many coordinates at once
 
 // Coordinates [begin, end) of a tensor; all of one part.
 struct Piece {
@@ -31,6 +31,9 @@ struct Piece {
 // Parts [first_part, end_part) that are measured, then summed, for `window` records at a time.
 struct Group {
   std::vector<Piece> pieces;  // by part, then by tensor, then by coordinate
+  // Pieces with packed != 0, in the order in which they are worked on: neighbours in memory one
+  // after the other, also when they are of different parts.
+  std::vector<std::size_t> order;
   std::uint32_t first_part = 0;
   std::uint32_t end_part = 0;
   std::size_t window = 0;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 #include "discreet/mechanism/clip_kernels_impl.h"
 #include "discreet/numerics/rounding.h"
@@ -74,6 +75,30 @@ HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size
   }
 }
 
+template <class Real>
+HWY_INLINE void AddExtents(const Real* const* rows, const double* scales, std::size_t count,
+                           const Extent* extents, std::size_t extent_count, double* y) {
+  const Extent* const last = extents + extent_count;
+  std::size_t r = 0;
+  for (; r + 4 <= count; r += 4)
+    for (const Extent* e = extents; e != last; ++e) {
+      const Real* four[4] = {rows[r] + e->begin, rows[r + 1] + e->begin, rows[r + 2] + e->begin,
+                             rows[r + 3] + e->begin};
+      AddFour(four, scales + r, y + e->begin, e->end - e->begin);
+    }
+  for (; r < count; ++r)
+    for (const Extent* e = extents; e != last; ++e)
+      AddOne(rows[r] + e->begin, scales[r], y + e->begin, e->end - e->begin);
+}
+
+void AddFloatExtents(const float* const* rows, const double* scales, std::size_t count,
+                     const Extent* extents, std::size_t extent_count, double* y) {
+  AddExtents(rows, scales, count, extents, extent_count, y);
+}
+void AddDoubleExtents(const double* const* rows, const double* scales, std::size_t count,
+                      const Extent* extents, std::size_t extent_count, double* y) {
+  AddExtents(rows, scales, count, extents, extent_count, y);
+}
 void AddFloatRows(const float* const* rows, const double* scales, std::size_t count,
                   std::size_t begin, std::size_t end, double* y) {
   AddRows(rows, scales, count, begin, end, y);
@@ -96,17 +121,22 @@ struct Squares {
     for (std::size_t v = 0; v < kVectors; ++v) sum[v] = lost[v] = hn::Zero(Tag());
   }
   HWY_INLINE void AddChunk(const float* x) {
+    AddChunk([x](std::size_t b) HWY_ATTR { return x + b * kBlock; });
+  }
+  // block(b): where the elements 32 b, ..., 32 b + 31 of the chunk are.
+  template <class Block>
+  HWY_INLINE void AddChunk(Block block) requires(!std::is_pointer_v<Block>) {
     const Tag d;
     const std::size_t lanes = hn::Lanes(d);
     for (std::size_t v = 0; v < kVectors; ++v) {
       V part[4];
       for (std::size_t k = 0; k < 4; ++k) {
-        const V value = Widen(x + k * kLanes + v * lanes);
+        const V value = Widen(block(0) + k * kLanes + v * lanes);
         part[k] = hn::Mul(value, value);
       }
-      for (std::size_t i = 4 * kLanes; i < kChunk; i += 4 * kLanes) {
+      for (std::size_t b = 1; b < kChunk / kBlock; ++b) {
         for (std::size_t k = 0; k < 4; ++k) {
-          const V value = Widen(x + i + k * kLanes + v * lanes);
+          const V value = Widen(block(b) + k * kLanes + v * lanes);
           part[k] = hn::MulAdd(value, value, part[k]);  // fused or not: the square is exact
         }
       }
@@ -117,7 +147,15 @@ struct Squares {
       sum[v] = t;
     }
   }
+  HWY_INLINE double Total() const {
+    const Tag d;
+    HWY_ALIGN double s[kLanes];
+    for (std::size_t v = 0; v < kVectors; ++v) hn::Store(sum[v], d, s + v * hn::Lanes(d));
+    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+  }
 };
+
+static_assert(kBlock == 4 * kLanes);
 
 // Rows side by side: several streams from memory are faster than one.
 constexpr std::size_t kSideBySide = 4;
@@ -128,7 +166,6 @@ constexpr std::size_t kAhead = 512, kLine = 16;
 
 template <std::size_t kRows>
 HWY_INLINE void SquaresOf(const float* const* rows, std::size_t n, double* out) {
-  const Tag d;
   Squares squares[kRows];
   std::size_t i = 0;
   for (; i + kChunk <= n; i += kChunk)
@@ -144,11 +181,37 @@ HWY_INLINE void SquaresOf(const float* const* rows, std::size_t n, double* out) 
       std::copy_n(rows[r] + i, n - i, rest);
       squares[r].AddChunk(rest);
     }
-    HWY_ALIGN double s[kLanes];
-    for (std::size_t v = 0; v < kVectors; ++v)
-      hn::Store(squares[r].sum[v], d, s + v * hn::Lanes(d));
-    out[r] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    out[r] = squares[r].Total();
   }
+}
+
+template <std::size_t kRows>
+HWY_INLINE void SquaresOfBlocks(const float* const* rows, const std::size_t* blocks,
+                                std::size_t count, double* out) {
+  constexpr std::size_t kPerChunk = kChunk / kBlock;
+  Squares squares[kRows];
+  std::size_t i = 0;
+  for (; i + kPerChunk <= count; i += kPerChunk)
+    for (std::size_t r = 0; r < kRows; ++r)
+      squares[r].AddChunk(
+          [row = rows[r], at = blocks + i](std::size_t b) HWY_ATTR { return row + at[b]; });
+  for (std::size_t r = 0; r < kRows; ++r) {
+    if (i < count) {
+      float rest[kChunk] = {};
+      for (std::size_t b = i; b < count; ++b)
+        std::copy_n(rows[r] + blocks[b], kBlock, rest + (b - i) * kBlock);
+      squares[r].AddChunk(rest);
+    }
+    out[r] = squares[r].Total();
+  }
+}
+
+void SquaresOfRowBlocks(const float* const* rows, std::size_t count, const std::size_t* blocks,
+                        std::size_t block_count, double* out) {
+  std::size_t r = 0;
+  for (; r + kSideBySide <= count; r += kSideBySide)
+    SquaresOfBlocks<kSideBySide>(rows + r, blocks, block_count, out + r);
+  for (; r < count; ++r) SquaresOfBlocks<1>(rows + r, blocks, block_count, out + r);
 }
 
 void SquaresOfRows(const float* const* rows, std::size_t count, std::size_t n, double* out) {
@@ -165,6 +228,26 @@ namespace discreet::mechanism::kernels {
 HWY_EXPORT(AddFloatRows);
 HWY_EXPORT(AddDoubleRows);
 HWY_EXPORT(SquaresOfRows);
+HWY_EXPORT(SquaresOfRowBlocks);
+HWY_EXPORT(AddFloatExtents);
+HWY_EXPORT(AddDoubleExtents);
+
+namespace {
+void roots_from_above(double* squares, std::size_t count) noexcept {
+  for (std::size_t r = 0; r < count; ++r)
+    squares[r] = std::isfinite(squares[r]) ? std::sqrt(squares[r]) * (1 + 0x1p-49)
+                                           : std::numeric_limits<double>::quiet_NaN();
+}
+}  // namespace
+
+void add_extents(const float* const* rows, const double* scales, std::size_t count,
+                 const Extent* extents, std::size_t extent_count, double* y) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddFloatExtents)(rows, scales, count, extents, extent_count, y);
+}
+void add_extents(const double* const* rows, const double* scales, std::size_t count,
+                 const Extent* extents, std::size_t extent_count, double* y) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddDoubleExtents)(rows, scales, count, extents, extent_count, y);
+}
 
 void add_rows(const float* const* rows, const double* scales, std::size_t count, std::size_t begin,
               std::size_t end, double* y) noexcept {
@@ -178,9 +261,12 @@ void add_rows(const double* const* rows, const double* scales, std::size_t count
 void norms_from_above(const float* const* rows, std::size_t count, std::size_t n,
                       double* norms) noexcept {
   HWY_DYNAMIC_DISPATCH(SquaresOfRows)(rows, count, n, norms);
-  for (std::size_t r = 0; r < count; ++r)
-    norms[r] = std::isfinite(norms[r]) ? std::sqrt(norms[r]) * (1 + 0x1p-49)
-                                       : std::numeric_limits<double>::quiet_NaN();
+  roots_from_above(norms, count);
+}
+void norms_from_above(const float* const* rows, std::size_t count, const std::size_t* blocks,
+                      std::size_t block_count, double* norms) noexcept {
+  HWY_DYNAMIC_DISPATCH(SquaresOfRowBlocks)(rows, count, blocks, block_count, norms);
+  roots_from_above(norms, count);
 }
 void norms_from_above(const double* const* rows, std::size_t count, std::size_t n,
                       double* norms) noexcept {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "discreet/mechanism/clip.h"
@@ -147,19 +148,19 @@ class Team {
   std::size_t offset_of(std::span<double> target) const {
     return static_cast<std::size_t>(target.data() - sum_->values().data());
   }
-  std::span<const Piece> pieces_of(const Group& group, std::size_t share) const {
-    const std::size_t count = group.pieces.size();
+  // The places in group.pieces of what a thread works on.
+  std::span<const std::size_t> places_of(const Group& group, std::size_t share) const {
+    const std::size_t count = group.order.size();
     const std::size_t begin = count * share / shares_;
-    return std::span(group.pieces).subspan(begin, count * (share + 1) / shares_ - begin);
+    return std::span(group.order).subspan(begin, count * (share + 1) / shares_ - begin);
   }
 
   void measure(std::size_t share, const Group& group, std::size_t first, std::size_t end,
                RecordNorms& norms) {
     const std::size_t records = end - first;
-    for (const Piece& piece : pieces_of(group, share)) {
-      if (piece.packed == 0) continue;
-      double* out =
-          piece_norms_.data() + static_cast<std::size_t>(&piece - group.pieces.data()) * records;
+    for (const std::size_t place : places_of(group, share)) {
+      const Piece& piece = group.pieces[place];
+      double* out = piece_norms_.data() + place * records;
       const Real* rows[kRows];
       for (std::size_t r = 0; r < records; r += kRows) {
         const std::size_t count = std::min(kRows, records - r);
@@ -210,6 +211,13 @@ class Team {
   //   rows: where the first piece begins, of `count` records
   static void packed_norms(const Piece& first, const Real* const* rows, std::size_t count,
                            double* out) {
+    if constexpr (std::is_same_v<Real, float>) {
+      std::size_t blocks[kPack / kernels::kBlock];
+      if (const std::size_t n = blocks_of(first, blocks); n != 0) {
+        kernels::norms_from_above(rows, count, blocks, n, out);
+        return;
+      }
+    }
     constexpr std::size_t kTogether = 4;
     Real packed[kTogether][kPack];
     for (std::size_t r = 0; r < count; r += kTogether) {
@@ -228,6 +236,17 @@ class Team {
     }
   }
 
+  // Where the blocks of pieces that are worked on together begin; 0 if they are not made of blocks.
+  static std::size_t blocks_of(const Piece& first, std::size_t* blocks) {
+    std::size_t n = 0;
+    for (const Piece* piece = &first; piece != &first + first.packed; ++piece) {
+      if ((piece->end - piece->begin) % kernels::kBlock != 0) return 0;
+      for (std::size_t at = piece->begin; at < piece->end; at += kernels::kBlock)
+        blocks[n++] = at - first.begin;
+    }
+    return n;
+  }
+
   bool all_numbers(const Group& group, std::size_t first, std::size_t end,
                    const RecordNorms& norms) const {
     for (std::size_t i = first; i < end; ++i)
@@ -238,22 +257,22 @@ class Team {
 
   // What restores the sum. A sum of nothing yet, the usual one, needs no copy.
   void remember(std::size_t share, Group& group) {
-    const std::size_t count = group.pieces.size();
-    for (std::size_t p = count * share / shares_; p < count * (share + 1) / shares_; ++p) {
-      Piece& piece = group.pieces[p];
-      const std::span<double> target = sum_of(piece);
-      std::uint64_t bits = 0;
-      for (const double value : target) bits |= std::bit_cast<std::uint64_t>(value);
-      piece.was_zero = bits == 0;
-      if (!piece.was_zero)
-        std::copy(target.begin(), target.end(), before_.get() + offset_of(target));
-    }
+    for (const std::size_t place : places_of(group, share))
+      for (std::size_t p = place; p < place + group.pieces[place].packed; ++p) {
+        Piece& piece = group.pieces[p];
+        const std::span<double> target = sum_of(piece);
+        std::uint64_t bits = 0;
+        for (const double value : target) bits |= std::bit_cast<std::uint64_t>(value);
+        piece.was_zero = bits == 0;
+        if (!piece.was_zero)
+          std::copy(target.begin(), target.end(), before_.get() + offset_of(target));
+      }
   }
 
   void accumulate(std::size_t share, const Group& group, std::size_t first, std::size_t end,
                   const RecordNorms& decided) {
-    for (const Piece& piece : pieces_of(group, share)) {
-      if (piece.packed == 0) continue;
+    for (const std::size_t place : places_of(group, share)) {
+      const Piece& piece = group.pieces[place];
       const Real* rows[kRows];
       double scales[kRows];
       std::size_t count = 0;
@@ -265,10 +284,17 @@ class Team {
         }
         if (count != kRows && i + 1 != end) continue;
         double* const target = sum_of(piece).data();
-        // Short pieces together: what concerns the records is looked up once for all.
-        for (const Piece* p = &piece; p != &piece + piece.packed; ++p)
-          kernels::add_rows(rows, scales, count, p->begin - piece.begin, p->end - piece.begin,
-                            target);
+        if (piece.packed == 1) {
+          kernels::add_rows(rows, scales, count, 0, piece.end - piece.begin, target);
+        } else {
+          // Short pieces together: what concerns the records is looked up once for all.
+          kernels::Extent extents[kPack];
+          for (std::size_t k = 0; k < piece.packed; ++k) {
+            const Piece& own = group.pieces[place + k];
+            extents[k] = {own.begin - piece.begin, own.end - piece.begin};
+          }
+          kernels::add_extents(rows, scales, count, extents, piece.packed, target);
+        }
         count = 0;
       }
     }
