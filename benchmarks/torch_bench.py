@@ -186,7 +186,8 @@ print((kib("VmHWM") - before) * 1024)
 def memory(workload, mode):
     """Bytes: the most that a process had resident during three steps, less what it had before the model was made."""
     here = os.path.dirname(os.path.abspath(__file__))
-    out = subprocess.run([sys.executable, "-c", MEMORY, workload, mode, here], capture_output=True, text=True, check=True)
+    out = subprocess.run([sys.executable, "-c", MEMORY, workload, mode, here], capture_output=True, text=True, check=True,
+                         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     return int(out.stdout)
 
 
