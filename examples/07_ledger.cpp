@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 
 #include "discreet/discreet.h"
 
@@ -10,8 +11,8 @@ using namespace discreet;
 using namespace discreet::ledger;
 
 int main() {
-  char name[] = "/tmp/discreet-example-XXXXXX";
-  const std::filesystem::path folder = mkdtemp(name);
+  std::string name = (std::filesystem::temp_directory_path() / "discreet-example-XXXXXX").string();
+  const std::filesystem::path folder = mkdtemp(name.data());
   const auto operator_key = admission::SigningKey::from_seed(Bytes(32, 1));
   const auto contributor = admission::SigningKey::from_seed(Bytes(32, 2));
 
