@@ -66,8 +66,10 @@ double charged_delta(const DpConfig& dp, const ModelLayout& layout,
   if (!(delta > 0))
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 fmt::format("target_delta {} is below what {} steps of noise on {} coordinates "
-                            "leave out ({}); take a discrete noise family",
-                            dp.target_delta, steps, layout.private_parameters(), tail + batches));
+                            "leave out at target_epsilon {} ({}); take a smaller target_epsilon, "
+                            "fewer target_steps, or a discrete noise family",
+                            dp.target_delta, steps, layout.private_parameters(), dp.target_epsilon,
+                            tail + batches));
   return delta;
 }
 
@@ -401,6 +403,11 @@ const SamplingPlan& Mechanism::sampling() const noexcept { return fixed_->sampli
 const Allocation& Mechanism::allocation() const noexcept { return state_->now.allocation; }
 std::vector<SchedulePiece> Mechanism::schedule() const {
   return state_->scheduler ? state_->scheduler->schedule() : Schedule();
+}
+double Mechanism::noise_multiplier() const {
+  if (!state_->scheduler) return 0;
+  Scheduler ahead = *state_->scheduler;
+  return ahead.sigma(state_->t, *state_->accountant);
 }
 std::uint64_t Mechanism::most_records() const noexcept { return fixed_->most_records; }
 const std::vector<std::string>& Mechanism::not_private() const noexcept {

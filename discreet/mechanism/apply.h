@@ -165,6 +165,9 @@ class Mechanism {
   const Allocation& allocation() const noexcept;
   // sigma_g as scheduled so far, and further if nothing is reviewed; none without noise.
   std::vector<SchedulePiece> schedule() const;
+  // sigma_g of the step to come, decided as that step will; 0 without noise. A soft guard may still
+  // raise it. Throws as the scheduler does where no noise keeps to the target.
+  double noise_multiplier() const;
   // The most records of a step: batches beyond it are refused, so that the rounding of a sum of so
   // many is charged. Fixed sizes exactly; for Poisson and balls-and-bins B + 20 sqrt(B) + 200,
   // which a batch passes with probability below 2^-144 (apply.md).

@@ -85,6 +85,8 @@ void add_session(nb::module_& m) {
            })
       .def("clip_bounds",
            [](Session& s) { return s.with([](Mechanism& m) { return m.allocation().plan.clip; }); })
+      .def("noise_multiplier",
+           [](Session& s) { return s.with([](Mechanism& m) { return m.noise_multiplier(); }); })
       .def("sampling",
            [](const Session& s) {
              const SamplingPlan& plan = s.fixed().sampling();

@@ -486,9 +486,11 @@ def test_wrong_arguments_are_named():
 def test_names_of_other_libraries_are_taken():
     module = network()
     engine = PrivacyEngine(accountant="prv", insecure_seed=3)
-    module, optimizer, private = engine.make_private(
+    criterion = nn.CrossEntropyLoss()
+    module, optimizer, same, private = engine.make_private(  # as Opacus returns it in this mode
         model=module, optimizers=torch.optim.SGD(module.parameters(), lr=0.1), train_loader=loader(), sigma=1.0,
-        l2_norm_clip=1.0, grad_sample_mode="ghost", criterion=nn.CrossEntropyLoss(), poisson_sampling=True)
+        l2_norm_clip=1.0, grad_sample_mode="ghost", criterion=criterion, poisson_sampling=True)
+    assert same is criterion
     steps(engine, module, optimizer, private)
     other = make()
     steps(*other)

@@ -46,13 +46,21 @@ class Clipper:
         self.active = True
         self.probed = False
         self.watch = None  # called with (site, inputs), by the probe
+        self.check = None  # called when a forward pass begins
+        self.failed = self.drop  # called when a backward pass cannot end
         self.records = 0
         self.sink = None
         self.buffers: dict[str, torch.Tensor] = {}
-        self.sites = list(self._sites())
+        self._hooks: list = []
+        try:
+            self.sites = list(self._sites())
+        except BaseException:
+            for hook in self._hooks:
+                hook.remove()
+            raise
         for site in self.sites:
             site.install()
-        self._hooks = [p.register_hook(_outside(name)) for name, p in self.parameters.items()]
+        self._hooks += [p.register_hook(self._outside(name)) for name, p in self.parameters.items()]
         self.uses: dict[str, int] = {}
         self._clear()
 
@@ -65,8 +73,11 @@ class Clipper:
             if any(name == root or name.startswith(root + ".") or root == "" for root in inside):
                 continue
             if isinstance(module, _BATCH_NORM):
-                _refuse_training_statistics(name, module)
-            own = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
+                self._hooks.append(module.register_forward_pre_hook(TrainingStatistics(name, module)))
+            check_layer(name, module)
+            # Lists of parameters are never called: the module above uses them.
+            lists = [m for m in module.children() if isinstance(m, (nn.ParameterList, nn.ParameterDict))]
+            own = {id(p): p for m in (module, *lists) for p in m.parameters(recurse=False) if p.requires_grad}
             attention = isinstance(module, nn.MultiheadAttention)
             if parametrize.is_parametrized(module) and any(p.requires_grad for p in module.parameters()):
                 own = dict(module.named_parameters())
@@ -79,7 +90,6 @@ class Clipper:
                     continue
             elif not own:
                 continue
-            check_layer(name, module)
             rule = rules.rule_of(module)
             if rule is not None and not attention and not parametrize.is_parametrized(module):
                 site = LayerSite(self, name, module, rule)
@@ -110,7 +120,14 @@ class Clipper:
 
     # ---------------------------------------------------------------- the forward pass
 
+    def begin(self, records: int) -> None:
+        """The next passes are of so many records."""
+        self.records, self.active = records, True
+        self.uses.clear()
+
     def used(self, site: Site) -> None:
+        if not self.uses and self.check is not None:
+            self.check()
         for p in site.parameters.values():
             name = self.names[id(p)]
             self.uses[name] = self.uses.get(name, 0) + 1
@@ -131,8 +148,12 @@ class Clipper:
     def drop(self) -> None:
         """Forgets the step's records."""
         self.buffers.clear()
-        self.uses.clear()
         self._clear()
+
+    @property
+    def unfinished(self) -> bool:
+        """Outside of backward passes: one failed, and may have left sums of some layers."""
+        return self._queued
 
     def arrived(self, site: Site, inputs, g: torch.Tensor) -> None:
         self.arrived_pieces(site, site.pieces(inputs, g) if g.shape[0] else {}, g.shape[0])
@@ -140,9 +161,9 @@ class Clipper:
     def arrived_pieces(self, site: Site, pieces: dict, records: int) -> None:
         task = torch._C._current_graph_task_id()
         if self._queued and task != self._task:
-            self.drop()
-            refuse("a backward pass began inside another, as checkpoint(use_reentrant=True) does: norms would be formed "
-                   "of parts of the records' gradients; give use_reentrant=False")
+            self.failed()
+            refuse("a backward pass began inside another, as checkpoint(use_reentrant=True) does, of which norms would be "
+                   "parts: give use_reentrant=False. Or the one before failed: call optimizer.zero_grad(), then backward()")
         if not self._queued:
             self._queued, self._task = True, task
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
@@ -161,6 +182,17 @@ class Clipper:
             self._done |= fresh
             if self.fused and fresh and not self._waiting:
                 self._sum_now(fresh)
+
+    def _outside(self, name: str):
+        def hook(_):
+            if self.active:
+                refuse(f"{name} received a gradient outside of its layer, which nothing clips: it is used directly, as in a "
+                       "penalty on weights (take weight_decay of the optimizer) or a functional call. Nothing was released",
+                       "INVALID_GRADIENT")
+            refuse(f"{name} received a gradient of records that are no batch of the private loader, which nothing clips; "
+                   "iterate the loader that make_private returned, and call the module on its batches, one at a time. "
+                   "Evaluate under torch.no_grad(). Nothing was released", "INVALID_GRADIENT")
+        return hook
 
     def _totals(self) -> torch.Tensor:
         if self._norm2 is None:
@@ -234,6 +266,9 @@ class Clipper:
                 weights, bad = self._weights(norms, scales)
                 for name in list(self._done):
                     self._add(name, self._done.pop(name), weights[self.parts[name]], bad)
+        except BaseException:
+            self.failed()
+            raise
         finally:
             self.uses.clear()
             self._clear()
@@ -246,31 +281,27 @@ def _leave_out(piece, rows: torch.Tensor) -> None:
                 setattr(one, key, getattr(one, key).index_fill(0, rows, 0))
 
 
-def _outside(name: str):
-    def hook(_):
-        refuse(f"{name} received a gradient outside of its layer, which nothing clips: it is used directly, as in a "
-               "penalty on weights (take weight_decay of the optimizer) or a functional call. Nothing was released",
-               "INVALID_GRADIENT")
-    return hook
+class TrainingStatistics:
+    """Stands before a BatchNorm: in training it would mix the records of a batch, and remember them."""
 
+    def __init__(self, name: str, module: nn.Module) -> None:
+        self.refusal = (f"{name} is a {type(module).__name__}: its statistics mix the records of a batch, so that no record's "
+                        "gradient can be bounded; use GroupNorm, as discreet.torch.fix(module) does, or freeze it in eval "
+                        "mode")
+        if module.training or any(p.requires_grad for p in module.parameters()):
+            refuse(self.refusal)
 
-def _refuse_training_statistics(name: str, module: nn.Module) -> None:
-    fix = (f"{name} is a {type(module).__name__}: its statistics mix the records of a batch, so that no record's "
-           "gradient can be bounded; use GroupNorm, as discreet.torch.fix(module) does, or freeze it in eval mode")
-    if module.training or any(p.requires_grad for p in module.parameters()):
-        refuse(fix)
-
-    def check(module, _):
+    def __call__(self, module: nn.Module, _) -> None:
         if module.training:
-            refuse(fix)
-    module.register_forward_pre_hook(check)
+            refuse(self.refusal)
 
 
 def check_layer(name: str, module: nn.Module) -> None:
     """Refuses settings under which one record's gradient depends on others, or memory of them stays."""
     if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
         refuse(f"{name} keeps running statistics of private records; make it with track_running_stats=False")
-    if isinstance(module, nn.Embedding):
-        for key in ("max_norm", "scale_grad_by_freq", "sparse"):
+    if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        # A bound on rows is put on them where they are looked up, frozen ones too.
+        for key in ("max_norm", "scale_grad_by_freq", "sparse") if module.weight.requires_grad else ("max_norm",):
             if getattr(module, key):
                 refuse(f"{name} has {key}={getattr(module, key)}, which depends on who is in the batch; leave it out")

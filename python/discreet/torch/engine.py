@@ -18,7 +18,9 @@ from discreet.torch import selfcheck, state
 from discreet.torch.clipper import Clipper
 from discreet.torch.errors import refuse
 from discreet.torch.loader import Batches, PrivateLoader, check_loader
+from discreet.torch.modules import validate
 from discreet.torch.optimizer import Optimizers
+from discreet.torch.sites import Forward
 
 SAMPLING = {"poisson": "POISSON_V1", "balls_and_bins": "SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1"}
 CLIPPING = {"flat": "per_sample", "per_layer": "per_layer", "per_group": "per_group", "automatic": "per_sample",
@@ -95,10 +97,15 @@ class PrivacyEngine:
         self_check: compares one small batch with autograd, record by record. example_inputs: the module's arguments for
             it, with at least 3 records; taken from the data set if not given.
         settings: further keys of the configuration, as discreet.load_config takes them.
+        criterion (not needed): a function of outputs and targets; the self-check then sees whether it couples records.
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "others")}
         arguments = self._named(given, others)
-        return self._make(**arguments)
+        criterion = others.get("criterion")
+        module, optimizer, data_loader = self._make(**arguments, criterion=criterion)
+        if "ghost" in others.get("grad_sample_mode", ""):  # Opacus returns the criterion, too
+            return module, optimizer, criterion or nn.CrossEntropyLoss(), data_loader
+        return module, optimizer, data_loader
 
     def make_private_with_epsilon(self, *, target_epsilon: float, target_delta: float, epochs: int, **others):
         """As make_private, with the least noise for which `epochs` passes stay within the budget."""
@@ -127,7 +134,7 @@ class PrivacyEngine:
 
     def _make(self, *, module, optimizer, data_loader, noise_multiplier, max_grad_norm, target_epsilon, target_delta,
               epochs, clipping, sampling, declared_size, loss_reduction, max_physical_batch_size,
-              gradient_accumulation_steps, nonfinite, groups, self_check, example_inputs, settings):
+              gradient_accumulation_steps, nonfinite, groups, self_check, example_inputs, settings, criterion):
         if self._session is not None:
             refuse("this engine has made a module private already; take one engine for each run")
         if clipping not in CLIPPING:
@@ -136,6 +143,8 @@ class PrivacyEngine:
             refuse(f"sampling is '{sampling}'; give one of {', '.join(SAMPLING)}")
         if loss_reduction not in ("mean", "sum"):
             refuse(f"loss_reduction is '{loss_reduction}'; give mean or sum, as the criterion has it")
+        check_alone()
+        check_module(module)
         check_loader(data_loader)
         rows = len(data_loader.dataset)
         size = rows if declared_size is None else declared_size
@@ -194,20 +203,31 @@ class PrivacyEngine:
         # The self-check comes first: nothing is left behind by a module that cannot be served.
         if self_check:
             leading = selfcheck.run(module, data_loader, example_inputs)
+            if criterion is not None:
+                selfcheck.check_criterion(module, data_loader, criterion, loss_reduction, example_inputs)
+        else:
+            validate(module, strict=True)
         text = _json(config).encode()
         if self.directory is None:
             session = _core.MechanismSession(text, "make_private", [], tensors, None, None, self.threads)
         else:
             session = _core.RunSession(text, "make_private", tensors, self.directory, self.resume, rows,
                                        {"torch": torch.__version__}, self.threads)
-        part_of = session.part_of()
-        parts = {name: part_of[i] for i, (name, _, _, _, trains, _) in enumerate(tensors) if trains}
-        public = [name for name, part in parts.items() if part == 0xFFFFFFFF]
-        if public:
-            refuse(f"{', '.join(public)}: public modules receive no private gradient; freeze them instead")
+        try:
+            part_of = session.part_of()
+            parts = {name: part_of[i] for i, (name, _, _, _, trains, _) in enumerate(tensors) if trains}
+            public = [name for name, part in parts.items() if part == 0xFFFFFFFF]
+            if public:
+                refuse(f"{', '.join(public)}: public modules receive no private gradient; freeze them instead")
+            state.load(self, session, module, optimizers)
+            session.noise_multiplier()  # says here if none keeps to the target
+        except BaseException:
+            if self.directory is not None:
+                session.close()
+            raise
         self._clipper = Clipper(module, parts, fused=clipping == "per_layer", bounds=session.clip_bounds,
                                 mean=loss_reduction == "mean", batch=float(batch))
-        self._clipper.sink = self
+        self._clipper.sink, self._clipper.check, self._clipper.failed = self, self._check_module, self.drop
         if self_check:
             self._clipper.probed = True
             for site in self._clipper.sites:
@@ -218,62 +238,85 @@ class PrivacyEngine:
         self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
         self._shape = [(name, m._parameters, list(map(id, m._parameters.values())), m._modules,
                         list(map(id, m._modules.values()))) for name, m in module.named_modules()]
-        self._handed = self._seen = 0
-        self._final = True
-        self._open = False  # a batch was handed out whose step is not done
+        self._dtypes = {name: p.dtype for name, p in module.named_parameters()}
+        # _open: a batch was handed out whose step is not done; _left: records of its piece that entered no backward pass.
+        self._close_batch()
         self.steps_per_epoch = session.sampling()["steps_per_epoch"]
         self.planned_steps = privacy.get("target_steps")
         batches = Batches(lambda: session.sampler(rows), session.t, self.steps_per_epoch,
                           pieces=gradient_accumulation_steps, most=max_physical_batch_size)
-        self._loader = PrivateLoader(data_loader, batches, self._hand_out)
+        self._loader = PrivateLoader(data_loader, batches, self._begin, self._hand_out)
         self._optimizers = Optimizers(self, optimizers)
-        state.load(self)
         return module, optimizer, self._loader
 
     # ---------------------------------------------------------------- what the parts tell the engine
 
-    def _hand_out(self, records: int, final: bool) -> None:
-        """The loader gives out a piece of a batch."""
-        if self._final and self._open:
-            refuse("a batch was drawn whose step was not taken; every batch must end with optimizer.step(), one without "
-                   "records too: noise is added then as well", "INVALID_DP_CONFIG")
-        if not self._open:
-            self._handed = self._seen = 0
+    def _begin(self) -> None:
+        """The loader is iterated anew. A batch that was drawn and not released comes again: nothing of it is known."""
+        self.drop()
+        self._close_batch()
+
+    def _hand_out(self, t: int, records: int, final: bool) -> None:
+        """The loader gives out a piece of the batch of step t."""
+        if t != self._session.t():
+            if self._open and self._final and t == self._session.t() + 1:
+                refuse("a batch was drawn whose step was not taken; every batch must end with optimizer.step(), one "
+                       "without records too: noise is added then as well. To look at records, iterate the data set")
+            refuse(f"the loader gives the batch of step {t}, but {self._session.t()} were taken: it is iterated twice at a "
+                   "time, and a batch that came before would come again; iterate it once")
+        if self._clipper.unfinished:
+            self.drop()
         self._handed, self._final, self._open = self._handed + records, final, True
-        self._clipper.records = records
+        self._piece = self._left = records
+        self._clipper.begin(records)
+
+    def _close_batch(self) -> None:
+        self._open, self._final = False, True
+        self._seen = self._handed = self._piece = self._left = 0
+        # Layers are their own again, for any number of rows; what would train them then is refused.
+        self._clipper.active = False
 
     def take_norms(self, norms: torch.Tensor) -> torch.Tensor:
         """Of the records of one backward pass: what each is multiplied by."""
         records = len(norms)
-        if self._seen + records > self._handed:
+        if records > self._left:
+            given = self._piece
             self.drop()
-            refuse(f"a backward pass has {self._seen + records} records where the loader gave {self._handed}: a record "
-                   "may enter one backward pass of a step. Add losses before backward(), train on the loader's batches "
-                   "only, and give checkpoint() use_reentrant=False", "INVALID_GRADIENT")
-        self._check_module()
+            refuse(f"a backward pass has {records} records, of which the {given} that the loader gave last have entered one "
+                   "already, or are others: a record may enter one backward pass of a step. Add losses before backward(), "
+                   "call optimizer.zero_grad() to begin the batch again, and give checkpoint() use_reentrant=False",
+                   "INVALID_GRADIENT")
         try:
             scales = self._session.take_norms(norms.contiguous().numpy(), 0.01 if self._automatic else None)
         except Error as error:
             self._failed(error)
             raise
         self._seen += records
+        self._left -= records
         return torch.from_numpy(scales)
 
     def drop(self) -> None:
         """Forgets the records of the step; nothing of them is released."""
         self._clipper.drop()
         self._session.drop()
-        self._seen = 0
+        self._seen, self._left = 0, self._piece
 
     def release(self) -> None:
         """Gives every parameter its noisy gradient."""
         if self._closed:
             refuse("the run was closed; go on with PrivacyEngine(directory=..., resume=True)")
+        check_alone()
         self._check_module()
         if not self._open:
-            refuse("optimizer.step() without a batch of the loader: there is nothing to release")
+            refuse("optimizer.step() without a batch of the loader: there is nothing to release. Iterate the loader that "
+                   "make_private returned")
         if self._seen == 0 and self._handed > 0:
-            refuse("optimizer.step() without a backward pass: there is nothing to release")
+            refuse("optimizer.step() without a backward pass: there is nothing to release. Call loss.backward() of the "
+                   "batch first")
+        if self._seen != self._handed:
+            # That a piece is left out may depend on a record in it, which would count for all of them.
+            refuse(f"optimizer.step() after backward passes of {self._seen} of the batch's {self._handed} records; call "
+                   "loss.backward() for every piece, or iterate the loader anew: it begins this batch again")
         buffers = self._clipper.buffers
         averages = []
         for name, shape, _, _, trains, _ in self._layout:
@@ -288,11 +331,14 @@ class PrivacyEngine:
                 self._session.append("iter", step["trace"])
         except Error as error:
             self._failed(error)
+            if error.code in ("PRIVACY_BUDGET_EXCEEDED", "ACCOUNTANT_OVERFLOW"):
+                refuse(f"{error.sentence}. Stop here, or begin a run with a larger target_epsilon or more noise", error.code,
+                       error.op)
             raise
         for name, p in self._clipper.parameters.items():
             p.grad = buffers[name].to(p.dtype) if p.requires_grad else None
         self._clipper.drop()
-        self._open, self._seen, self._handed = False, 0, 0
+        self._close_batch()
         self.last_step = step
         state.after_step(self, step)
         for callback in self.callbacks:
@@ -311,6 +357,11 @@ class PrivacyEngine:
                 self.drop()
                 refuse(f"{name} is trained now and was not when make_private was called: nothing would clip or noise its "
                        "gradient. Freeze it again, or begin another run with it")
+        for name, p in self._clipper.parameters.items():
+            if p.dtype != self._dtypes[name]:
+                self.drop()
+                refuse(f"{name} is of {p.dtype} and was of {self._dtypes[name]} when make_private was called; convert the "
+                       "module before it, or begin another run with it")
         for name, own, parameters, below, modules in self._shape:
             if list(map(id, own.values())) != parameters or list(map(id, below.values())) != modules:
                 self.drop()
@@ -382,6 +433,27 @@ class Account:
     @staticmethod
     def mechanism() -> str:
         return "discreet"
+
+
+def check_alone() -> None:
+    """Refuses several processes: each would draw batches, add noise and account by itself."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        refuse(f"the process group has {distributed.get_world_size()} ranks: each would draw batches, add noise and account "
+               "for itself alone, and the sum of what they release would be accounted by nobody. Train in one process "
+               "(without torchrun, or with --nproc-per-node=1), on more threads by torch.set_num_threads")
+
+
+def check_module(module: nn.Module) -> None:
+    """Refuses modules that are not what is trained, or that another run trains."""
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        refuse("the module is wrapped by DistributedDataParallel, which averages gradients before they are clipped; give "
+               "module.module, in one process")
+    if isinstance(module, torch.jit.ScriptModule):
+        refuse("the module is a TorchScript module, into whose layers nothing can look; give the Python module")
+    if any(isinstance(vars(m).get("forward"), Forward) for m in module.modules()):
+        refuse("the module is that of another private run, or was; give copy.deepcopy(module) and an optimizer of its "
+               "parameters")
 
 
 def _check_ignored(key: str, value) -> None:

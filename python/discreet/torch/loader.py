@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import torch
@@ -44,10 +45,16 @@ class Batches:
         return [batch[len(batch) * i // count:len(batch) * (i + 1) // count] for i in range(count)]
 
     def __iter__(self) -> Iterator[list[int]]:
+        self.drawn: deque[tuple[int, int, bool]] = deque()  # of each piece: its step, its records, and whether it is the last
+        return self._pieces(self.drawn)
+
+    def _pieces(self, drawn) -> Iterator[list[int]]:
         sampler, first = self.sampler(), self.step()
         # A loader that is begun inside an epoch goes on with what is left of it.
         for t in range(first, first - first % self.epoch + self.epoch):
-            yield from self.cut(sampler.batch(t).tolist())
+            pieces = self.cut(sampler.batch(t).tolist())
+            drawn.extend((t, len(piece), i == len(pieces) - 1) for i, piece in enumerate(pieces))
+            yield from pieces
 
     def __len__(self) -> int:
         return self.epoch * self.pieces
@@ -69,9 +76,9 @@ class Collate:
 class PrivateLoader(DataLoader):
     """Iterates over batches of the engine's sampler, one epoch at a time; the engine learns of each that is handed out."""
 
-    def __init__(self, loader: DataLoader, batches: Batches, hand_out: Callable[[int, bool], None]) -> None:
-        self._hand_out = hand_out
-        self._declared = loader.batch_size
+    def __init__(self, loader: DataLoader, batches: Batches, begin: Callable[[], None],
+                 hand_out: Callable[[int, int, bool], None]) -> None:
+        self._begin, self._hand_out = begin, hand_out
         workers = {}
         if loader.num_workers > 0:
             workers = {"prefetch_factor": loader.prefetch_factor, "persistent_workers": loader.persistent_workers,
@@ -82,20 +89,10 @@ class PrivateLoader(DataLoader):
                          **workers)
 
     def __iter__(self):
-        # The records of each piece are counted where they are drawn: the loop need not look into what was collated.
-        counts: list[tuple[int, bool]] = []
-        batches, whole = self.batch_sampler, self.batch_sampler.cut
-
-        def counted(batch):
-            pieces = whole(batch)
-            counts.extend((len(piece), i == len(pieces) - 1) for i, piece in enumerate(pieces))
-            return pieces
-
-        batches.cut = counted
-        try:
-            inner = super().__iter__()
-            for number, batch in enumerate(inner):
-                self._hand_out(*counts[number])
-                yield batch
-        finally:
-            del batches.cut
+        self._begin()
+        inner = super().__iter__()
+        # Records are counted where they are drawn: the loop need not look into what was collated.
+        drawn = self.batch_sampler.drawn
+        for batch in inner:
+            self._hand_out(*drawn.popleft())
+            yield batch

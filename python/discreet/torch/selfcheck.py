@@ -1,7 +1,8 @@
 """The start-up check: clipped sums of one small batch against autograd, record by record.
 
-It works on a copy of the module, in float64 where the module can, with dropout off and random numbers in place of the
-records' (indices stay as they are). It also learns how the rows of each layer belong to records.
+It works on a copy of the module, in float64 where the module can, in training mode with dropout off, and with random numbers
+in place of the records' (indices stay as they are). It also learns how the rows of each layer belong to records, and sees
+whether the module remembers them.
 """
 
 from __future__ import annotations
@@ -35,15 +36,84 @@ def run(module: nn.Module, data_loader, example_inputs=None) -> dict[str, str]:
         torch.manual_seed(0)
         args, kwargs = _inputs(module, data_loader, example_inputs)
         Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()  # says what cannot be served
+        wide = [_to(args, torch.float64), _to(kwargs, torch.float64)]
         try:
-            return _compare(copy.deepcopy(module).double().eval(), _to(args, torch.float64), _to(kwargs, torch.float64))
+            return _compare(_as_in_training(copy.deepcopy(module).double(), *wide), *wide)
         except RuntimeError as error:
             if "use_reentrant" in str(error):
                 refuse("checkpoint(use_reentrant=True) begins a backward pass inside another, of which norms would be "
                        "parts; give use_reentrant=False")
             if "dtype" not in str(error) and "expected scalar type" not in str(error):
                 raise
-        return _compare(copy.deepcopy(module).eval(), args, kwargs)
+        return _compare(_as_in_training(copy.deepcopy(module), args, kwargs), args, kwargs)
+
+
+def _as_in_training(module, args, kwargs):
+    """The module in training mode, without dropout; in eval mode if it draws other random numbers."""
+    module.train()
+    quiet = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm, nn.RNNBase, nn.MultiheadAttention)
+    for below in module.modules():
+        if isinstance(below, quiet):
+            below.training = False
+    constant = {id(p): p for p in module.parameters()}
+
+    def once(seed, inputs):
+        twin = copy.deepcopy(module, dict(constant))
+        torch.manual_seed(seed)
+        out = twin(*inputs[0], **inputs[1])
+        return [y for y in tree_leaves(out) if isinstance(y, torch.Tensor)], dict(twin.named_buffers())
+
+    def other(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        return torch.randn_like(x) if x.is_floating_point() else x[:1].expand_as(x)
+
+    try:
+        out, kept = once(0, (args, kwargs))
+        again, _ = once(1, (args, kwargs))
+        _, of_others = once(0, tree_map(other, (args, kwargs)))
+    except (TypeError, IndexError, ValueError, AttributeError):
+        return module.eval()  # it has other arguments or outputs in training
+    for name, b in kept.items():
+        if not _equal(b, of_others.get(name)):
+            refuse(f"self-check: the buffer {name} changes with the records that the module sees, and nothing noises it; a "
+                   "checkpoint of the module would hold it. Use a layer that does not remember records, or keep it in eval "
+                   "mode")
+    return module if all(map(_equal, out, again)) else module.eval()
+
+
+def _equal(a, b) -> bool:
+    return b is not None and a.shape == b.shape and torch.equal(a, b)
+
+
+def check_criterion(module: nn.Module, data_loader, criterion, reduction: str, example_inputs=None) -> None:
+    """Refuses a criterion of (outputs, targets) that couples records, or reduces them in another way than is said."""
+    named = getattr(criterion, "reduction", reduction)
+    if named in ("mean", "sum") and named != reduction:
+        refuse(f"the criterion has reduction='{named}', and loss_reduction is '{reduction}'; give loss_reduction='{named}'")
+    count = min(RECORDS, len(data_loader.dataset))
+    example = data_loader.collate_fn([data_loader.dataset[i] for i in range(count)])
+    if not (isinstance(example, (list, tuple)) and len(example) == 2 and isinstance(example[1], torch.Tensor)):
+        return
+    targets = example[1]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        args, kwargs = _inputs(module, data_loader, example_inputs)
+        y = copy.deepcopy(module).eval()(*args, **kwargs)
+    if not isinstance(y, torch.Tensor) or not len(y) == len(targets) == RECORDS:
+        return
+    y = y.requires_grad_()
+    (whole,) = torch.autograd.grad(criterion(y, targets), y)
+    alone = torch.cat([torch.autograd.grad(criterion(y[i:i + 1], targets[i:i + 1]), y)[0][i:i + 1] for i in range(RECORDS)])
+    for way, factor in (("mean", RECORDS), ("sum", 1)):
+        if torch.allclose(factor * whole, alone, rtol=1e-3, atol=1e-6 * alone.abs().max().item()):
+            if way != reduction:
+                refuse(f"the criterion is a {way} over records, and loss_reduction is '{reduction}'; give "
+                       f"loss_reduction='{way}'")
+            return
+    refuse("self-check: the criterion couples records: a record's gradient in a batch is not what it is alone, so that no "
+           "record's can be bounded. Give one that is a mean or sum of one number a record; divide by a public number, not by "
+           "one of the batch")
 
 
 def _inputs(module, data_loader, example):
@@ -104,7 +174,12 @@ def _compare(module, args, kwargs) -> dict[str, str]:
             hook.remove()
         for i in range(RECORDS):
             rows = slice(i, i + 1)
-            loss = _loss(module(*_rows(args, rows), **_rows(kwargs, rows)), 1, weights[rows])
+            try:
+                outputs = module(*_rows(args, rows), **_rows(kwargs, rows))
+            except (RuntimeError, ValueError) as error:
+                refuse(f"self-check: the module cannot be called with one record alone ({error}); does it mix the records of a "
+                       "batch, as batch normalisation does?")
+            loss = _loss(outputs, 1, weights[rows])
             if not loss.requires_grad:
                 refuse("the self-check found no output that depends on trained parameters; give example_inputs=(…), or "
                        "self_check=False")

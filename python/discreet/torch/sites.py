@@ -115,15 +115,20 @@ class Forward:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        # What happens at a layer is not for torch.compile to record: it is different in every step.
+        self.tapped = torch.compiler.disable(site.__call__)
 
     def __call__(self, *args, **kwargs):
         if not (self.site.clipper.active and torch.is_grad_enabled()):
             return self.site.original(*args, **kwargs)
-        return self.site(*args, **kwargs)
+        return self.tapped(*args, **kwargs)
 
-    def __deepcopy__(self, memo):
-        copy = memo[id(self.site.module)]
-        return types.MethodType(type(copy).forward, copy)
+    def __reduce__(self):
+        return _own_forward, (self.site.module,)
+
+
+def _own_forward(module: nn.Module):
+    return types.MethodType(type(module).forward, module)
 
 
 class LayerSite(Site):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import pathlib
@@ -17,22 +18,32 @@ def _pack(engine, more: dict) -> bytes:
     out = io.BytesIO()
     torch.save({"module": engine.module.state_dict(),
                 "optimizers": [o.state_dict() for o in engine._optimizers.optimizers],
+                "kinds": [type(o).__name__ for o in engine._optimizers.optimizers],
                 "random": torch.get_rng_state(),
                 "more": {name: thing.state_dict() if hasattr(thing, "state_dict") else thing
                          for name, thing in more.items()}}, out)
     return out.getvalue()
 
 
-def load(engine) -> None:
+def load(engine, session, module, optimizers: list) -> None:
     """Gives module, optimizers and generator the state of the run that is resumed."""
     engine._more, engine._restored = {}, {}
-    saved = engine._session.saved if engine.directory is not None else None
+    saved = session.saved if engine.directory is not None else None
     if not saved:
         return
     state = torch.load(io.BytesIO(saved), weights_only=True)
-    engine.module.load_state_dict(state["module"])
-    for optimizer, own in zip(engine._optimizers.optimizers, state["optimizers"]):
-        optimizer.load_state_dict(own)
+    begun, given = state.get("kinds"), [type(o).__name__ for o in optimizers]
+    if begun is not None and begun != given:
+        refuse(f"the run was begun with {', '.join(begun)} and is resumed with {', '.join(given)}; give the same optimizers, or "
+               "begin another run")
+    before = [copy.deepcopy(thing.state_dict()) for thing in (module, *optimizers)]
+    try:
+        for thing, own in zip((module, *optimizers), (state["module"], *state["optimizers"])):
+            thing.load_state_dict(own)
+    except (RuntimeError, ValueError, KeyError) as error:
+        for thing, own in zip((module, *optimizers), before):
+            thing.load_state_dict(own)
+        refuse(f"the checkpoint is of another module or optimizer ({error}); give the same, or begin another run")
     torch.set_rng_state(state["random"])
     engine._restored = state["more"]
 
