@@ -263,7 +263,8 @@ class Clipper:
                     self._done[name] = piece
                 norms = self._norms(self._totals())
                 scales = self.sink.take_norms(norms).contiguous()
-                weights, bad = self._weights(norms, scales)
+                if self._done:
+                    weights, bad = self._weights(norms, scales)
                 for name in list(self._done):
                     self._add(name, self._done.pop(name), weights[self.parts[name]], bad)
         except BaseException:
