@@ -410,6 +410,11 @@ def test_clipping_gradients_by_hand_changes_nothing_that_is_released():
         nn.utils.clip_grad_norm_(module.parameters(), 1e-3)
         optimizer.step()
     assert same_as_plain(module)
+    # What was released may be clipped: a hook of the step sees it.
+    optimizer.register_step_pre_hook(lambda *_: nn.utils.clip_grad_norm_(module.parameters(), 1e-3) and None)
+    before = weights_of(module)
+    steps(engine, module, optimizer, private, most=1)
+    assert (weights_of(module) - before).norm() == pytest.approx(0.1 * 1e-3, rel=1e-3)
 
 
 def test_zero_grad_between_pieces_and_after_the_forward_pass_loses_nothing():
