@@ -9,7 +9,8 @@ The loop stays as it is: loss.backward(); optimizer.step().
 """
 
 from discreet.torch.engine import Epsilon, PrivacyEngine
+from discreet.torch.loader import BatchMemoryManager
 from discreet.torch.modules import fix, validate
 from discreet.torch.rules import register_grad_sampler
 
-__all__ = ["Epsilon", "PrivacyEngine", "fix", "register_grad_sampler", "validate"]
+__all__ = ["BatchMemoryManager", "Epsilon", "PrivacyEngine", "fix", "register_grad_sampler", "validate"]

@@ -32,7 +32,7 @@ SYNONYMS = {"model": "module", "optimizers": "optimizer", "dataloader": "data_lo
             "sample_size": "declared_size", "max_physical_batch_size": "max_physical_batch_size",
             "clipping_mode": "clipping"}
 # Opacus' arguments that change nothing here, and those that cannot be had.
-IGNORED = {"criterion", "wrap_model", "grad_sample_mode", "batch_first", "poisson_sampling", "secure_mode"}
+IGNORED = {"criterion", "wrap_model", "grad_sample_mode", "batch_first", "poisson_sampling", "noise_generator"}
 
 
 class Epsilon(float):
@@ -56,13 +56,12 @@ class PrivacyEngine:
     callbacks: called after every step with a dictionary: "step", "epsilon", "delta" and, under "confidential", what is
         not noised. Only the first three may be shown to anyone.
     insecure_seed: repeatable noise and batches, for tests; the run is not private.
+    secure_mode: as Opacus has it, without effect: noise and batches are of a secure generator but for insecure_seed.
     """
 
     def __init__(self, *, accountant: str = "pld", directory: str | os.PathLike | None = None, resume: bool = False,
                  callbacks: Sequence[Callable[[dict], None]] = (), insecure_seed: int | None = None,
                  secure_mode: bool = True, threads: int | None = None) -> None:
-        if not secure_mode and insecure_seed is None:
-            refuse("secure_mode=False has no cryptographic noise; leave it out, or give insecure_seed for tests")
         self._accountant = {"prv": "pld"}.get(accountant, accountant)
         self.directory = None if directory is None else pathlib.Path(directory)
         self.resume, self.callbacks = resume, list(callbacks)
@@ -227,7 +226,7 @@ class PrivacyEngine:
             raise
         self._clipper = Clipper(module, parts, fused=clipping == "per_layer", bounds=session.clip_bounds,
                                 mean=loss_reduction == "mean", batch=float(batch))
-        self._clipper.sink, self._clipper.check, self._clipper.failed = self, self._check_module, self.drop
+        self._clipper.sink, self._clipper.check, self._clipper.failed = self, self._check_forward, self.drop
         if self_check:
             self._clipper.probed = True
             for site in self._clipper.sites:
@@ -351,6 +350,12 @@ class PrivacyEngine:
             self._session.append("failure", self._session.failure(error.code, error.op, error.sentence))
             self._session.flush()
 
+    def _check_forward(self) -> None:
+        if nn.parallel.DistributedDataParallel._active_ddp_module is not None:
+            refuse("the module is called by DistributedDataParallel, which waits for gradients that nobody may see; call the "
+                   "module itself, in one process")
+        self._check_module()
+
     def _check_module(self) -> None:
         for name, p in self._frozen:
             if p.requires_grad:
@@ -460,6 +465,8 @@ def _check_ignored(key: str, value) -> None:
     if key == "poisson_sampling" and not value:
         refuse("poisson_sampling=False is not what the accountant bounds; take sampling='balls_and_bins' for batches "
                "of which every record is in exactly one an epoch")
+    if key == "noise_generator" and value is not None:
+        refuse("noise_generator is not taken: noise is of the core's generator; for tests give PrivacyEngine(insecure_seed=...)")
     if key == "batch_first" and not value:
         refuse("batch_first=False is not served; give every layer the records in the first dimension")
     if key == "grad_sample_mode" and value not in ("hooks", "ghost", "functorch", "ew"):

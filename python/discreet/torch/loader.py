@@ -96,3 +96,21 @@ class PrivateLoader(DataLoader):
         for batch in inner:
             self._hand_out(*drawn.popleft())
             yield batch
+
+
+class BatchMemoryManager:
+    """Opacus' context: within, batches come in pieces of at most max_physical_batch_size records. As the argument of
+    make_private."""
+
+    def __init__(self, *, data_loader: PrivateLoader, max_physical_batch_size: int, optimizer=None) -> None:
+        if not isinstance(data_loader, PrivateLoader):
+            refuse("BatchMemoryManager takes the loader that make_private returned")
+        self.loader, self.most = data_loader, max_physical_batch_size
+
+    def __enter__(self) -> PrivateLoader:
+        batches = self.loader.batch_sampler
+        self.before, batches.most = batches.most, self.most
+        return self.loader
+
+    def __exit__(self, *_) -> None:
+        self.loader.batch_sampler.most = self.before
