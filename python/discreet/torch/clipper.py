@@ -17,7 +17,7 @@ from discreet import _core
 from discreet.torch import rules
 from discreet.torch.errors import refuse
 from discreet.torch.pieces import Column, Outer, Sum
-from discreet.torch.sites import AttentionSite, GenericSite, LayerSite, Site
+from discreet.torch.sites import AttentionSite, GenericSite, LayerSite, Site, as_type
 
 _BATCH_NORM = (nn.modules.batchnorm._BatchNorm,)
 
@@ -143,6 +143,7 @@ class Clipper:
         self._waiting: dict[str, list] = {}  # pieces whose norm is not known
         self._done: dict[str, object] = {}  # pieces whose norm is in _norm2
         self._norm2: torch.Tensor | None = None  # [parts, records], float64
+        self._rows: tuple[torch.Tensor, ...] = ()  # its rows
         self._summed: set[str] = set()
 
     def drop(self) -> None:
@@ -197,19 +198,19 @@ class Clipper:
     def _totals(self) -> torch.Tensor:
         if self._norm2 is None:
             self._norm2 = torch.zeros(self.part_count, self.records, dtype=torch.float64)
+            self._rows = self._norm2.unbind()
         return self._norm2
 
     def _add_norms(self, pieces: dict) -> None:
-        totals = self._totals()
-        left = dict(pieces)
-        if len(left) == 2:  # a weight and its bias
-            (weight, outer), (bias, column) = left.items()
+        self._totals()
+        if len(pieces) == 2:  # a weight and its bias
+            (weight, outer), (bias, column) = pieces.items()
             if isinstance(outer, Outer) and isinstance(column, Column) and column.g is outer.g \
                     and self.parts[weight] == self.parts[bias]:
-                outer.add_norm2(totals[self.parts[weight]], bias=True)
+                outer.add_norm2(self._rows[self.parts[weight]], bias=True)
                 return
-        for name, piece in left.items():
-            piece.add_norm2(totals[self.parts[name]])
+        for name, piece in pieces.items():
+            piece.add_norm2(self._rows[self.parts[name]])
 
     def _factor(self) -> float:
         # A mean over the records has divided every record's gradient by their number.
@@ -229,7 +230,7 @@ class Clipper:
             return
         _require_exact_products()
         weights = torch.empty(self.records, dtype=self.dtype)
-        bad = _core.clipped_weights(self._totals()[part].data_ptr(), weights.data_ptr(), self.records, self.bounds()[part],
+        bad = _core.clipped_weights(self._rows[part].data_ptr(), weights.data_ptr(), self.records, self.bounds()[part],
                                     self._factor(), self._factor() / self.batch, self.dtype == torch.float64)
         left_out = torch.tensor(bad) if bad else None
         for name, piece in pieces.items():
@@ -250,7 +251,7 @@ class Clipper:
     def _add(self, name: str, piece, weights: torch.Tensor, bad: torch.Tensor | None) -> None:
         if bad is not None:
             _leave_out(piece, bad)
-        total = piece.weighted(weights).to(self.dtype)
+        total = as_type(piece.weighted(weights), self.dtype)
         if name in self.buffers:
             self.buffers[name].add_(total)
         else:
@@ -267,8 +268,9 @@ class Clipper:
                 scales = self.sink.take_norms(norms).contiguous()
                 if self._done:
                     weights, bad = self._weights(norms, scales)
+                    by_part = weights.unbind()
                 for name in list(self._done):
-                    self._add(name, self._done.pop(name), weights[self.parts[name]], bad)
+                    self._add(name, self._done.pop(name), by_part[self.parts[name]], bad)
         except BaseException:
             self.failed()
             raise

@@ -20,7 +20,7 @@ from discreet.torch.errors import refuse
 from discreet.torch.loader import Batches, PrivateLoader, check_loader
 from discreet.torch.modules import validate
 from discreet.torch.optimizer import Optimizers
-from discreet.torch.sites import Forward
+from discreet.torch.sites import Forward, as_type
 
 SAMPLING = {"poisson": "POISSON_V1", "balls_and_bins": "SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1"}
 CLIPPING = {"flat": "per_sample", "per_layer": "per_layer", "per_group": "per_group", "automatic": "per_sample",
@@ -337,7 +337,7 @@ class PrivacyEngine:
                        error.op)
             raise
         for name, p in self._clipper.parameters.items():
-            p.grad = buffers[name].to(p.dtype) if p.requires_grad else None
+            p.grad = as_type(buffers[name], p.dtype) if p.requires_grad else None
         self._clipper.drop()
         self._close_batch()
         self.last_step = step

@@ -15,6 +15,10 @@ from discreet.torch.errors import refuse
 from discreet.torch.pieces import Column, Explicit, Outer
 
 
+def as_type(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return x if x.dtype is dtype else x.to(dtype)  # to() takes microseconds to find that out
+
+
 class Tap(torch.autograd.Function):
     """The identity; its backward pass shows the gradient to a site."""
 
@@ -46,7 +50,7 @@ class LinearTap(torch.autograd.Function):
     def backward(ctx, g):
         x, w = ctx.saved_tensors
         ctx.site.arrived((x.detach(),), g)
-        return (g @ w.to(g.dtype)).to(x.dtype) if ctx.needs_input_grad[0] else None, None, None, None, None
+        return as_type(g @ as_type(w, g.dtype), x.dtype) if ctx.needs_input_grad[0] else None, None, None, None, None
 
     @staticmethod
     def at(site, x, w, b):
@@ -96,7 +100,7 @@ class Site:
         n = self.clipper.records
         if g.dtype not in (torch.float32, torch.float64):
             g = g.float()
-        inputs = [x.to(g.dtype) if x.is_floating_point() else x for x in inputs]
+        inputs = [as_type(x, g.dtype) if x.is_floating_point() else x for x in inputs]
         if self.leading == "multiple" and n > 0 and g.shape[0] % n == 0:
             g = g.reshape(n, g.shape[0] // n, *g.shape[1:])
             inputs = [x.reshape(n, x.shape[0] // n, *x.shape[1:]) for x in inputs]
@@ -121,7 +125,7 @@ class Forward:
     def __call__(self, *args, **kwargs):
         if not (self.site.clipper.active and torch.is_grad_enabled()):
             return self.site.original(*args, **kwargs)
-        return self.tapped(*args, **kwargs)
+        return (self.tapped if torch.compiler.is_compiling() else self.site)(*args, **kwargs)
 
     def __reduce__(self):
         return _own_forward, (self.site.module,)
