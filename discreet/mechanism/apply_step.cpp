@@ -265,57 +265,27 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
   return out;
 }
 
-// For the trace: plain sums will do.
-template <class Real>
-double square_of(std::span<const Real> values) {
-  constexpr std::size_t kLanes = 8;
-  double lanes[kLanes] = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes)
-    for (std::size_t k = 0; k < kLanes; ++k) {
-      const double v = values[i + k];
-      lanes[k] += v * v;
-    }
-  for (; i < values.size(); ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
-  double total = 0;
-  for (const double lane : lanes) total += lane;
-  return total;
-}
-
-template <class Real>
-double norm_of(const Held<Real>& held, int threads) {
-  constexpr std::size_t kPiece = std::size_t{1} << 17;
-  std::vector<std::span<const Real>> pieces;
-  for (const std::span<Real> values : held.tensors)
-    for (std::size_t begin = 0; begin < values.size(); begin += kPiece)
-      pieces.push_back(values.subspan(begin, std::min(kPiece, values.size() - begin)));
-  std::vector<double> squares(pieces.size());
-  const auto task = [&](std::size_t k) { squares[k] = square_of(pieces[k]); };
-  if (held.team != nullptr)
-    (*held.team)(pieces.size(), task);
-  else
-    numerics::parallel_for(pieces.size(), pieces.size() > 4 ? threads : 1,
-                           [&](std::size_t begin, std::size_t end) {
-                             for (; begin < end; ++begin) task(begin);
-                           });
-  double total = 0;
-  for (const double square : squares) total += square;
-  return std::sqrt(total);
-}
-
 // The same for averages that lie elsewhere.
 template <class Real>
 Drawn draw(const Fixed& fixed, const State& state, Held<Real>& held, const Decided& decided) {
   const Partition& parts = state.now.allocation.plan.partition;
   Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
-  out.signal = norm_of(held, fixed.threads);
-  if (decided.sigma > 0)
+  double square = 0;
+  if (decided.sigma > 0) {
     draw_noise(fixed, state, decided, 1, out,
-               [&](NoiseRequest& request, const random::Generator& generator, bool, bool) {
+               [&](NoiseRequest& request, const random::Generator& generator, bool first, bool) {
                  request.team = held.team;
+                 request.square = first ? &square : nullptr;
                  return generate_noise(state.now.layout, parts, request, generator, out.noise,
                                        held.tensors);
                });
+  } else {
+    for (const std::span<const Real> values : held.tensors) {
+      const double norm = numerics::norm_l2(values, fixed.threads);
+      square += norm * norm;
+    }
+  }
+  out.signal = std::sqrt(square);
   // Values and noise of such size cannot overflow binary32: no need to look at each.
   if (out.signal < 1e30 && std::ranges::all_of(out.stddev, [](double s) { return s < 1e30; }))
     return out;

@@ -9,7 +9,6 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
-#include "discreet/numerics/sum.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -36,7 +35,7 @@ void ClipStatistics::add(const RecordNorms& norms) {
     const bool zeroed = norms.zeroed[i] != 0;
     zeroed_.push_back(zeroed ? 1 : 0);
     norms_.push_back(
-        numerics::norm_l2_upper(std::span(norms.norms).subspan(i * norms.parts, norms.parts)));
+        norm_from_above(std::span(norms.norms).subspan(i * norms.parts, norms.parts)));
     if (zeroed) {
       ++zeroed_records_;
       continue;
@@ -80,19 +79,17 @@ double ClipStatistics::fairness_clip_ratio() const {
 
 ClipStatistics::Ranked ClipStatistics::quantile(double p) const {
   if (!(p >= 0 && p <= 1)) refuse(fmt::format("quantile {} is not in [0, 1]", p));
-  std::vector<std::uint64_t> order;
+  std::vector<double> kept;
   for (std::uint64_t i = 0; i < records(); ++i)
-    if (zeroed_[i] == 0) order.push_back(i);
-  if (order.empty()) return {};
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::uint64_t a, std::uint64_t b) { return norms_[a] < norms_[b]; });
-  const double rank = std::ceil(p * static_cast<double>(order.size()));
+    if (zeroed_[i] == 0) kept.push_back(norms_[i]);
+  if (kept.empty()) return {};
+  const double rank = std::ceil(p * static_cast<double>(kept.size()));
   const auto place = static_cast<std::size_t>(std::max(rank, 1.0)) - 1;
-  const double norm = norms_[order[std::min(place, order.size() - 1)]];
-  const auto first =
-      std::lower_bound(order.begin(), order.end(), norm,
-                       [&](std::uint64_t i, double value) { return norms_[i] < value; });
-  return {norm, *first};
+  const auto at = kept.begin() + static_cast<std::ptrdiff_t>(std::min(place, kept.size() - 1));
+  std::nth_element(kept.begin(), at, kept.end());
+  std::uint64_t first = 0;
+  while (zeroed_[first] != 0 || norms_[first] != *at) ++first;  // there is one
+  return {*at, first};
 }
 
 double peft_noise_reduction_factor(const ModelLayout& layout) noexcept {
@@ -126,6 +123,8 @@ ClipStatistics ClipStatistics::decode(ByteView bytes) {
     out.zeroed_.assign(zeroed.begin(), zeroed.end());
     out.norms_.resize(zeroed.size());
     if (!norms.empty()) std::memcpy(out.norms_.data(), norms.data(), norms.size());
+    if (std::ranges::any_of(out.norms_, [](double norm) { return std::isnan(norm); }))
+      throw malformed("a norm is no number");
     out.zeroed_records_ = static_cast<std::uint64_t>(std::ranges::count(out.zeroed_, 1));
     if (value.as_map().size() != 4 || out.encode() != Bytes(bytes.begin(), bytes.end()))
       throw malformed("other fields than statistics have");

@@ -51,8 +51,8 @@ class ClipStatistics {
     friend bool operator==(const Ranked&, const Ranked&) = default;
   };
   // The nearest-rank quantile over the records that were not zeroed: the ceil(p n)-th smallest
-  // norm, p in [0, 1] (else kInvalidInput), at least the first. Records are ordered by a stable
-  // sort; of several with that norm the lowest number is named. {0, 0} if there is none.
+  // norm, p in [0, 1] (else kInvalidInput), at least the first. Of several records with that
+  // norm the lowest number is named. {0, 0} if there is none.
   Ranked quantile(double p) const;
   double norm_p50() const { return quantile(0.5).norm; }
   double norm_p95() const { return quantile(0.95).norm; }

@@ -109,6 +109,13 @@ TEST(ClipStatistics, AZeroedRecordIsCountedApartAndInNothingElse) {
   EXPECT_EQ(none.norm_max(), 0);
 }
 
+TEST(ClipStatistics, OfAnotherRankWithANormThatIsNoNumberAreRefused) {
+  RecordNorms norms = clipped(plan_of({1}), {3, 0.5});
+  EXPECT_EQ(ClipStatistics::decode(statistics_of(norms).encode()).norm_max(), 3);
+  norms.norms[1] = std::nan("");
+  EXPECT_THROW(ClipStatistics::decode(statistics_of(norms).encode()), Error);
+}
+
 TEST(ClipStatistics, OfAnEmptyBatchAreDefined) {
   ClipStatistics empty(2);
   EXPECT_EQ(empty.clip_fraction(), 0);

@@ -24,6 +24,9 @@ constexpr const char* kOperator = "GenerateNoise_v1";
 // to make the expansion of a key cheap.
 constexpr std::size_t kPiece = std::size_t{1} << 14;
 static_assert(kPiece % numerics::kChunk == 0);
+// The same where the values lie elsewhere: they stay in the first cache between their square and
+// their noise.
+constexpr std::size_t kTask = std::size_t{1} << 13;
 
 bool is_discrete(NoiseFamily family) {
   return family != NoiseFamily::kGaussian && family != NoiseFamily::kLaplace;
@@ -105,6 +108,23 @@ class Discrete {
   NoiseFamily family_;
   random::Rational parameter_;
 };
+
+// By several sums at a time.
+template <class Real>
+double square_of(std::span<const Real> values) {
+  constexpr std::size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (std::size_t k = 0; k < kLanes; ++k) {
+      const double v = values[i + k];
+      lanes[k] += v * v;
+    }
+  for (; i < values.size(); ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
+  double total = 0;
+  for (const double lane : lanes) total += lane;
+  return total;
+}
 
 // The noise of one tensor.
 struct Stretch {
@@ -192,24 +212,31 @@ NoiseState generate_into(const ModelLayout& layout, const Partition& partition,
     random::Position at;
     double stddev;
     std::span<Real> values;
+    double square = 0;
   };
   std::vector<Task> tasks;
   const NoiseState after = generate(
       layout, partition, request, generator, state,
       [&](std::size_t i, double stddev, const random::Position& at) {
-        if (stddev == 0) return;
-        if (request.team == nullptr) {
-          random::add_gaussian(generator, at, stddev, values[i], request.threads);
-          return;
-        }
-        for (std::size_t begin = 0; begin < values[i].size(); begin += kPiece)
+        for (std::size_t begin = 0; begin < values[i].size(); begin += kTask)
           tasks.push_back({at.from(at.coordinate + begin), stddev,
-                           values[i].subspan(begin, std::min(kPiece, values[i].size() - begin))});
+                           values[i].subspan(begin, std::min(kTask, values[i].size() - begin))});
       });
-  if (!tasks.empty())
-    (*request.team)(tasks.size(), [&](std::size_t k) {
-      random::add_gaussian(generator, tasks[k].at, tasks[k].stddev, tasks[k].values);
+  const auto run = [&](std::size_t k) {
+    Task& task = tasks[k];
+    if (request.square != nullptr) task.square = square_of<Real>(task.values);
+    random::add_gaussian(generator, task.at, task.stddev, task.values);
+  };
+  if (request.team != nullptr)
+    (*request.team)(tasks.size(), run);
+  else
+    numerics::parallel_for(tasks.size(), request.threads, [&](std::size_t begin, std::size_t end) {
+      for (; begin < end; ++begin) run(begin);
     });
+  if (request.square != nullptr) {
+    *request.square = 0;
+    for (const Task& task : tasks) *request.square += task.square;
+  }
   return after;
 }
 

@@ -52,7 +52,9 @@ struct NoiseRequest {
   // Done once by one of the threads, while the others draw already. If it throws, that is thrown,
   // and what is in the values then is to be thrown away.
   std::function<void()> meanwhile;
-  const Team* team = nullptr;  // instead of `threads`, for values that lie elsewhere
+  // For values that lie elsewhere:
+  const Team* team = nullptr;  // instead of `threads`
+  double* square = nullptr;    // set to the sum of their squares before noise, in plain binary64
 };
 
 // Adds the noise in place and returns the state after it. Everything is checked before anything is

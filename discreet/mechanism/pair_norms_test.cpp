@@ -67,7 +67,7 @@ TYPED_TEST(PairNorms, AreThoseOfTheGradientsAndNotBelow) {
   };
   for (const std::size_t positions : {1, 2, 3, 4, 5, 7, 8, 64, 67})
     for (const auto& [inputs, outputs] :
-         {std::pair<std::size_t, std::size_t>{1, 1}, {3, 5}, {8, 16}, {33, 70}, {1100, 5}}) {
+         {std::pair<std::size_t, std::size_t>{1, 1}, {3, 5}, {8, 16}, {33, 70}, {1100, 5}, {9001, 2}}) {
       constexpr std::size_t kRecords = 3;
       auto a = normals<TypeParam>(kRecords * positions * inputs, 1);
       auto g = normals<TypeParam>(kRecords * positions * outputs, 2);
@@ -148,6 +148,56 @@ TYPED_TEST(PairNorms, OfRowsAreNotBelow) {
   }
 }
 
+// Sums of which nothing but what rounding takes away is left, or in which it is lost.
+TYPED_TEST(PairNorms, OfSumsByPlaceAreNotBelow) {
+  const double unit = std::numeric_limits<TypeParam>::epsilon() / 2;
+  for (const std::size_t positions : {1, 2, 3, 50, 3000})
+    for (const std::size_t width : {1, 37, 64})
+      for (const int places : {0, 1, 5}) {
+        constexpr std::size_t kRecords = 3;
+        auto g = normals<TypeParam>(kRecords * positions * width, 6);
+        std::vector<std::int64_t> at(kRecords * positions);
+        for (std::size_t k = 0; k < at.size(); ++k)
+          at[k] = places == 0 ? 0 : static_cast<std::int64_t>(k % places);
+        for (std::size_t t = 0; t < positions; ++t)
+          for (std::size_t k = 0; k < width; ++k) {
+            // Of the second record the first and the last row cancel; of the third all but the
+            // first vanish beside it, one by one.
+            if (t == 0 || t + 1 == positions)
+              g[(positions + t) * width + k] = static_cast<TypeParam>(t == 0 ? 3e3 / unit : -3e3 / unit);
+            g[(2 * positions + t) * width + k] = t == 0 ? 1 : static_cast<TypeParam>(0.9 * unit);
+          }
+        const PlacedRows<TypeParam> f{g.data(), places == 0 ? nullptr : at.data(), kRecords,
+                                      positions, width};
+        std::vector<double> got(kRecords, 0.0);
+        add_placed_squares<TypeParam>(f, nullptr, got);
+        for (std::size_t i = 0; i < kRecords; ++i) {
+          long double square = 0, terms = 0;
+          for (int place = 0; place < std::max(1, places); ++place)
+            for (std::size_t k = 0; k < width; ++k) {
+              long double x = 0, size = 0;
+              // Large ones first and last: by pairs, these sums are exact in long double.
+              for (std::size_t t = 0; t < positions; ++t) {
+                if (at[i * positions + t] != place) continue;
+                size += std::fabs(static_cast<long double>(g[(i * positions + t) * width + k]));
+                if (t != 0 && t + 1 != positions) x += g[(i * positions + t) * width + k];
+              }
+              const auto end = [&](std::size_t t) -> long double {
+                return at[i * positions + t] == place ? g[(i * positions + t) * width + k] : 0;
+              };
+              x += end(0) + (positions > 1 ? end(positions - 1) : 0);
+              square += x * x;
+              terms += size * size;
+            }
+          EXPECT_GE(got[i], static_cast<double>(square * (1 - 1e-16L)))
+              << positions << " " << width << " " << places << " " << i;
+          const long double e = 16.0L * static_cast<long double>(positions + 8) * 0x1p-53L;
+          const long double most = std::sqrt(square) + e * std::sqrt(terms);
+          EXPECT_LE(got[i], static_cast<double>(most * most * (1 + 3 * 0x1p-17L)) + 1e-300);
+        }
+      }
+}
+
 TYPED_TEST(PairNorms, OfWhatIsNotFiniteAreNot) {
   const auto inf = std::numeric_limits<TypeParam>::infinity();
   for (const TypeParam bad : {inf, -inf, std::numeric_limits<TypeParam>::quiet_NaN()})
@@ -167,6 +217,14 @@ TYPED_TEST(PairNorms, OfWhatIsNotFiniteAreNot) {
       add_row_squares(a.data(), 4, std::span(got));
       EXPECT_FALSE(std::isfinite(got[0]));
       EXPECT_TRUE(std::isfinite(got[1]));
+      for (const bool placed : {false, true}) {
+        const std::vector<std::int64_t> at(2 * positions, 7);
+        std::vector<double> sums(2, 0.0);
+        add_placed_squares<TypeParam>({a.data(), placed ? at.data() : nullptr, 2, positions, 4},
+                                      nullptr, sums);
+        EXPECT_FALSE(std::isfinite(sums[0]));
+        EXPECT_TRUE(std::isfinite(sums[1]));
+      }
     }
 }
 

@@ -53,6 +53,23 @@ inline constexpr double kCosTurn[] = {
     0x1.03c1f081b5ac4p-2, -0x1.55d3c7e3cbffap-6, 0x1.e1f506891b72fp-11, -0x1.a6d1f2a15a701p-16,
     0x1.f9d38850e5eedp-22, -0x1.b6df855cc99ffp-28, 0x1.1ebe62242e9d8p-34,
 };
+// For noise, where a few ulp do: -2 log((1+s)/(1-s))/s, sin(pi t/2)/t, (cos(pi t/2) - 1)/t^2, of the squares.
+inline constexpr double kMinusTwoLn2 = -0x1.62e42fefa39efp+0;
+// in z = s^2, |s| <= 3 - 2 sqrt 2; error 2^-58.2
+inline constexpr double kNoiseLog[] = {
+    -0x1.0000000000000p+2, -0x1.55555555555aep+0, -0x1.999999997aeaap-1, -0x1.2492494513f76p-1,
+    -0x1.c71c50004ffddp-2, -0x1.7466994f20a7cp-2, -0x1.3999bf614de60p-2, -0x1.2f4d88c4fad06p-2,
+};
+// in z = t^2, |t| <= 1/2; error 2^-54.5
+inline constexpr double kNoiseSin[] = {
+    0x1.921fb54442d18p+0, -0x1.4abbce625be41p-1, 0x1.466bc677587f8p-4, -0x1.32d2cce2e5b19p-8,
+    0x1.50782fda12d96p-13, -0x1.e30071afc3e59p-19, 0x1.e3f38399551bfp-25,
+};
+// in z = t^2, |t| <= 1/2; error 2^-55.6
+inline constexpr double kNoiseCos[] = {
+    -0x1.3bd3cc9be45dep+0, 0x1.03c1f081b5ac0p-2, -0x1.55d3c7e3cb241p-6, 0x1.e1f5068688d5bp-11,
+    -0x1.a6d1eef479be1p-16, 0x1.f9ce245cada0bp-22, -0x1.b2f3eb054afcdp-28,
+};
 // (atan u - u) / u^3 in z = u^2, |u| <= 1/30; error 2^-65.4
 inline constexpr double kAtan[] = {
     -0x1.5555555555555p-2, 0x1.9999999999999p-3, -0x1.2492492491eb9p-3, 0x1.c71c71bc24abep-4,

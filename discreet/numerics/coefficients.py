@@ -149,6 +149,19 @@ def q_cos_t(z):
 polynomial("kSinTurn", q_sin_t, 0, mpf(1) / 4, 6, lambda z: z, "(sin(pi t/2) - pi t/2) / t^3 in z = t^2")
 polynomial("kCosTurn", q_cos_t, 0, mpf(1) / 4, 6, lambda z: z * z, "(cos(pi t/2) - 1 + pi^2 t^2/8) / t^4 in z = t^2")
 
+print("// For noise, where a few ulp do: -2 log((1+s)/(1-s))/s, sin(pi t/2)/t, (cos(pi t/2) - 1)/t^2, of the squares.")
+zmax = ((sqrt(mpf(2)) - 1) / (sqrt(mpf(2)) + 1)) ** 2
+scalar("kMinusTwoLn2", -2 * log(mpf(2)))
+def q_radius(z):
+    return -4 - 2 * z * q_log(z)
+def q_sin_noise(z):
+    return pi / 2 + z * q_sin_t(z)
+def q_cos_noise(z):
+    return -pi * pi / 8 + z * q_cos_t(z)
+polynomial("kNoiseLog", q_radius, 0, zmax, 7, lambda z: 1 / q_radius(z), "in z = s^2, |s| <= 3 - 2 sqrt 2")
+polynomial("kNoiseSin", q_sin_noise, 0, mpf(1) / 4, 6, lambda z: 1 / q_sin_noise(z), "in z = t^2, |t| <= 1/2")
+polynomial("kNoiseCos", q_cos_noise, 0, mpf(1) / 4, 6, lambda z: z, "in z = t^2, |t| <= 1/2")
+
 def q_atan(z):
     if abs(z) < mpf(10) ** -12:
         return -mpf(1) / 3 + z / 5 - z * z / 7

@@ -13,7 +13,7 @@ namespace discreet::random {
 // Proof: gaussian.md (distance to the ideal law, and what is charged to δ)
 //
 // binary64: Box–Muller on 64-bit uniforms, of which those below 2^-11 are drawn with 128 bits.
-//   Coordinates 2k and 2k+1 are √(−2 ln u)·cos 2πv and ·sin 2πv of one index. The tail reaches
+//   Coordinates 2k and 2k+1 are √(−2 ln u)·cos φ and ·sin φ of one index. The tail reaches
 //   13.3 σ; a pair fails to follow a Gaussian rounded in its last bits with probability at most
 //   2^-127, so n coordinates charge at most n·2^-127·(1 + e^ε) to δ. As with every floating-point
 //   noise, the low-order bits of the sum are not covered; the discrete families cover them.

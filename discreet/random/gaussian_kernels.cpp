@@ -12,6 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace discreet::random::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace fn = discreet::numerics::HWY_NAMESPACE;
+namespace cf = discreet::numerics::coefficients;
 
 // word · 2^-64, rounded once: both halves are placed exactly under powers of two, and only the last
 // addition rounds.
@@ -25,21 +26,34 @@ HWY_INLINE hn::Vec<D> UnitInterval(D d, V64 word) {
   return hn::Mul(hn::Add(hn::Sub(high, hn::Set(d, 0x1p84 + 0x1p52)), low), hn::Set(d, 0x1p-64));
 }
 
+// -2 log u for u in [2^-128, 1], within 6 roundings of relative error 2^-53.
 template <class D, class V>
 HWY_INLINE V SquaredRadius(D d, V u) {
-  return hn::Mul(hn::Set(d, -2.0), fn::LogPositive(d, u));
+  V k, f;
+  fn::LogParts(d, u, k, f);
+  const V s = hn::Div(f, hn::Add(hn::Set(d, 2.0), f));
+  const V fraction = hn::Mul(s, fn::Polynomial(d, hn::Mul(s, s), cf::kNoiseLog));
+  return hn::Add(hn::Mul(k, hn::Set(d, cf::kMinusTwoLn2)), fraction);
 }
 
+// Bits 0 to 51 of the angle are a place t within a quarter turn, from -1/2 to 1/2; bit 62 mirrors
+// it left to right, bit 63 at the diagonal: each quarter of the circle once.
 template <class D, class V, class V64>
 HWY_INLINE void Polar(D d, V squared_radius, V64 angle, V& z0, V& z1) {
   const hn::RebindToUnsigned<D> du;
-  // The fraction of a turn, plus one whole turn, which changes neither sine nor cosine.
-  const V turn = hn::BitCast(d, hn::Or(hn::ShiftRight<12>(angle), hn::Set(du, 0x3FF0000000000000)));
-  V s, c;
-  fn::SinCosTwoPi(d, turn, s, c);
+  const auto one_to_two =
+      hn::Or(hn::And(angle, hn::Set(du, 0x000FFFFFFFFFFFFF)), hn::Set(du, 0x3FF0000000000000));
+  const V t = hn::Sub(hn::BitCast(d, one_to_two), hn::Set(d, 1.5));
+  const V z = hn::Mul(t, t);
+  const V s = hn::Mul(t, fn::Polynomial(d, z, cf::kNoiseSin));
+  const V right = hn::Add(hn::Set(d, 1.0), hn::Mul(z, fn::Polynomial(d, z, cf::kNoiseCos)));
+  const auto mirror = hn::And(hn::ShiftLeft<1>(angle), hn::Set(du, std::uint64_t{1} << 63));
+  const V c = hn::Xor(right, hn::BitCast(d, mirror));
   const V r = hn::Sqrt(squared_radius);
-  z0 = hn::Mul(r, c);
-  z1 = hn::Mul(r, s);
+  const auto sign = hn::BroadcastSignBit(hn::BitCast(hn::RebindToSigned<D>(), angle));
+  const auto diagonal = hn::MaskFromVec(hn::BitCast(d, sign));
+  z0 = hn::Mul(r, hn::IfThenElse(diagonal, s, c));
+  z1 = hn::Mul(r, hn::IfThenElse(diagonal, c, s));
 }
 
 // Parts two vectors of alternating elements into evens and odds, in an order that Part undoes when

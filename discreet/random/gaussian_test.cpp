@@ -95,9 +95,11 @@ std::pair<long double, long double> oracle(BlockSource& source, const Position& 
   if (words[0] < (std::uint64_t{1} << 53)) source.read(p.high, p.reserve(pair), further);
   const long double u = (static_cast<long double>(words[0]) * 0x1p64L + further[0]) * 0x1p-128L;
   const long double r = sqrtl(-2 * logl(u));
-  const long double turn =
-      2 * std::numbers::pi_v<long double> * static_cast<long double>(words[1] >> 12) * 0x1p-52L;
-  return {r * cosl(turn), r * sinl(turn)};
+  // 52 bits within a quarter turn, then its two mirror images.
+  const long double quarter = static_cast<long double>(words[1] & 0xFFFFFFFFFFFFF) * 0x1p-52L;
+  const long double angle = std::numbers::pi_v<long double> / 2 * (quarter - 0.5L);
+  const long double x = words[1] >> 62 & 1 ? -cosl(angle) : cosl(angle), y = sinl(angle);
+  return words[1] >> 63 ? std::pair{r * y, r * x} : std::pair{r * x, r * y};
 }
 
 TEST(Gaussian, IsBoxMullerOfTheBlocksWithFurtherBitsNearZero) {
@@ -126,10 +128,11 @@ TEST(Gaussian, TailReachesPastTwelveSigma) {
   EXPECT_EQ(extended_uniform(1, 0), 0x1p-64);
   EXPECT_EQ(extended_uniform(1, std::uint64_t{1} << 63), 0x1.8p-64);
   EXPECT_EQ(extended_uniform((std::uint64_t{1} << 53) - 1, ~std::uint64_t{0}), 0x1p-11);
+  constexpr std::uint64_t kRight = std::uint64_t{1} << 51;  // the angle 0
   std::array<double, 2> z;
-  kernels::box_muller_one(extended_uniform(0, 0), 0, z.data());
+  kernels::box_muller_one(extended_uniform(0, 0), kRight, z.data());
   EXPECT_NEAR(z[0], 13.3209, 1e-4);
-  kernels::box_muller_one(extended_uniform(0, std::uint64_t{1} << 40), 0, z.data());
+  kernels::box_muller_one(extended_uniform(0, std::uint64_t{1} << 40), kRight, z.data());
   EXPECT_NEAR(z[0], std::sqrt(2 * 88 * std::numbers::ln2), 1e-12);
 }
 

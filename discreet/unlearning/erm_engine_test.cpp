@@ -143,6 +143,78 @@ TEST(ErmEngine, AStepIsCertifiedWhenRecordsCameAndWentFarFromTheAnchor) {
   }
 }
 
+// As above, but what came and went was curved otherwise when it went than when it came, and the
+// solution returns to the anchor exactly: neither the step nor the distance from the anchor tells
+// how wrong the Hessian is.
+TEST(ErmEngine, AStepBackToTheAnchorIsCertifiedWithTheTracesOfWhatCameAndWent) {
+  ErmOptions o = options(Loss::kLogistic);
+  o.lambda = 0.02;
+  Data live(480, o.dimension, 5);
+  live.x.emplace_back(o.dimension), live.y.push_back(1);  // it moves nothing
+  ErmEngine engine(o, NoiseSource::insecure(1));
+  fill(engine, live, 481);
+  engine.refine();
+  engine.erase(Ids{480});
+  live.x.pop_back(), live.y.pop_back();
+  double least = 1;
+  const auto solve = [&] {
+    for (int steps = 0; steps < 25; ++steps) {
+      const auto bound = engine.newton_step();
+      ASSERT_TRUE(bound);
+      const auto truth = exact_gradient(o, live, 0, live.x.size(), engine.w());
+      ASSERT_LE(static_cast<double>(truth), *bound) << live.x.size() << " " << steps;
+      least = std::min(least, *bound);
+    }
+  };
+  for (int round = 0; round < 3; ++round) {
+    Ids group(55);
+    std::iota(group.begin(), group.end(), 1000 * (round + 1));
+    Vector x(o.dimension);
+    x[1] = 1;
+    for (const RecordId id : group) {
+      engine.insert(id, x, 1);
+      live.x.push_back(x), live.y.push_back(1);
+    }
+    solve();
+    engine.erase(group);
+    live.x.resize(480), live.y.resize(480);
+    solve();
+  }
+  EXPECT_LT(least, 1e-9) << "the steps converge";
+}
+
+// The same with nothing but inserts: some move the parameters, others, which come far from the
+// anchor, bring them back to it.
+TEST(ErmEngine, AStepBackToTheAnchorIsCertifiedWithWhatCameFarFromIt) {
+  ErmOptions o = options(Loss::kLogistic);
+  o.lambda = 0.02;
+  Data live(1700, o.dimension, 5);
+  for (Vector& x : live.x) x[1] = 0;
+  live.x.emplace_back(o.dimension), live.y.push_back(1);
+  ErmEngine engine(o, NoiseSource::insecure(1));
+  fill(engine, live, 1701);
+  engine.refine();
+  engine.erase(Ids{1700});
+  live.x.pop_back(), live.y.pop_back();
+  Vector x(o.dimension);
+  x[1] = 1;
+  RecordId next = 2000;
+  for (const double label : {1.0, -1.0}) {
+    for (int i = 0; i < 200; ++i) {
+      engine.insert(next++, x, label);
+      live.x.push_back(x), live.y.push_back(label);
+    }
+    for (int steps = 0; steps < 25; ++steps) {
+      const auto bound = engine.newton_step();
+      ASSERT_TRUE(bound);
+      const auto truth = exact_gradient(o, live, 0, live.x.size(), engine.w());
+      ASSERT_LE(static_cast<double>(truth), *bound) << label << " " << steps;
+    }
+    if (label > 0) EXPECT_GT(engine.w()[1], 1.5);
+  }
+  EXPECT_NEAR(engine.w()[1], 0, 1e-6);
+}
+
 TEST(ErmEngine, InsertsBetweenDeletesLeaveItCertified) {
   for (const Loss loss : {Loss::kSquared, Loss::kLogistic}) {
     const ErmOptions o = options(loss);

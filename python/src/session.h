@@ -237,7 +237,8 @@ class Session {
   }
 
   // Clipped averages, one per tensor of the layout (size 0: not private), made noisy in place.
-  nb::dict release_into(const std::vector<Values>& averages) {
+  // The record for the trace only if it is `wanted`: it takes longer than all else that is said.
+  nb::dict release_into(const std::vector<Values>& averages, bool wanted) {
     const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
     HeldGradients held;
     if (wide)
@@ -245,7 +246,7 @@ class Session {
     else
       held = spans_of<float>(averages);
     const Team* team = torch_team() ? &torch_team() : nullptr;
-    return to_dict(with([&](Mechanism& m) { return m.release_into(held, team); }));
+    return to_dict(with([&](Mechanism& m) { return m.release_into(held, team); }), wanted);
   }
 
   Sampler sampler(std::uint64_t rows) const {
@@ -269,7 +270,7 @@ class Session {
   const std::vector<std::string> notes;
 
  private:
-  nb::dict to_dict(const StepResult& step) const {
+  nb::dict to_dict(const StepResult& step, bool traced = true) const {
     const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
     nb::dict gradients;
     for (std::size_t i = 0; i < layout().size(); ++i) {
@@ -297,7 +298,7 @@ class Session {
       out["released"] = released;
     }
     out["warnings"] = step.warnings;
-    out["trace"] = to_python(trace_iter(step));
+    if (traced) out["trace"] = to_python(trace_iter(step));
     return out;
   }
 

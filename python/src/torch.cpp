@@ -64,6 +64,19 @@ void outer_squares(std::uintptr_t squares, std::uintptr_t a, std::uintptr_t g, s
   wide ? run(double{}) : run(float{});
 }
 
+// places: of int64, or 0.
+void placed_squares(std::uintptr_t squares, std::uintptr_t g, std::uintptr_t places,
+                    std::size_t records, std::size_t positions, std::size_t width, bool wide) {
+  const nb::gil_scoped_release release;
+  const std::span<double> into(pointer<double>(squares), records);
+  const auto run = [&]<class Real>(Real) {
+    add_placed_squares(PlacedRows<Real>{pointer<const Real>(g), pointer<const std::int64_t>(places),
+                                        records, positions, width},
+                       team(), into);
+  };
+  wide ? run(double{}) : run(float{});
+}
+
 void row_squares(std::uintptr_t squares, std::uintptr_t rows, std::size_t records,
                  std::size_t length, bool wide) {
   const nb::gil_scoped_release release;
@@ -72,8 +85,8 @@ void row_squares(std::uintptr_t squares, std::uintptr_t rows, std::size_t record
        : add_row_squares(pointer<const float>(rows), length, into);
 }
 
-// Roundings of these few operations.
-constexpr double kUp = 1 + 0x1p-50, kDown = 1 - 0x1p-50;
+// Roundings of these few operations, and upwards of adding the squares of up to 2^12 tensors.
+constexpr double kUp = 1 + 0x1p-41, kDown = 1 - 0x1p-50;
 
 // norms [records, parts] of squares [parts, records], both binary64.
 void norms_of(std::uintptr_t squares, std::uintptr_t norms, std::size_t records, std::size_t parts,
@@ -126,6 +139,8 @@ void discreet::python::add_torch(nb::module_& m) {
         "loaded.");
   m.def("add_outer_squares", &outer_squares, "squares"_a, "a"_a, "g"_a, "records"_a, "positions"_a,
         "inputs"_a, "outputs"_a, "bias"_a, "wide"_a);
+  m.def("add_placed_squares", &placed_squares, "squares"_a, "g"_a, "places"_a, "records"_a,
+        "positions"_a, "width"_a, "wide"_a);
   m.def("add_row_squares", &row_squares, "squares"_a, "rows"_a, "records"_a, "length"_a, "wide"_a);
   m.def("norms_of", &norms_of, "squares"_a, "norms"_a, "records"_a, "parts"_a, "factor"_a);
   m.def("scales_of", &scales_of, "norms"_a, "scales"_a, "records"_a, "bound"_a);

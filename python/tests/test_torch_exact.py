@@ -1,6 +1,7 @@
 """Clipped sums against torch.func, layer by layer: 1e-10 in float64, 1e-4 between float32 and float64."""
 
 import copy
+from fractions import Fraction
 
 import pytest
 
@@ -9,7 +10,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from discreet.torch.clipper import Clipper  # noqa: E402
-from discreet.torch.pieces import Explicit, Outer, Rows  # noqa: E402
+from discreet.torch.pieces import Column, Explicit, Outer, Rows, Sum  # noqa: E402
 
 torch.set_num_threads(1)
 N = 6
@@ -351,6 +352,112 @@ def test_norms_in_float32_are_not_below_those_in_float64():
         together = torch.zeros(3, dtype=torch.float64)
         Outer(a, g).add_norm2(together, bias=True)
         assert (together >= exact + g.double().sum(1).square().sum(1)).all(), (draw, positions, d, p)
+
+
+def exact_square(pieces, shape):
+    """|x|² of the first record, in rational numbers."""
+    x = {}
+    rational = lambda tensor: [[Fraction(v) for v in row] for row in tensor.tolist()]  # noqa: E731
+    for piece in pieces:
+        if isinstance(piece, Explicit):
+            for k, v in enumerate(piece.gradients[0].reshape(-1).tolist()):
+                x[k] = x.get(k, 0) + Fraction(v)
+            continue
+        g = rational(piece.g[0])
+        for t, row in enumerate(g):
+            if isinstance(piece, Outer):
+                a = rational(piece.a[0])[t]
+                products = ((o * shape[1] + k, v * w) for o, v in enumerate(row) for k, w in enumerate(a) if v)
+            else:
+                at = int(piece.ids[0, t]) * shape[1] if isinstance(piece, Rows) else 0
+                products = ((at + k, v) for k, v in enumerate(row))
+            for k, v in products:
+                x[k] = x.get(k, 0) + v
+    return sum(v * v for v in x.values())
+
+
+def rows_that_cancel(kind, positions, width, dtype):
+    """[1, positions, width] whose sums over the positions are much smaller than their terms, and are rounded away."""
+    g = torch.randn(1, positions, width, dtype=torch.float64)
+    tiny = torch.finfo(dtype).eps
+    if kind == "cancel":  # large, small, -large
+        g[0, 0] = torch.randn(width).double() * 1e3 / tiny
+        g[0, -1] = -g[0, 0]
+    elif kind == "stagnate":  # each of many is too small to be seen beside the first
+        g[0, 1:] = 0.49 * tiny
+        g[0, 0] = 1
+    elif kind == "subnormal":
+        g *= torch.finfo(dtype).tiny * 0.01
+    elif kind == "wide":
+        g *= 10.0 ** torch.randint(-18, 18, g.shape)
+    g = g.to(dtype)
+    if kind == "cancel":
+        g[0, -1] = -g[0, 0]
+    return g
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["cancel", "stagnate", "subnormal", "wide", "plain"])
+def test_norms_of_sums_are_not_below_the_exact_ones(kind, dtype):
+    torch.manual_seed(11)
+    for positions, width in ((2, 1), (3, 2), (9, 33), (700, 3)):
+        make = lambda: rows_that_cancel(kind, positions, width, dtype)  # noqa: E731
+        g, other = make(), make()
+        other[0, :positions // 2] = -g[0, :positions // 2]
+        size = 2
+        ids = torch.randint(0, size, (1, positions))
+        a = torch.where(torch.arange(positions) % 2 == 0, 1.0, -1.0).to(dtype).view(1, positions, 1)
+        head = torch.nn.functional.one_hot(ids, size).to(dtype)  # with a = -g it undoes the table
+        opposite = Outer(-g.flip(1), head.flip(1))
+        explicit = torch.randn(1, size, width).to(dtype)
+        for shape, pieces in {
+            (1, width): ([Column(g)], [Column(g), Column(other)], [Column(g), Explicit(-g[:, 0])]),
+            (size, width): ([Rows(ids, g, size)], [Rows(ids, g, size), Rows(ids, other, size)],
+                            [Rows(ids, g, size), opposite], [Rows(ids, g, size), Rows(ids, other, size), opposite],
+                            [Rows(ids, g, size), Explicit(explicit)], [opposite, Explicit(-explicit), Explicit(explicit)]),
+            (width, 1): ([Outer(a, g), Outer(-a, g)], [Outer(a, g), Explicit(-g[:, 0].unsqueeze(2))]),
+        }.items():
+            for some in pieces:
+                bound = Sum(some, torch.Size(shape)).norm2(1).item() if len(some) > 1 else some[0].norm2(1).item()
+                exact = exact_square(some, shape)
+                assert Fraction(bound) >= exact, (shape, [type(x).__name__ for x in some], positions, bound, float(exact))
+                if kind == "plain" and exact > 1:
+                    assert bound <= float(exact) * 1.01
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_norms_of_a_head_beside_a_table_that_cancels_are_not_below_the_exact_ones(dtype):
+    # The products of a with the rows of the table are large, and only rounding is left of their sum.
+    torch.manual_seed(12)
+    bits, unit = (22, 2.0**20) if dtype == torch.float32 else (40, 2.0**-30)
+    for _ in range(50):
+        h = torch.randint(-2**bits, 2**bits, (1, 3, 5)).to(dtype) * unit
+        h[0, 2] = -h[0, 0] - h[0, 1]  # exactly
+        a = torch.randn(1, 1, 5, dtype=dtype) * 10.0 ** torch.randint(-3, 1, (5,))
+        pieces = [Outer(a.to(dtype), torch.tensor([[[1.0, 0.0]]], dtype=dtype)),
+                  Rows(torch.zeros(1, 3, dtype=torch.long), h, 2)]
+        bound = Sum(pieces, torch.Size((2, 5))).norm2(1).item()
+        assert Fraction(bound) >= exact_square(pieces, (2, 5))
+
+
+def test_norms_are_refused_where_subnormals_are_flushed():
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush")
+    try:
+        with pytest.raises(Exception, match="subnormal"):
+            Column(torch.randn(2, 3, 4)).norm2(2)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_products_of_a_lower_precision_are_refused():
+    module, x = made("network")
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(Exception, match="lower precision"):
+            run("network", module, x, 1.0)
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_autocast_gradient_checkpointing_and_accumulation_give_the_same_sums():

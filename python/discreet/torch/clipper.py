@@ -239,6 +239,9 @@ class Clipper:
     def _weights(self, norms: torch.Tensor, scales: torch.Tensor):
         """What the gradients as they are must be multiplied by [parts, records], in their precision and rounded down,
         and the records to leave out."""
+        if torch.backends.mkldnn.matmul.fp32_precision not in ("none", "ieee"):
+            refuse("float32 products are set to a lower precision, in which a clipped record may be longer than its bound; "
+                   "undo torch.set_float32_matmul_precision. Nothing was released")
         n, parts = norms.shape
         weights = torch.empty(parts, n, dtype=self.dtype)
         bad = _core.weights_of(norms.data_ptr(), scales.data_ptr(), weights.data_ptr(), n, parts,
@@ -263,7 +266,8 @@ class Clipper:
                     self._done[name] = piece
                 norms = self._norms(self._totals())
                 scales = self.sink.take_norms(norms).contiguous()
-                weights, bad = self._weights(norms, scales)
+                if self._done:
+                    weights, bad = self._weights(norms, scales)
                 for name in list(self._done):
                     self._add(name, self._done.pop(name), weights[self.parts[name]], bad)
         except BaseException:

@@ -325,10 +325,9 @@ class PrivacyEngine:
         try:
             if self._seen == 0:
                 self._session.take_norms(torch.zeros(0, self._clipper.part_count, dtype=torch.float64).numpy(), None)
-            step = self._session.release_into(averages)
+            step = self._session.release_into(averages, self.directory is not None)
             if self.directory is not None:
-                trace = step["trace"]
-                self._session.append("iter", trace)
+                self._session.append("iter", step["trace"])
         except Error as error:
             self._failed(error)
             if error.code in ("PRIVACY_BUDGET_EXCEEDED", "ACCOUNTANT_OVERFLOW"):

@@ -4,9 +4,9 @@ A piece has the gradients x_1 … x_n of n records. `add_norm2(total)` adds uppe
 `weighted(s)` gives the sum of s_i x_i, `explicit(rows)` the gradients themselves, for a few records. Nothing here decides
 what is private.
 
-Rounding. Norms of Outer and Explicit are never below those of the factors they are given (pair_norms.h). Where sums of
-PyTorch's stand before that (Column, Rows, a parameter used more than once), a margin of MARGIN·Σ |terms|² is added, many times
-what is seen (tests/test_torch_exact.py); that they are not worse is assumed, as the run's trace says.
+Rounding. Norms are never below those of what `weighted` sums, up to its own rounding: of the factors, or of the gradients
+where these were formed. Proof: ghost.md (pairs, sums of vectors, several uses). It takes of PyTorch's products and sums in
+float64 that a term meets no more roundings than there are terms, in whatever order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from discreet import _core
 from discreet.torch.errors import refuse
 
-MARGIN = {torch.float32: 2.0**-17, torch.float64: 2.0**-45}
+UNIT = 2.0**-53
 # Elements of per-record gradients formed at a time.
 CHUNK = 1 << 22
 
@@ -26,14 +26,25 @@ def add_squares(total: torch.Tensor, rows: torch.Tensor) -> None:
     n = total.shape[0]
     if rows.shape[0] != n:
         refuse(f"gradients of {rows.shape[0]} records where the batch has {n}; a rule gives one a record")
-    rows = (rows if rows.dtype in MARGIN else rows.float()).contiguous()
+    rows = (rows if rows.dtype in (torch.float32, torch.float64) else rows.float()).contiguous()
     _core.add_row_squares(total.data_ptr(), rows.data_ptr(), n, rows.numel() // max(1, n), rows.dtype == torch.float64)
 
 
-def squares(rows: torch.Tensor) -> torch.Tensor:
-    total = torch.zeros(rows.shape[0], dtype=torch.float64)
-    add_squares(total, rows)
-    return total
+def norms(rows: torch.Tensor) -> torch.Tensor:
+    """Of the last dimension, from above but for a rounding."""
+    total = torch.zeros(rows.shape[:-1].numel(), dtype=torch.float64)
+    add_squares(total, rows.reshape(-1, rows.shape[-1]))
+    return total.sqrt_().view(rows.shape[:-1])
+
+
+def add_placed(total: torch.Tensor, g: torch.Tensor, places: torch.Tensor | None) -> None:
+    """total += |x|² where the rows of g [n, T, d] are added up by their places [n, T], or all of them."""
+    n, positions, width = g.shape
+    g = g.contiguous()
+    places = places if places is None else places.long().contiguous()
+    assert total.shape == (n,) and (places is None or places.shape == (n, positions))
+    _core.add_placed_squares(total.data_ptr(), g.data_ptr(), 0 if places is None else places.data_ptr(), n, positions,
+                             width, g.dtype == torch.float64)
 
 
 class Piece:
@@ -44,6 +55,14 @@ class Piece:
         total = torch.zeros(n, dtype=torch.float64)
         self.add_norm2(total)
         return total
+
+    def terms(self) -> tuple[int, torch.Tensor]:
+        """How many terms a coordinate is the sum of, and the sum of their norms, for every record."""
+        raise NotImplementedError
+
+    def widened(self, rows: slice):
+        """The same of a few records, in float64."""
+        raise NotImplementedError
 
 
 class Explicit(Piece):
@@ -56,10 +75,16 @@ class Explicit(Piece):
         add_squares(total, self.gradients)
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
-        return (scales @ self.gradients.flatten(1)).view(self.gradients.shape[1:])
+        return (scales @ self.gradients.reshape(len(scales), -1)).view(self.gradients.shape[1:])
 
     def explicit(self, rows: slice) -> torch.Tensor:
         return self.gradients[rows]
+
+    def terms(self):
+        return 1, norms(self.gradients.reshape(len(self.gradients), -1))
+
+    def widened(self, rows: slice):
+        return Explicit(self.gradients[rows].double())
 
 
 class Column(Piece):
@@ -69,7 +94,7 @@ class Column(Piece):
         self.g = g
 
     def add_norm2(self, total: torch.Tensor) -> None:
-        add_squares(total, self.g.sum(1))
+        add_placed(total, self.g, None)
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         positions = self.g.shape[1]
@@ -77,6 +102,12 @@ class Column(Piece):
 
     def explicit(self, rows: slice) -> torch.Tensor:
         return self.g[rows].sum(1)
+
+    def terms(self):
+        return self.g.shape[1], norms(self.g).sum(1)
+
+    def widened(self, rows: slice):
+        return Column(self.g[rows].double())
 
 
 class Outer(Piece):
@@ -101,6 +132,12 @@ class Outer(Piece):
     def explicit(self, rows: slice) -> torch.Tensor:
         return torch.bmm(self.g[rows].transpose(1, 2), self.a[rows])
 
+    def terms(self):
+        return self.g.shape[1], (norms(self.a) * norms(self.g)).sum(1)
+
+    def widened(self, rows: slice):
+        return Outer(self.a[rows].double(), self.g[rows].double())
+
     def cheapest(self):
         """Itself, or the explicit gradients: where these are smaller than a and g they are also formed and read faster
         than the products of all pairs of positions."""
@@ -118,12 +155,7 @@ class Rows(Piece):
         self.ids, self.g, self.size = ids, g, size
 
     def add_norm2(self, total: torch.Tensor) -> None:
-        n, positions, d = self.g.shape
-        record = torch.arange(n).view(n, 1)
-        keys, where = torch.unique((record * self.size + self.ids).flatten(), return_inverse=True)
-        rows = self.g.new_zeros(len(keys), d).index_add_(0, where, self.g.flatten(0, 1))
-        total.index_add_(0, keys // self.size, squares(rows))
-        total.add_(squares(self.g), alpha=MARGIN[self.g.dtype])
+        add_placed(total, self.g, self.ids)
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         g = (self.g * scales.view(-1, 1, 1)).flatten(0, 1)
@@ -136,6 +168,12 @@ class Rows(Piece):
         return out.index_add_(0, (record * self.size + ids).flatten(), g.flatten(0, 1)).view(
             len(ids), self.size, -1)
 
+    def terms(self):
+        return self.g.shape[1], norms(self.g).sum(1)
+
+    def widened(self, rows: slice):
+        return Rows(self.ids[rows], self.g[rows].double(), self.size)
+
 
 class Sum(Piece):
     """x_i is the sum of several pieces: of a parameter that was used more than once."""
@@ -144,31 +182,52 @@ class Sum(Piece):
         self.pieces, self.shape = pieces, shape
 
     def add_norm2(self, total: torch.Tensor) -> None:
-        n = total.shape[0]
-        if len(self.pieces) == 2 and {type(piece) for piece in self.pieces} == {Outer, Rows}:
-            self._add_table_and_head(total)
-        elif all(isinstance(piece, Outer) for piece in self.pieces):
-            Outer(torch.cat([piece.a for piece in self.pieces], 1),
-                  torch.cat([piece.g for piece in self.pieces], 1)).add_norm2(total)
+        pieces = _joined(self.pieces)
+        if len(pieces) == 1:
+            pieces[0].add_norm2(total)
+        elif {type(piece) for piece in pieces} == {Outer, Rows}:
+            self._add_table_and_head(total, *sorted(pieces, key=lambda piece: isinstance(piece, Rows)))
         else:
-            step = max(1, CHUNK // max(1, self.shape.numel()))
-            for begin in range(0, n, step):
-                rows = slice(begin, begin + step)
-                add_squares(total[rows], sum(piece.explicit(rows).reshape(-1, *self.shape) for piece in self.pieces))
-            total.add_(sum(piece.norm2(n) for piece in self.pieces), alpha=MARGIN[_dtype_of(self.pieces[0])])
+            self._add_explicit(total, pieces)
 
-    def _add_table_and_head(self, total: torch.Tensor) -> None:
+    def _add_explicit(self, total: torch.Tensor, pieces: list) -> None:
+        counts, sizes = zip(*(piece.terms() for piece in pieces))
+        error = 1.01 * (sum(counts) + len(pieces) + 8) * UNIT * sum(sizes)
+        step = max(1, CHUNK // max(1, self.shape.numel()))
+        for begin in range(0, total.shape[0], step):
+            rows = slice(begin, begin + step)
+            x = sum(piece.widened(rows).explicit(slice(None)).reshape(-1, *self.shape) for piece in pieces)
+            total[rows] += (norms(x.reshape(len(x), -1)) + error[rows]).square_().mul_(1 + 2.0**-44)
+
+    def _add_table_and_head(self, total: torch.Tensor, head: Outer, table: Rows) -> None:
         # An output layer with the weights of the embedding: <head_i, table_i> = Σ_ts g_it[ids_is] (a_it · h_is).
-        head, table = sorted(self.pieces, key=lambda piece: isinstance(piece, Rows))
-        own = head.norm2(total.shape[0]) + table.norm2(total.shape[0])
-        chosen = torch.gather(head.g, 2, table.ids.unsqueeze(1).expand(-1, head.g.shape[1], -1))
-        cross = chosen.mul_(torch.bmm(head.a, table.g.transpose(1, 2))).sum((1, 2), dtype=torch.float64)
-        together = (own + 2 * cross).clamp_(min=0)
-        total.add_(together).add_(together + own, alpha=MARGIN[head.g.dtype])
+        (n, heads, width), looked_up = head.a.shape, table.g.shape[1]
+        own = head.norm2(n) + table.norm2(n)
+        error = 1.01 * (width + heads * looked_up + 8) * UNIT
+        # What is below 2^-400 could lose more than that to underflow.
+        of_a, of_h = norms(head.a).add_(2.0**-400), norms(table.g).add_(2.0**-400)
+        step = max(1, CHUNK // max(1, heads * looked_up))
+        for begin in range(0, n, step):
+            rows = slice(begin, begin + step)
+            ids = table.ids[rows].long().unsqueeze(1).expand(-1, heads, -1)
+            chosen = torch.gather(head.g[rows], 2, ids).double()
+            cross = torch.bmm(head.a[rows].double(), table.g[rows].double().transpose(1, 2)).mul_(chosen).sum((1, 2))
+            size = (torch.bmm(of_a[rows].unsqueeze(1), chosen.abs_()).squeeze(1) * of_h[rows]).sum(1)
+            together = (own[rows] + 2 * cross + 2 * error * size).clamp_(min=0)
+            total[rows] += together + 2.0**-48 * own[rows]
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         return sum(piece.weighted(scales).view(self.shape) for piece in self.pieces)
 
 
-def _dtype_of(piece) -> torch.dtype:
-    return (piece.gradients if isinstance(piece, Explicit) else piece.g).dtype
+def _joined(pieces: list) -> list:
+    """Pieces of one kind as one, along their positions."""
+    out = [piece for piece in pieces if isinstance(piece, Explicit)]
+    of = lambda kind: [piece for piece in pieces if isinstance(piece, kind)]  # noqa: E731
+    if outers := of(Outer):
+        out.append(Outer(torch.cat([x.a for x in outers], 1), torch.cat([x.g for x in outers], 1)))
+    if columns := of(Column):
+        out.append(Column(torch.cat([x.g for x in columns], 1)))
+    if tables := of(Rows):
+        out.append(Rows(torch.cat([x.ids for x in tables], 1), torch.cat([x.g for x in tables], 1), tables[0].size))
+    return out
