@@ -54,7 +54,7 @@ struct NoiseRequest {
   std::function<void()> meanwhile;
   // For values that lie elsewhere:
   const Team* team = nullptr;  // instead of `threads`
-  double* square = nullptr;    // set to the sum of their squares before noise, in plain binary64
+  double* square = nullptr;    // set to the sum of their squares before noise
 };
 
 // Adds the noise in place and returns the state after it. Everything is checked before anything is

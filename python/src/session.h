@@ -222,18 +222,14 @@ class Session {
     return to_dict(with([&](Mechanism& m) { return m.apply(all); }));
   }
 
-  // Upper bounds of the norms, [records, parts]; returns what each part is to be multiplied by.
-  auto take_norms(
-      const nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>& given,
-      std::optional<double> stability) {
-    RecordNorms norms{given.shape(0), given.shape(1), {}, {}, {}};
-    norms.norms.assign(given.data(), given.data() + given.size());
+  // Upper bounds of the norms, [records, parts] in binary64; `scales`, as many, is set to what each
+  // part is to be multiplied by.
+  void take_norms(std::uintptr_t given, std::uintptr_t scales, std::size_t records,
+                  std::size_t parts, std::optional<double> stability) {
+    const double* from = pointer<const double>(given);
+    RecordNorms norms{records, parts, {from, from + records * parts}, {}, {}};
     with([&](Mechanism& m) { m.take_norms(norms, stability); });
-    auto owned = std::make_unique<std::vector<double>>(std::move(norms.scales));
-    double* data = owned->data();
-    const nb::capsule owner(owned.release(),
-                            [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-    return nb::ndarray<nb::numpy, double, nb::ndim<2>>(data, {norms.records, norms.parts}, owner);
+    std::copy(norms.scales.begin(), norms.scales.end(), pointer<double>(scales));
   }
 
   // Clipped averages, one per tensor of the layout (size 0: not private), made noisy in place.

@@ -131,6 +131,19 @@ std::vector<std::size_t> weights_of(std::uintptr_t norms, std::uintptr_t scales,
   return left_out;
 }
 
+// The weights of one part of its squares, all three of the above.
+std::vector<std::size_t> clipped_weights(std::uintptr_t squares, std::uintptr_t weights,
+                                         std::size_t records, double bound, double mean_of,
+                                         double factor, bool wide) {
+  std::vector<double> norms(records), scales(records);
+  const auto at = [](std::vector<double>& values) {
+    return reinterpret_cast<std::uintptr_t>(values.data());
+  };
+  norms_of(squares, at(norms), records, 1, mean_of);
+  scales_of(at(norms), at(scales), records, bound);
+  return weights_of(at(norms), at(scales), weights, records, 1, factor, wide);
+}
+
 }  // namespace
 
 void discreet::python::add_torch(nb::module_& m) {
@@ -143,7 +156,8 @@ void discreet::python::add_torch(nb::module_& m) {
         "positions"_a, "width"_a, "wide"_a);
   m.def("add_row_squares", &row_squares, "squares"_a, "rows"_a, "records"_a, "length"_a, "wide"_a);
   m.def("norms_of", &norms_of, "squares"_a, "norms"_a, "records"_a, "parts"_a, "factor"_a);
-  m.def("scales_of", &scales_of, "norms"_a, "scales"_a, "records"_a, "bound"_a);
   m.def("weights_of", &weights_of, "norms"_a, "scales"_a, "weights"_a, "records"_a, "parts"_a,
         "factor"_a, "wide"_a);
+  m.def("clipped_weights", &clipped_weights, "squares"_a, "weights"_a, "records"_a, "bound"_a,
+        "mean_of"_a, "factor"_a, "wide"_a);
 }

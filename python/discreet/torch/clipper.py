@@ -227,21 +227,20 @@ class Clipper:
         part = self.parts[next(iter(pieces))]
         if {name for name in self.of_part[part] if self.parameters[name].requires_grad} != pieces.keys():
             return
-        norms = self._norms(self._totals()[part:part + 1])
-        scales = torch.empty_like(norms)
-        _core.scales_of(norms.data_ptr(), scales.data_ptr(), self.records, self.bounds()[part])
-        weights, bad = self._weights(norms, scales)
+        _require_exact_products()
+        weights = torch.empty(self.records, dtype=self.dtype)
+        bad = _core.clipped_weights(self._totals()[part].data_ptr(), weights.data_ptr(), self.records, self.bounds()[part],
+                                    self._factor(), self._factor() / self.batch, self.dtype == torch.float64)
+        left_out = torch.tensor(bad) if bad else None
         for name, piece in pieces.items():
-            self._add(name, piece, weights[0], bad)
+            self._add(name, piece, weights, left_out)
             del self._done[name]
             self._summed.add(name)
 
     def _weights(self, norms: torch.Tensor, scales: torch.Tensor):
         """What the gradients as they are must be multiplied by [parts, records], in their precision and rounded down,
         and the records to leave out."""
-        if torch.backends.mkldnn.matmul.fp32_precision not in ("none", "ieee"):
-            refuse("float32 products are set to a lower precision, in which a clipped record may be longer than its bound; "
-                   "undo torch.set_float32_matmul_precision. Nothing was released")
+        _require_exact_products()
         n, parts = norms.shape
         weights = torch.empty(parts, n, dtype=self.dtype)
         bad = _core.weights_of(norms.data_ptr(), scales.data_ptr(), weights.data_ptr(), n, parts,
@@ -276,6 +275,12 @@ class Clipper:
         finally:
             self.uses.clear()
             self._clear()
+
+
+def _require_exact_products() -> None:
+    if torch.backends.mkldnn.matmul.fp32_precision not in ("none", "ieee"):
+        refuse("float32 products are set to a lower precision, in which a clipped record may be longer than its bound; "
+               "undo torch.set_float32_matmul_precision. Nothing was released")
 
 
 def _leave_out(piece, rows: torch.Tensor) -> None:

@@ -285,14 +285,16 @@ class PrivacyEngine:
                    "already, or are others: a record may enter one backward pass of a step. Add losses before backward(), "
                    "call optimizer.zero_grad() to begin the batch again, and give checkpoint() use_reentrant=False",
                    "INVALID_GRADIENT")
+        norms = norms.contiguous()
+        scales = torch.empty_like(norms)
         try:
-            scales = self._session.take_norms(norms.contiguous().numpy(), 0.01 if self._automatic else None)
+            self._session.take_norms(norms.data_ptr(), scales.data_ptr(), *norms.shape, 0.01 if self._automatic else None)
         except Error as error:
             self._failed(error)
             raise
         self._seen += records
         self._left -= records
-        return torch.from_numpy(scales)
+        return scales
 
     def drop(self) -> None:
         """Forgets the records of the step; nothing of them is released."""
@@ -324,7 +326,7 @@ class PrivacyEngine:
             averages.append((buffers[name].data_ptr(), buffers[name].numel()) if trains else (0, 0))
         try:
             if self._seen == 0:
-                self._session.take_norms(torch.zeros(0, self._clipper.part_count, dtype=torch.float64).numpy(), None)
+                self._session.take_norms(0, 0, 0, self._clipper.part_count, None)
             step = self._session.release_into(averages, self.directory is not None)
             if self.directory is not None:
                 self._session.append("iter", step["trace"])
