@@ -355,7 +355,14 @@ TEST(Apply, MeetsTheTargetExactlyAtItsLastStep) {
   config.privacy.target_steps = 50;
   Mechanism m = mechanism(config);
   double last = 0;
-  for (int t = 0; t < 50; ++t) last = step(m).budget.after.upper;
+  for (int t = 0; t < 50; ++t) {
+    const Bytes before = m.save();
+    const double sigma = m.noise_multiplier();
+    EXPECT_EQ(m.save(), before);
+    const StepResult result = step(m);
+    EXPECT_EQ(result.metrics.noise_scale_sigma, sigma);
+    last = result.budget.after.upper;
+  }
   EXPECT_LE(last, 1);
   EXPECT_GE(last, 1 - 1e-4);
   EXPECT_THROW(step(m), Error);

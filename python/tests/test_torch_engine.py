@@ -341,6 +341,7 @@ def test_batch_norm_is_refused_and_fixed():
     assert small(torch.randn(5, 6)).std(0).min() > 0
     # Frozen, in eval mode, it is a fixed map; in training mode it is refused when it runs.
     frozen = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4).requires_grad_(False).eval(), nn.Linear(4, 2))
+    assert validate(frozen) == [] and not frozen[1]._forward_pre_hooks, "to look changes nothing"
     engine, module, optimizer, private = make(frozen)
     x, y = next(iter(private))
     F.cross_entropy(module(x), y).backward()

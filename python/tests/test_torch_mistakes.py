@@ -555,3 +555,23 @@ def test_opacus_memory_manager_is_the_argument():
     assert torch.equal(*results)
     with pytest.raises(discreet.Error, match="that make_private returned"):
         BatchMemoryManager(data_loader=loader(), max_physical_batch_size=7)
+
+
+def test_a_call_that_is_refused_changes_neither_module_nor_optimizer():
+    module = network()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    kept = [(thing, dict(vars(thing))) for thing in (optimizer, *module.modules())]
+    for options, words in (
+            ({"data_loader": loader(shuffle=False)}, "shuffle=True"), ({"clipping": "ghost"}, "clipping is"),
+            ({"noise_multiplier": None, "target_epsilon": 1e-7, "target_delta": 1e-12, "epochs": 10000}, "raise target_epsilon"),
+            ({"target_epsilon": 1e6}, "smaller target_epsilon"), ({"max_grad_norm": -1.0}, "norm"),
+            ({"example_inputs": (torch.randn(3, 5),)}, "could not call the module"),
+            ({"example_inputs": (torch.randn(2, 6),)}, "3 records"), ({"criterion": pairs}, "couples"),
+            ({"settings": {"noise.family": "nothing"}}, "noise"), ({"declared_size": 5}, "declared_size is 5")):
+        with pytest.raises(discreet.Error, match=words):
+            make(module, optimizer=optimizer, **options)
+    assert all(vars(thing) == was for thing, was in kept)
+    assert not any(p._backward_hooks for p in module.parameters())
+    engine, module, optimizer, private = make(module, optimizer=optimizer)
+    steps(engine, module, optimizer, private, most=3)
+    assert same_as_plain(module)

@@ -19,6 +19,7 @@ from discreet.torch.clipper import Clipper
 from discreet.torch.errors import refuse
 
 RECORDS = 3
+CANNOT_CALL = (TypeError, RuntimeError, LookupError, ValueError, AttributeError)
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3}
 
 
@@ -43,7 +44,7 @@ def run(module: nn.Module, data_loader, example_inputs=None) -> dict[str, str]:
             if "use_reentrant" in str(error):
                 refuse("checkpoint(use_reentrant=True) begins a backward pass inside another, of which norms would be "
                        "parts; give use_reentrant=False")
-            if "dtype" not in str(error) and "expected scalar type" not in str(error):
+            if not _of_precision(error):
                 raise
         return _compare(_as_in_training(copy.deepcopy(module), args, kwargs), args, kwargs)
 
@@ -72,8 +73,10 @@ def _as_in_training(module, args, kwargs):
         out, kept = once(0, (args, kwargs))
         again, _ = once(1, (args, kwargs))
         _, of_others = once(0, tree_map(other, (args, kwargs)))
-    except (TypeError, IndexError, ValueError, AttributeError):
-        return module.eval()  # it has other arguments or outputs in training
+    except CANNOT_CALL as error:
+        if _of_precision(error):
+            raise
+        return module.eval()  # it has other arguments in training, or in general
     for name, b in kept.items():
         if not _equal(b, of_others.get(name)):
             refuse(f"self-check: the buffer {name} changes with the records that the module sees, and nothing noises it; a "
@@ -83,7 +86,13 @@ def _as_in_training(module, args, kwargs):
 
 
 def _equal(a, b) -> bool:
-    return b is not None and a.shape == b.shape and torch.equal(a, b)
+    if b is None or a.shape != b.shape:
+        return False
+    return torch.equal(a, b) or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
+
+
+def _of_precision(error: Exception) -> bool:
+    return isinstance(error, RuntimeError) and ("dtype" in str(error) or "scalar type" in str(error))
 
 
 def check_criterion(module: nn.Module, data_loader, criterion, reduction: str, example_inputs=None) -> None:
@@ -103,8 +112,12 @@ def check_criterion(module: nn.Module, data_loader, criterion, reduction: str, e
     if not isinstance(y, torch.Tensor) or not len(y) == len(targets) == RECORDS:
         return
     y = y.requires_grad_()
-    (whole,) = torch.autograd.grad(criterion(y, targets), y)
-    alone = torch.cat([torch.autograd.grad(criterion(y[i:i + 1], targets[i:i + 1]), y)[0][i:i + 1] for i in range(RECORDS)])
+    try:
+        (whole,) = torch.autograd.grad(criterion(y, targets), y)
+        alone = torch.cat([torch.autograd.grad(criterion(y[i:i + 1], targets[i:i + 1]), y)[0][i:i + 1]
+                           for i in range(RECORDS)])
+    except CANNOT_CALL:
+        return  # it is called with something else
     for way, factor in (("mean", RECORDS), ("sum", 1)):
         if torch.allclose(factor * whole, alone, rtol=1e-3, atol=1e-6 * alone.abs().max().item()):
             if way != reduction:
@@ -159,8 +172,8 @@ def _compare(module, args, kwargs) -> dict[str, str]:
     dtype = next(iter(clipper.parameters.values())).dtype
     try:
         leading = _probe(module, clipper, args, kwargs)
-    except (TypeError, RuntimeError, IndexError, ValueError) as error:
-        if isinstance(error, RuntimeError) and ("dtype" in str(error) or "scalar type" in str(error)):
+    except CANNOT_CALL as error:
+        if _of_precision(error):
             raise
         refuse(f"the self-check could not call the module with what the data set gives ({error}); give "
                "example_inputs=(…), the module's arguments for at least 3 records, or self_check=False")
