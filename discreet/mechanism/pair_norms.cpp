@@ -30,10 +30,10 @@ using Tag = hn::CappedTag<Real, 64 / sizeof(Real)>;
 constexpr std::size_t kDown = 2, kAcross = 4;  // pairs of rows whose sums fit the registers
 constexpr std::size_t kLongest = 4096;         // elements added up in the precision of the factors
 
-// out += the dot products of two rows with four others, from `k` to `n`.
+// The dot products of two rows with four others, from `k` to `n`.
 template <class Real>
-HWY_INLINE void AddDots(const Real* const* x, const Real* const* y, std::size_t k, std::size_t n,
-                        double* out) {
+HWY_INLINE void RunOfDots(const Real* const* x, const Real* const* y, std::size_t k, std::size_t n,
+                          double* out) {
   const Tag<Real> d;
   hn::Vec<Tag<Real>> sum[kDown][kAcross];
   for (auto& row : sum)
@@ -55,14 +55,23 @@ HWY_INLINE void AddDots(const Real* const* x, const Real* const* y, std::size_t 
   }
   for (std::size_t i = 0; i < kDown; ++i)
     for (std::size_t j = 0; j < kAcross; ++j)
-      out[i * kAcross + j] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum[i][j])));
+      out[i * kAcross + j] = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum[i][j])));
+}
+
+template <class Real>
+HWY_NOINLINE void AddFurtherDots(const Real* const* x, const Real* const* y, std::size_t n,
+                                 double* out) {
+  double run[kDown * kAcross];
+  for (std::size_t k = kLongest; k < n; k += kLongest) {
+    RunOfDots(x, y, k, std::min(n, k + kLongest), run);
+    for (std::size_t i = 0; i < kDown * kAcross; ++i) out[i] += run[i];
+  }
 }
 
 template <class Real>
 HWY_INLINE void Dots(const Real* const* x, const Real* const* y, std::size_t n, double* out) {
-  std::fill_n(out, kDown * kAcross, 0.0);
-  for (std::size_t k = 0; k < n; k += kLongest)
-    AddDots(x, y, k, std::min(n, k + kLongest), out);
+  RunOfDots(x, y, 0, std::min(n, kLongest), out);
+  if (HWY_UNLIKELY(n > kLongest)) AddFurtherDots(x, y, n, out);
 }
 
 // What a dot product of n elements by Dots is off by, at most: relative |x||y| + absolute.
@@ -203,7 +212,7 @@ HWY_EXPORT(AddUpDouble);
 using numerics::next_up;
 
 template <class Real>
-constexpr double kMargin = std::is_same_v<Real, float> ? 0x1p-17 : 0x1p-45;
+constexpr double kUp = 1 + 2 * (std::is_same_v<Real, float> ? 0x1p-17 : 0x1p-45);
 constexpr std::size_t kRows = 64;  // rows handed to a kernel at once
 constexpr double kUnderflow = 0x1p-1000;
 
@@ -229,11 +238,20 @@ void add_row_squares(const Real* rows, std::size_t length, std::span<double> squ
   for (std::size_t i = 0; i < squares.size(); i += kRows) {
     const std::size_t count = std::min(kRows, squares.size() - i);
     squares_of(rows + i * length, count, length, own);
-    for (std::size_t r = 0; r < count; ++r) squares[i + r] += own[r] * (1 + 2 * kMargin<Real>) + kUnderflow;
+    for (std::size_t r = 0; r < count; ++r) squares[i + r] += own[r] * kUp<Real> + kUnderflow;
   }
 }
 
 namespace {
+
+void add_up(const float* const* rows, std::size_t count, std::size_t width, double* sums,
+            double* magnitudes) {
+  HWY_DYNAMIC_DISPATCH(AddUpFloat)(rows, count, width, sums, magnitudes);
+}
+void add_up(const double* const* rows, std::size_t count, std::size_t width, double* sums,
+            double* magnitudes) {
+  HWY_DYNAMIC_DISPATCH(AddUpDouble)(rows, count, width, sums, magnitudes);
+}
 
 // At least |x|^2 of one record, but for underflow.
 template <class Real>
@@ -256,17 +274,12 @@ double placed(const Real* g, const std::int64_t* places, std::size_t positions, 
       norm = hypotenuse_upper(norm, numerics::norm_l2_upper(std::span(rows[first], width)));
       continue;
     }
-    if constexpr (std::is_same_v<Real, float>)
-      HWY_DYNAMIC_DISPATCH(AddUpFloat)
-      (&rows[first], last - first, width, sums.data(), magnitudes.data());
-    else
-      HWY_DYNAMIC_DISPATCH(AddUpDouble)
-      (&rows[first], last - first, width, sums.data(), magnitudes.data());
+    add_up(&rows[first], last - first, width, sums.data(), magnitudes.data());
     norm = hypotenuse_upper(norm, numerics::norm_l2_upper(sums));
     size = hypotenuse_upper(size, numerics::norm_l2_upper(magnitudes));
   }
   const double error = size * (1.001 * static_cast<double>(positions + 8) * 0x1p-53);
-  return (norm + error) * (norm + error) * (1 + 2 * kMargin<Real>);
+  return (norm + error) * (norm + error) * kUp<Real>;
 }
 
 }  // namespace
@@ -275,10 +288,10 @@ template <class Real>
 void add_placed_squares(const PlacedRows<Real>& f, const Team* team, std::span<double> squares) {
   numerics::require_round_to_nearest();
   const auto one = [&](std::size_t i) {
-    squares[i] += placed(f.g + i * f.positions * f.width,
-                         f.places == nullptr ? nullptr : f.places + i * f.positions, f.positions,
-                         f.width) +
-                  kUnderflow;
+    squares[i] +=
+        placed(f.g + i * f.positions * f.width,
+               f.places == nullptr ? nullptr : f.places + i * f.positions, f.positions, f.width) +
+        kUnderflow;
   };
   if (team != nullptr && static_cast<double>(f.records * f.positions * f.width) > 0x1p16)
     (*team)(f.records, one);
@@ -298,7 +311,7 @@ void add_outer_squares(const OuterFactors<Real>& f, const Team* team, std::span<
       squares_of(f.g + i * f.outputs, count, f.outputs, g2);
       for (std::size_t r = 0; r < count; ++r)
         squares[i + r] += a2[r] > 1e60 ? std::numeric_limits<double>::infinity()
-                                       : (a2[r] + bias) * g2[r] * (1 + 2 * kMargin<Real>) + kUnderflow;
+                                       : (a2[r] + bias) * g2[r] * kUp<Real> + kUnderflow;
     }
     return;
   }
@@ -306,15 +319,15 @@ void add_outer_squares(const OuterFactors<Real>& f, const Team* team, std::span<
     const Real* a = f.a + i * f.positions * f.inputs;
     const Real* g = f.g + i * f.positions * f.outputs;
     if constexpr (std::is_same_v<Real, float>)
-      squares[i] +=
-          HWY_DYNAMIC_DISPATCH(PairsFloat)(a, g, f.positions, f.inputs, f.outputs, bias) + kUnderflow;
+      squares[i] += HWY_DYNAMIC_DISPATCH(PairsFloat)(a, g, f.positions, f.inputs, f.outputs, bias) +
+                    kUnderflow;
     else
       squares[i] +=
-          HWY_DYNAMIC_DISPATCH(PairsDouble)(a, g, f.positions, f.inputs, f.outputs, bias) + kUnderflow;
+          HWY_DYNAMIC_DISPATCH(PairsDouble)(a, g, f.positions, f.inputs, f.outputs, bias) +
+          kUnderflow;
   };
-  const double cost =
-      static_cast<double>(f.records * f.positions * f.positions) *
-      static_cast<double>(f.inputs + f.outputs);
+  const double cost = static_cast<double>(f.records * f.positions * f.positions) *
+                      static_cast<double>(f.inputs + f.outputs);
   if (team != nullptr && cost > 0x1p18)
     (*team)(f.records, one);
   else

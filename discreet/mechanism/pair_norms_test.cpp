@@ -66,8 +66,12 @@ TYPED_TEST(PairNorms, AreThoseOfTheGradientsAndNotBelow) {
     other.join();
   };
   for (const std::size_t positions : {1, 2, 3, 4, 5, 7, 8, 64, 67})
-    for (const auto& [inputs, outputs] :
-         {std::pair<std::size_t, std::size_t>{1, 1}, {3, 5}, {8, 16}, {33, 70}, {1100, 5}, {9001, 2}}) {
+    for (const auto& [inputs, outputs] : {std::pair<std::size_t, std::size_t>{1, 1},
+                                          {3, 5},
+                                          {8, 16},
+                                          {33, 70},
+                                          {1100, 5},
+                                          {9001, 2}}) {
       constexpr std::size_t kRecords = 3;
       auto a = normals<TypeParam>(kRecords * positions * inputs, 1);
       auto g = normals<TypeParam>(kRecords * positions * outputs, 2);
@@ -77,8 +81,8 @@ TYPED_TEST(PairNorms, AreThoseOfTheGradientsAndNotBelow) {
           a[(positions + t) * inputs + k] = (t % 2 == 1 ? -1 : 1) * a[positions * inputs + k];
           a[(2 * positions + t) * inputs + k] = a[2 * positions * inputs + k];
         }
-      const OuterFactors<TypeParam> f{a.data(), g.data(), kRecords, positions, inputs, outputs,
-                                      outputs % 2 == 1};
+      const OuterFactors<TypeParam> f{a.data(), g.data(), kRecords,        positions,
+                                      inputs,   outputs,  outputs % 2 == 1};
       std::vector<double> got(kRecords, 0.5), alone(kRecords, 0.5);
       add_outer_squares(f, &two, got);
       add_outer_squares<TypeParam>(f, nullptr, alone);
@@ -89,8 +93,9 @@ TYPED_TEST(PairNorms, AreThoseOfTheGradientsAndNotBelow) {
             << positions << " " << inputs << " " << i;
         // e of the header with 4 lanes at least; m where there is one position.
         const double e = positions == 1 ? 3 * margin
-                                        : 2.1 * unit * (static_cast<double>(inputs + outputs) / 4 +
-                                                        34 + (positions + 4) * (positions + 4));
+                                        : 2.1 * unit *
+                                              (static_cast<double>(inputs + outputs) / 4 + 34 +
+                                               (positions + 4) * (positions + 4));
         EXPECT_LE(got[i] - 0.5, square + e * lengths * lengths + 1e-13)
             << positions << " " << inputs << " " << i;
       }
@@ -109,7 +114,8 @@ TYPED_TEST(PairNorms, AreNotBelowWhereEverythingCancels) {
     for (std::size_t t = 0; t < kHalf; ++t) {
       for (std::size_t k = 0; k < kInputs; ++k)
         a[(kHalf + t) * kInputs + k] =
-            -a[t * kInputs + k] * (random() % 2 == 0 ? 1 : 1 + std::numeric_limits<TypeParam>::epsilon());
+            -a[t * kInputs + k] *
+            (random() % 2 == 0 ? 1 : 1 + std::numeric_limits<TypeParam>::epsilon());
       std::copy_n(&g[t * kOutputs], kOutputs, &g[(kHalf + t) * kOutputs]);
     }
     const OuterFactors<TypeParam> f{a.data(), g.data(), 1, kPositions, kInputs, kOutputs};
@@ -164,7 +170,8 @@ TYPED_TEST(PairNorms, OfSumsByPlaceAreNotBelow) {
             // Of the second record the first and the last row cancel; of the third all but the
             // first vanish beside it, one by one.
             if (t == 0 || t + 1 == positions)
-              g[(positions + t) * width + k] = static_cast<TypeParam>(t == 0 ? 3e3 / unit : -3e3 / unit);
+              g[(positions + t) * width + k] =
+                  static_cast<TypeParam>(t == 0 ? 3e3 / unit : -3e3 / unit);
             g[(2 * positions + t) * width + k] = t == 0 ? 1 : static_cast<TypeParam>(0.9 * unit);
           }
         const PlacedRows<TypeParam> f{g.data(), places == 0 ? nullptr : at.data(), kRecords,
