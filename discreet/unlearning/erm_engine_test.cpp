@@ -210,7 +210,9 @@ TEST(ErmEngine, AStepBackToTheAnchorIsCertifiedWithWhatCameFarFromIt) {
       const auto truth = exact_gradient(o, live, 0, live.x.size(), engine.w());
       ASSERT_LE(static_cast<double>(truth), *bound) << label << " " << steps;
     }
-    if (label > 0) EXPECT_GT(engine.w()[1], 1.5);
+    if (label > 0) {
+      EXPECT_GT(engine.w()[1], 1.5);
+    }
   }
   EXPECT_NEAR(engine.w()[1], 0, 1e-6);
 }
