@@ -28,35 +28,37 @@ HWY_INLINE V Widen(const float* x) {
   return hn::PromoteTo(Tag(), hn::LoadU(hn::Rebind<float, Tag>(), x));
 }
 
-// Four rows at a time: the sum is loaded and stored once for all of them.
-template <class Real>
-HWY_INLINE void AddFour(const Real* const* rows, const double* s, double* y, std::size_t n) {
+// y += s_r times row r, row after row; the sum is loaded and stored once for all of them.
+template <std::size_t kRows, class Real>
+HWY_INLINE void Add(const Real* const* rows, const double* s, std::size_t begin, std::size_t end,
+                    double* y) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
-  const Real *a = rows[0], *b = rows[1], *c = rows[2], *e = rows[3];
-  const V sa = hn::Set(d, s[0]), sb = hn::Set(d, s[1]), sc = hn::Set(d, s[2]),
-          se = hn::Set(d, s[3]);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
+  const Real* row[kRows];
+  V scale[kRows];
+  for (std::size_t r = 0; r < kRows; ++r) {
+    row[r] = rows[r];
+    scale[r] = hn::Set(d, s[r]);
+  }
+  std::size_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
     V sum = hn::LoadU(d, y + i);
-    sum = hn::Add(sum, hn::Mul(sa, Widen(a + i)));
-    sum = hn::Add(sum, hn::Mul(sb, Widen(b + i)));
-    sum = hn::Add(sum, hn::Mul(sc, Widen(c + i)));
-    sum = hn::Add(sum, hn::Mul(se, Widen(e + i)));
+    for (std::size_t r = 0; r < kRows; ++r) sum = hn::Add(sum, hn::Mul(scale[r], Widen(row[r] + i)));
     hn::StoreU(sum, d, y + i);
   }
-  for (; i < n; ++i) y[i] = (((y[i] + s[0] * a[i]) + s[1] * b[i]) + s[2] * c[i]) + s[3] * e[i];
+  for (; i < end; ++i)
+    for (std::size_t r = 0; r < kRows; ++r) y[i] += s[r] * row[r][i];
 }
 
-template <class Real>
-HWY_INLINE void AddOne(const Real* row, double s, double* y, std::size_t n) {
-  const Tag d;
-  const std::size_t lanes = hn::Lanes(d);
-  const V scale = hn::Set(d, s);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(hn::Add(hn::LoadU(d, y + i), hn::Mul(scale, Widen(row + i))), d, y + i);
-  for (; i < n; ++i) y[i] += s * row[i];
+// add(rows at once, the first of them), for all rows in their order: several streams from memory
+// are faster than one.
+template <class F>
+HWY_INLINE void ByFour(std::size_t count, F add) {
+  std::size_t r = 0;
+  for (; r + 4 <= count; r += 4) add(std::integral_constant<std::size_t, 4>(), r);
+  if (count - r == 3) add(std::integral_constant<std::size_t, 3>(), r);
+  if (count - r == 2) add(std::integral_constant<std::size_t, 2>(), r);
+  if (count - r == 1) add(std::integral_constant<std::size_t, 1>(), r);
 }
 
 template <class Real>
@@ -64,31 +66,20 @@ HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size
                         std::size_t begin, std::size_t end, double* y) {
   constexpr std::size_t kTile = 2048;  // coordinates whose sum stays in the first cache: 16 KiB
   for (; begin < end; begin += kTile) {
-    const std::size_t length = std::min(kTile, end - begin);
-    std::size_t r = 0;
-    for (; r + 4 <= count; r += 4) {
-      const Real* four[4] = {rows[r] + begin, rows[r + 1] + begin, rows[r + 2] + begin,
-                             rows[r + 3] + begin};
-      AddFour(four, scales + r, y + begin, length);
-    }
-    for (; r < count; ++r) AddOne(rows[r] + begin, scales[r], y + begin, length);
+    const std::size_t last = std::min(end, begin + kTile);
+    ByFour(count, [&](auto n, std::size_t r) HWY_ATTR {
+      Add<n()>(rows + r, scales + r, begin, last, y);
+    });
   }
 }
 
 template <class Real>
 HWY_INLINE void AddExtents(const Real* const* rows, const double* scales, std::size_t count,
                            const Extent* extents, std::size_t extent_count, double* y) {
-  const Extent* const last = extents + extent_count;
-  std::size_t r = 0;
-  for (; r + 4 <= count; r += 4)
-    for (const Extent* e = extents; e != last; ++e) {
-      const Real* four[4] = {rows[r] + e->begin, rows[r + 1] + e->begin, rows[r + 2] + e->begin,
-                             rows[r + 3] + e->begin};
-      AddFour(four, scales + r, y + e->begin, e->end - e->begin);
-    }
-  for (; r < count; ++r)
-    for (const Extent* e = extents; e != last; ++e)
-      AddOne(rows[r] + e->begin, scales[r], y + e->begin, e->end - e->begin);
+  ByFour(count, [&](auto n, std::size_t r) HWY_ATTR {
+    for (const Extent* e = extents; e != extents + extent_count; ++e)
+      Add<n()>(rows + r, scales + r, e->begin, e->end, y);
+  });
 }
 
 void AddFloatExtents(const float* const* rows, const double* scales, std::size_t count,
@@ -157,8 +148,6 @@ struct Squares {
 
 static_assert(kBlock == 4 * kLanes);
 
-// Rows side by side: several streams from memory are faster than one.
-constexpr std::size_t kSideBySide = 4;
 // Processors stop fetching ahead at the end of a page of 4 KiB; this goes on. Those with AVX-512
 // that were measured gain by it, one with AVX2 (Zen 3) loses a fifth.
 constexpr bool kFetches = HWY_MAX_BYTES == 64;
@@ -208,16 +197,15 @@ HWY_INLINE void SquaresOfBlocks(const float* const* rows, const std::size_t* blo
 
 void SquaresOfRowBlocks(const float* const* rows, std::size_t count, const std::size_t* blocks,
                         std::size_t block_count, double* out) {
-  std::size_t r = 0;
-  for (; r + kSideBySide <= count; r += kSideBySide)
-    SquaresOfBlocks<kSideBySide>(rows + r, blocks, block_count, out + r);
-  for (; r < count; ++r) SquaresOfBlocks<1>(rows + r, blocks, block_count, out + r);
+  ByFour(count, [&](auto n, std::size_t r) HWY_ATTR {
+    SquaresOfBlocks<n()>(rows + r, blocks, block_count, out + r);
+  });
 }
 
 void SquaresOfRows(const float* const* rows, std::size_t count, std::size_t n, double* out) {
-  std::size_t r = 0;
-  for (; r + kSideBySide <= count; r += kSideBySide) SquaresOf<kSideBySide>(rows + r, n, out + r);
-  for (; r < count; ++r) SquaresOf<1>(rows + r, n, out + r);
+  ByFour(count, [&](auto side_by_side, std::size_t r) HWY_ATTR {
+    SquaresOf<side_by_side()>(rows + r, n, out + r);
+  });
 }
 
 }  // namespace discreet::mechanism::kernels::HWY_NAMESPACE
