@@ -171,7 +171,8 @@ def test_a_deletion_is_linked_to_its_withdrawal(tmp_path):
 
 def test_the_experiment_logs_every_metric_and_draws_a_page(tmp_path):
     page, log = tmp_path / "page.html", tmp_path / "log.jsonl"
-    result = answer("experiment", "--events", 3000, "--dimension", 3, "--drift-at", 2000, "--gamma-learn", 1,
+    # Long enough for the certified learners, whose noise is large at first: of few records one drift in two is seen.
+    result = answer("experiment", "--events", 12000, "--dimension", 3, "--drift-at", 6000, "--gamma-learn", 1,
                     "--calibration", 100, "--out", page, "--log", log)
     names = {"N_star_theory", "m_theory", "eps_step_theory", "delta_step_theory", "sigma_step_theory", "G_hat",
              "D_hat", "c_hat", "C_hat", "avg_regret_empirical", "avg_regret_bound", "phase", "eps_spent",
