@@ -59,7 +59,8 @@ HWY_INLINE V64 Join(V64 low, V64 high) {
 // Whole groups of kUnroll vectors of blocks; returns how many blocks were written.
 std::size_t Fill(PhiloxKey key, std::uint64_t high, std::uint64_t first, std::size_t blocks,
                  std::uint64_t* words) {
-  constexpr std::size_t kUnroll = 4;  // independent chains that hide the latency of the multiply
+  // Independent chains that hide the latency of the multiply, as many as the registers hold.
+  constexpr std::size_t kUnroll = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM ? 4 : 2;
   const D64 d;
   const std::size_t lanes = hn::Lanes(d);
   // Lane 2i holds block i and lane 2i+1 block lanes/2 + i, so that interleaving within 128 bits
