@@ -166,6 +166,7 @@ class Clipper:
             refuse("a backward pass began inside another, as checkpoint(use_reentrant=True) does, of which norms would be "
                    "parts: give use_reentrant=False. Or the one before failed: call optimizer.zero_grad(), then backward()")
         if not self._queued:
+            _require_exact_products()
             self._queued, self._task = True, task
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         with torch.no_grad():
@@ -201,16 +202,19 @@ class Clipper:
             self._rows = self._norm2.unbind()
         return self._norm2
 
-    def _add_norms(self, pieces: dict) -> None:
+    def _row(self, part: int) -> torch.Tensor:
         self._totals()
+        return self._rows[part]
+
+    def _add_norms(self, pieces: dict) -> None:
         if len(pieces) == 2:  # a weight and its bias
             (weight, outer), (bias, column) = pieces.items()
             if isinstance(outer, Outer) and isinstance(column, Column) and column.g is outer.g \
                     and self.parts[weight] == self.parts[bias]:
-                outer.add_norm2(self._rows[self.parts[weight]], bias=True)
+                outer.add_norm2(self._row(self.parts[weight]), bias=True)
                 return
         for name, piece in pieces.items():
-            piece.add_norm2(self._rows[self.parts[name]])
+            piece.add_norm2(self._row(self.parts[name]))
 
     def _factor(self) -> float:
         # A mean over the records has divided every record's gradient by their number.
@@ -228,9 +232,8 @@ class Clipper:
         part = self.parts[next(iter(pieces))]
         if {name for name in self.of_part[part] if self.parameters[name].requires_grad} != pieces.keys():
             return
-        _require_exact_products()
         weights = torch.empty(self.records, dtype=self.dtype)
-        bad = _core.clipped_weights(self._rows[part].data_ptr(), weights.data_ptr(), self.records, self.bounds()[part],
+        bad = _core.clipped_weights(self._row(part).data_ptr(), weights.data_ptr(), self.records, self.bounds()[part],
                                     self._factor(), self._factor() / self.batch, self.dtype == torch.float64)
         left_out = torch.tensor(bad) if bad else None
         for name, piece in pieces.items():
@@ -241,7 +244,6 @@ class Clipper:
     def _weights(self, norms: torch.Tensor, scales: torch.Tensor):
         """What the gradients as they are must be multiplied by [parts, records], in their precision and rounded down,
         and the records to leave out."""
-        _require_exact_products()
         n, parts = norms.shape
         weights = torch.empty(parts, n, dtype=self.dtype)
         bad = _core.weights_of(norms.data_ptr(), scales.data_ptr(), weights.data_ptr(), n, parts,
