@@ -21,77 +21,68 @@ std::size_t window_of(std::uint64_t bytes, std::size_t records, std::size_t seco
   return records;
 }
 
-void set_order(Group& group) {
-  for (std::size_t p = 0; p < group.pieces.size(); ++p)
-    if (group.pieces[p].packed != 0) group.order.push_back(p);
-  std::stable_sort(group.order.begin(), group.order.end(), [&](std::size_t a, std::size_t b) {
-    const Piece &x = group.pieces[a], &y = group.pieces[b];
-    return x.tensor != y.tensor ? x.tensor < y.tensor : x.begin < y.begin;
-  });
+std::uint64_t elements_of(const std::vector<Piece>& pieces) {
+  std::uint64_t elements = 0;
+  for (const Piece& piece : pieces) elements += piece.end - piece.begin;
+  return elements;
+}
+
+std::size_t second_cache_of(int threads) {
+  return kSecondCache * static_cast<std::size_t>(std::max(1, threads));
+}
+
+// By part.
+std::vector<std::vector<Piece>> cut(const ModelLayout& layout, const Partition& partition) {
+  std::vector<std::vector<Piece>> out(partition.parts());
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    const std::uint32_t part = partition.part_of[i];
+    if (part == Partition::kNone) continue;
+    for (std::size_t begin = 0; begin < layout.elements(i); begin += kPiece)
+      out[part].push_back(
+          {i, begin, std::min<std::size_t>(begin + kPiece, layout.elements(i)), part});
+  }
+  return out;
 }
 
 }  // namespace
 
 std::vector<Group> group_parts(const ModelLayout& layout, const Partition& partition,
-                               std::size_t records, std::size_t bytes, int threads, bool together) {
-  const std::size_t second_cache = kSecondCache * static_cast<std::size_t>(std::max(1, threads));
-  std::vector<std::vector<Piece>> pieces(partition.parts());
-  std::vector<std::uint64_t> elements(partition.parts());
-  for (std::size_t i = 0; i < layout.size(); ++i) {
-    const std::uint32_t part = partition.part_of[i];
-    if (part == Partition::kNone) continue;
-    elements[part] += layout.elements(i);
-    for (std::size_t begin = 0; begin < layout.elements(i); begin += kPiece)
-      pieces[part].push_back(
-          {i, begin, std::min<std::size_t>(begin + kPiece, layout.elements(i)), part});
-  }
+                               std::size_t records, std::size_t bytes, int threads) {
+  const std::size_t second_cache = second_cache_of(threads);
+  const auto pieces = cut(layout, partition);
   std::vector<Group> groups;
   std::uint64_t in_group = 0;
   for (std::uint32_t part = 0; part < partition.parts(); ++part) {
-    const bool joins = together || (in_group + elements[part]) * bytes * records <= second_cache;
-    if (groups.empty() || !joins) {
+    const std::uint64_t elements = elements_of(pieces[part]);
+    if (groups.empty() || (in_group + elements) * bytes * records > second_cache) {
       groups.emplace_back().first_part = part;
       in_group = 0;
     }
     Group& group = groups.back();
     group.pieces.insert(group.pieces.end(), pieces[part].begin(), pieces[part].end());
     group.end_part = part + 1;
-    in_group += elements[part];
-    group.window = together ? records : window_of(in_group * bytes, records, second_cache);
+    in_group += elements;
+    group.window = window_of(in_group * bytes, records, second_cache);
   }
-  for (Group& group : groups) set_order(group);
   return groups;
 }
 
-std::vector<Group> group_ranges(std::span<const CoordinateRange> ranges, std::size_t parts,
-                                std::size_t records, std::size_t bytes, int threads) {
-  const std::size_t second_cache = kSecondCache * static_cast<std::size_t>(std::max(1, threads));
+std::vector<Group> group_together(const ModelLayout& layout, const Partition& partition,
+                                  std::size_t records) {
   Group group;
-  group.end_part = static_cast<std::uint32_t>(parts);
-  std::uint64_t elements = 0;
-  for (const CoordinateRange& range : ranges) {
-    elements += range.end - range.begin;
-    for (std::size_t begin = range.begin; begin < range.end; begin += kPiece)
-      group.pieces.push_back(
-          {range.tensor, begin, std::min(begin + kPiece, range.end), range.part});
-  }
-  group.window = window_of(elements * bytes, records, second_cache);
-  Piece* leader = nullptr;
-  std::size_t held = 0;
-  for (Piece& piece : group.pieces) {
-    const std::size_t n = piece.end - piece.begin;
-    if (leader != nullptr && leader->part == piece.part && leader->tensor == piece.tensor &&
-        n < kShort && held + n <= kPack) {
-      ++leader->packed;
-      piece.packed = 0;
-      held += n;
-    } else {
-      leader = n < kShort ? &piece : nullptr;
-      held = n;
-    }
-  }
-  set_order(group);
+  for (const std::vector<Piece>& pieces : cut(layout, partition))
+    group.pieces.insert(group.pieces.end(), pieces.begin(), pieces.end());
+  group.end_part = static_cast<std::uint32_t>(partition.parts());
+  group.window = records;
   return {std::move(group)};
+}
+
+std::vector<Group> group_together(const ModelLayout& layout, const Partition& partition,
+                                  std::size_t records, std::size_t bytes, int threads) {
+  std::vector<Group> groups = group_together(layout, partition, records);
+  groups.front().window = window_of(elements_of(groups.front().pieces) * bytes, records,
+                                    second_cache_of(threads));
+  return groups;
 }
 
 }  // namespace discreet::mechanism

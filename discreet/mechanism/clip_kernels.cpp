@@ -50,21 +50,20 @@ HWY_INLINE void Add(const Real* const* rows, const double* s, std::size_t begin,
     for (std::size_t r = 0; r < kRows; ++r) y[i] += s[r] * row[r][i];
 }
 
-// add(rows at once, the first of them), for all rows in their order: several streams from memory
+// f(rows at once, the first of them), for all rows in their order: several streams from memory
 // are faster than one.
 template <class F>
-HWY_INLINE void ByFour(std::size_t count, F add) {
+HWY_INLINE void ByFour(std::size_t count, F f) {
   std::size_t r = 0;
-  for (; r + 4 <= count; r += 4) add(std::integral_constant<std::size_t, 4>(), r);
-  if (count - r == 3) add(std::integral_constant<std::size_t, 3>(), r);
-  if (count - r == 2) add(std::integral_constant<std::size_t, 2>(), r);
-  if (count - r == 1) add(std::integral_constant<std::size_t, 1>(), r);
+  for (; r + 4 <= count; r += 4) f(std::integral_constant<std::size_t, 4>(), r);
+  if (count - r == 3) f(std::integral_constant<std::size_t, 3>(), r);
+  if (count - r == 2) f(std::integral_constant<std::size_t, 2>(), r);
+  if (count - r == 1) f(std::integral_constant<std::size_t, 1>(), r);
 }
 
 template <class Real>
 HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size_t count,
                         std::size_t begin, std::size_t end, double* y) {
-  constexpr std::size_t kTile = 2048;  // coordinates whose sum stays in the first cache: 16 KiB
   for (; begin < end; begin += kTile) {
     const std::size_t last = std::min(end, begin + kTile);
     ByFour(count, [&](auto n, std::size_t r) HWY_ATTR {
@@ -73,22 +72,32 @@ HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size
   }
 }
 
+// Four rows of each set, stripe after stripe as they lie in memory, then the next four.
 template <class Real>
-HWY_INLINE void AddExtents(const Real* const* rows, const double* scales, std::size_t count,
-                           const Extent* extents, std::size_t extent_count, double* y) {
-  ByFour(count, [&](auto n, std::size_t r) HWY_ATTR {
-    for (const Extent* e = extents; e != extents + extent_count; ++e)
-      Add<n()>(rows + r, scales + r, e->begin, e->end, y);
-  });
+HWY_INLINE void AddStripes(const RowSet<Real>* sets, const Stripe* stripes, std::size_t count,
+                           double* y) {
+  for (const Stripe *first = stripes, *last = first; first != stripes + count; first = last) {
+    std::size_t rows = 0;
+    do rows = std::max(rows, sets[last->set].count);
+    while (++last != stripes + count && last->end - first->begin <= kTile);
+    for (std::size_t r = 0; r < rows; r += 4)
+      for (const Stripe* s = first; s != last; ++s) {
+        const RowSet<Real>& set = sets[s->set];
+        if (r >= set.count) continue;
+        ByFour(std::min<std::size_t>(4, set.count - r), [&](auto n, std::size_t) HWY_ATTR {
+          Add<n()>(set.rows + r, set.scales + r, s->begin, s->end, y);
+        });
+      }
+  }
 }
 
-void AddFloatExtents(const float* const* rows, const double* scales, std::size_t count,
-                     const Extent* extents, std::size_t extent_count, double* y) {
-  AddExtents(rows, scales, count, extents, extent_count, y);
+void AddFloatStripes(const RowSet<float>* sets, const Stripe* stripes, std::size_t count,
+                     double* y) {
+  AddStripes(sets, stripes, count, y);
 }
-void AddDoubleExtents(const double* const* rows, const double* scales, std::size_t count,
-                      const Extent* extents, std::size_t extent_count, double* y) {
-  AddExtents(rows, scales, count, extents, extent_count, y);
+void AddDoubleStripes(const RowSet<double>* sets, const Stripe* stripes, std::size_t count,
+                      double* y) {
+  AddStripes(sets, stripes, count, y);
 }
 void AddFloatRows(const float* const* rows, const double* scales, std::size_t count,
                   std::size_t begin, std::size_t end, double* y) {
@@ -100,6 +109,7 @@ void AddDoubleRows(const double* const* rows, const double* scales, std::size_t 
 }
 
 constexpr std::size_t kChunk = 256;  // the specification's unit of a reduction
+constexpr std::size_t kBlock = 32;   // the values of a word of a mask; four of every lane
 constexpr std::size_t kLanes = 8;    // one vector of AVX-512, four of SSE2 or NEON
 constexpr std::size_t kVectors = kLanes / hn::MaxLanes(Tag());
 
@@ -112,22 +122,30 @@ struct Squares {
     for (std::size_t v = 0; v < kVectors; ++v) sum[v] = lost[v] = hn::Zero(Tag());
   }
   HWY_INLINE void AddChunk(const float* x) {
-    AddChunk([x](std::size_t b) HWY_ATTR { return x + b * kBlock; });
+    AddChunk([x](std::size_t, std::size_t i) HWY_ATTR { return Widen(x + i); });
   }
-  // block(b): where the elements 32 b, ..., 32 b + 31 of the chunk are.
-  template <class Block>
-  HWY_INLINE void AddChunk(Block block) requires(!std::is_pointer_v<Block>) {
+  // words: of the mask of the chunk's values, 0 or all ones each
+  HWY_INLINE void AddChunk(const float* x, const std::uint32_t* words) {
+    AddChunk([x, words](std::size_t b, std::size_t i) HWY_ATTR {
+      const hn::Rebind<float, Tag> f;
+      const auto mask = hn::BitCast(f, hn::Set(hn::Rebind<std::uint32_t, Tag>(), words[b]));
+      return hn::PromoteTo(Tag(), hn::And(mask, hn::LoadU(f, x + i)));
+    });
+  }
+  // value(b, i): the elements i, ..., i + lanes - 1 of the chunk, which are of its block b.
+  template <class Value>
+  HWY_INLINE void AddChunk(Value value_at) requires(!std::is_pointer_v<Value>) {
     const Tag d;
     const std::size_t lanes = hn::Lanes(d);
     for (std::size_t v = 0; v < kVectors; ++v) {
       V part[4];
       for (std::size_t k = 0; k < 4; ++k) {
-        const V value = Widen(block(0) + k * kLanes + v * lanes);
+        const V value = value_at(0, k * kLanes + v * lanes);
         part[k] = hn::Mul(value, value);
       }
       for (std::size_t b = 1; b < kChunk / kBlock; ++b) {
         for (std::size_t k = 0; k < 4; ++k) {
-          const V value = Widen(block(b) + k * kLanes + v * lanes);
+          const V value = value_at(b, b * kBlock + k * kLanes + v * lanes);
           part[k] = hn::MulAdd(value, value, part[k]);  // fused or not: the square is exact
         }
       }
@@ -145,8 +163,6 @@ struct Squares {
     return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
   }
 };
-
-static_assert(kBlock == 4 * kLanes);
 
 // Processors stop fetching ahead at the end of a page of 4 KiB; this goes on. Those with AVX-512
 // that were measured gain by it, one with AVX2 (Zen 3) loses a fifth.
@@ -174,31 +190,47 @@ HWY_INLINE void SquaresOf(const float* const* rows, std::size_t n, double* out) 
   }
 }
 
+// What the mask leaves of the first n values of a chunk.
+HWY_INLINE void CopyMasked(const float* x, const std::uint32_t* words, std::size_t n, float* out) {
+  for (std::size_t i = 0; i < n; ++i)
+    out[i] = (words[i / kBlock] >> (i % kBlock) & 1) != 0 ? x[i] : 0.0F;
+}
+HWY_INLINE bool AreWholeBlocks(const std::uint32_t* words) {
+  std::uint32_t mixed = 0;
+  for (std::size_t b = 0; b < kChunk / kBlock; ++b) mixed |= words[b] ^ (0 - (words[b] & 1));
+  return mixed == 0;
+}
+
 template <std::size_t kRows>
-HWY_INLINE void SquaresOfBlocks(const float* const* rows, const std::size_t* blocks,
-                                std::size_t count, double* out) {
-  constexpr std::size_t kPerChunk = kChunk / kBlock;
+HWY_INLINE void SquaresOfMasked(const float* const* rows, const std::uint32_t* const* masks,
+                                std::size_t n, double* out) {
   Squares squares[kRows];
+  float rest[kChunk];
   std::size_t i = 0;
-  for (; i + kPerChunk <= count; i += kPerChunk)
-    for (std::size_t r = 0; r < kRows; ++r)
-      squares[r].AddChunk(
-          [row = rows[r], at = blocks + i](std::size_t b) HWY_ATTR { return row + at[b]; });
+  for (; i + kChunk <= n; i += kChunk)
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const std::uint32_t* words = masks[r] + i / kBlock;
+      if (AreWholeBlocks(words)) {
+        squares[r].AddChunk(rows[r] + i, words);
+      } else {
+        CopyMasked(rows[r] + i, words, kChunk, rest);
+        squares[r].AddChunk(rest);
+      }
+    }
   for (std::size_t r = 0; r < kRows; ++r) {
-    if (i < count) {
-      float rest[kChunk] = {};
-      for (std::size_t b = i; b < count; ++b)
-        std::copy_n(rows[r] + blocks[b], kBlock, rest + (b - i) * kBlock);
+    if (i < n) {
+      std::fill_n(rest, kChunk, 0.0F);
+      CopyMasked(rows[r] + i, masks[r] + i / kBlock, n - i, rest);
       squares[r].AddChunk(rest);
     }
     out[r] = squares[r].Total();
   }
 }
 
-void SquaresOfRowBlocks(const float* const* rows, std::size_t count, const std::size_t* blocks,
-                        std::size_t block_count, double* out) {
-  ByFour(count, [&](auto n, std::size_t r) HWY_ATTR {
-    SquaresOfBlocks<n()>(rows + r, blocks, block_count, out + r);
+void SquaresOfMaskedRows(const float* const* rows, const std::uint32_t* const* masks,
+                         std::size_t count, std::size_t n, double* out) {
+  ByFour(count, [&](auto side_by_side, std::size_t r) HWY_ATTR {
+    SquaresOfMasked<side_by_side()>(rows + r, masks + r, n, out + r);
   });
 }
 
@@ -216,9 +248,9 @@ namespace discreet::mechanism::kernels {
 HWY_EXPORT(AddFloatRows);
 HWY_EXPORT(AddDoubleRows);
 HWY_EXPORT(SquaresOfRows);
-HWY_EXPORT(SquaresOfRowBlocks);
-HWY_EXPORT(AddFloatExtents);
-HWY_EXPORT(AddDoubleExtents);
+HWY_EXPORT(SquaresOfMaskedRows);
+HWY_EXPORT(AddFloatStripes);
+HWY_EXPORT(AddDoubleStripes);
 
 namespace {
 void roots_from_above(double* squares, std::size_t count) noexcept {
@@ -228,13 +260,13 @@ void roots_from_above(double* squares, std::size_t count) noexcept {
 }
 }  // namespace
 
-void add_extents(const float* const* rows, const double* scales, std::size_t count,
-                 const Extent* extents, std::size_t extent_count, double* y) noexcept {
-  HWY_DYNAMIC_DISPATCH(AddFloatExtents)(rows, scales, count, extents, extent_count, y);
+void add_stripes(const RowSet<float>* sets, const Stripe* stripes, std::size_t count,
+                 double* y) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddFloatStripes)(sets, stripes, count, y);
 }
-void add_extents(const double* const* rows, const double* scales, std::size_t count,
-                 const Extent* extents, std::size_t extent_count, double* y) noexcept {
-  HWY_DYNAMIC_DISPATCH(AddDoubleExtents)(rows, scales, count, extents, extent_count, y);
+void add_stripes(const RowSet<double>* sets, const Stripe* stripes, std::size_t count,
+                 double* y) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddDoubleStripes)(sets, stripes, count, y);
 }
 
 void add_rows(const float* const* rows, const double* scales, std::size_t count, std::size_t begin,
@@ -251,9 +283,9 @@ void norms_from_above(const float* const* rows, std::size_t count, std::size_t n
   HWY_DYNAMIC_DISPATCH(SquaresOfRows)(rows, count, n, norms);
   roots_from_above(norms, count);
 }
-void norms_from_above(const float* const* rows, std::size_t count, const std::size_t* blocks,
-                      std::size_t block_count, double* norms) noexcept {
-  HWY_DYNAMIC_DISPATCH(SquaresOfRowBlocks)(rows, count, blocks, block_count, norms);
+void masked_norms_from_above(const float* const* rows, const std::uint32_t* const* masks,
+                             std::size_t count, std::size_t n, double* norms) noexcept {
+  HWY_DYNAMIC_DISPATCH(SquaresOfMaskedRows)(rows, masks, count, n, norms);
   roots_from_above(norms, count);
 }
 void norms_from_above(const double* const* rows, std::size_t count, std::size_t n,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace discreet::mechanism::kernels {
 
@@ -11,15 +12,24 @@ void add_rows(const float* const* rows, const double* scales, std::size_t count,
 void add_rows(const double* const* rows, const double* scales, std::size_t count, std::size_t begin,
               std::size_t end, double* y) noexcept;
 
-// A range begin <= i < end of a row's values.
-struct Extent {
-  std::size_t begin, end;
+// Rows that are added together, with the scale of each.
+template <class Real>
+struct RowSet {
+  const Real* const* rows;
+  const double* scales;
+  std::size_t count;
 };
-// The same for every i in one of the extents, which are disjoint; nothing between them is read.
-void add_extents(const float* const* rows, const double* scales, std::size_t count,
-                 const Extent* extents, std::size_t extent_count, double* y) noexcept;
-void add_extents(const double* const* rows, const double* scales, std::size_t count,
-                 const Extent* extents, std::size_t extent_count, double* y) noexcept;
+// A range begin <= i < end of coordinates, of at most kTile, to which the rows of a set are added.
+struct Stripe {
+  std::size_t begin, end;
+  std::size_t set;
+};
+inline constexpr std::size_t kTile = 2048;  // whose sum stays in the first cache: 16 KiB
+// add_rows of its set for every stripe; they are disjoint and ascend. Nothing between is read.
+void add_stripes(const RowSet<float>* sets, const Stripe* stripes, std::size_t count,
+                 double* y) noexcept;
+void add_stripes(const RowSet<double>* sets, const Stripe* stripes, std::size_t count,
+                 double* y) noexcept;
 
 inline constexpr std::size_t kMostMeasured = std::size_t{1} << 16;
 
@@ -32,11 +42,9 @@ void norms_from_above(const float* const* rows, std::size_t count, std::size_t n
 void norms_from_above(const double* const* rows, std::size_t count, std::size_t n,
                       double* norms) noexcept;
 
-
-// norms_from_above of the values at blocks[0], …, blocks[block_count - 1], kBlock each, as if they
-// stood side by side; nothing between them is read. block_count * kBlock <= kMostMeasured.
-inline constexpr std::size_t kBlock = 32;
-void norms_from_above(const float* const* rows, std::size_t count, const std::size_t* blocks,
-                      std::size_t block_count, double* norms) noexcept;
+// norms_from_above of rows whose value i counts as 0, and may be anything, where bit i mod 32 of
+// word i / 32 of the row's mask is 0: the same bits as of a row with such zeros.
+void masked_norms_from_above(const float* const* rows, const std::uint32_t* const* masks,
+                             std::size_t count, std::size_t n, double* norms) noexcept;
 
 }  // namespace discreet::mechanism::kernels

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -30,23 +29,6 @@ struct CoordinateRange {
   std::size_t end;
   std::uint32_t part;
 };
-
-// Fills norms.scales of the records [first, end) from their norms; must not throw.
-using DecideScales = std::function<void(std::size_t first, std::size_t end, RecordNorms& norms)>;
-
-// As clip_per_sample, but the parts are ranges of coordinates, what a record may not reach counts
-// as 0 and is not read, and the scales are decided elsewhere.
-//   ranges: disjoint; by part, then tensor, then coordinate; every part has one at least.
-// A record that is not finite in what it may reach is treated as options.nonfinite says.
-template <class Real>
-RecordNorms clip_ranges(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-                        std::span<const CoordinateRange> ranges, const Permits& permits,
-                        const ClipOptions& options, const DecideScales& decide, GradientSum& sum);
-// The norms alone, without scales.
-template <class Real>
-RecordNorms range_norms(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-                        std::span<const CoordinateRange> ranges, const Permits& permits,
-                        const ClipOptions& options);
 
 // kInvalidGradient, naming the tensor, unless there are records x elements values of every private
 // one.

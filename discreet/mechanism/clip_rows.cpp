@@ -10,6 +10,7 @@
 #include "discreet/mechanism/clip_groups_impl.h"
 #include "discreet/mechanism/clip_ranges_impl.h"
 #include "discreet/mechanism/clip_team_impl.h"
+#include "discreet/mechanism/reach_impl.h"
 #include "discreet/numerics/rounding.h"
 #include "discreet/numerics/strict_arithmetic.h"
 
@@ -105,10 +106,10 @@ RecordNorms empty_norms(std::size_t records, std::size_t parts) {
 template <class Real>
 RecordNorms norms_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
                      std::size_t parts, std::vector<Group> groups, const ClipOptions& options,
-                     const Permits* permits = nullptr) {
+                     const Reached* reached = nullptr) {
   RecordNorms norms = empty_norms(gradients.records, parts);
   norms.scales.clear();
-  Team<Real> team(layout, gradients, options, std::move(groups), nullptr, permits);
+  Team<Real> team(layout, gradients, options, std::move(groups), nullptr, reached);
   team.run([&](std::size_t share) { team.measure(share, norms); });
   for (std::size_t i = 0; i < norms.records; ++i) {
     const auto own = std::span(norms.norms).subspan(i * norms.parts, norms.parts);
@@ -124,27 +125,17 @@ RecordNorms norms_of(const ModelLayout& layout, const PerSampleGradients<Real>& 
 template <class Real>
 RecordNorms norms_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
                      const Partition& partition, const ClipOptions& options) {
-  return norms_of(
-      layout, gradients, partition.parts(),
-      group_parts(layout, partition, gradients.records, sizeof(Real), options.threads, true),
-      options);
-}
-
-template <class Real>
-void sum_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-            std::vector<Group> groups, const RecordNorms& decided, const ClipOptions& options,
-            GradientSum& sum) {
-  Team<Real> team(layout, gradients, options, std::move(groups), &sum);
-  team.run([&](std::size_t share) { team.accumulate(share, decided); });
+  return norms_of(layout, gradients, partition.parts(),
+                  group_together(layout, partition, gradients.records), options);
 }
 
 template <class Real>
 void sum_of(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
             const Partition& partition, const RecordNorms& decided, const ClipOptions& options,
-            GradientSum& sum) {
-  sum_of(layout, gradients,
-         group_parts(layout, partition, gradients.records, sizeof(Real), options.threads, true),
-         decided, options, sum);
+            GradientSum& sum, const Reached* reached = nullptr) {
+  Team<Real> team(layout, gradients, options, group_together(layout, partition, gradients.records),
+                  &sum, reached);
+  team.run([&](std::size_t share) { team.accumulate(share, decided); });
 }
 
 template <class Real>
@@ -158,11 +149,12 @@ RecordNorms clip(const ModelLayout& layout, const PerSampleGradients<Real>& grad
   decide_scales(plan, norms);  // refuses bounds that are none, even for an empty batch
   if (gradients.records == 0) return norms;
 
-  auto groups = group_parts(layout, plan.partition, gradients.records, sizeof(Real),
-                            options.threads, plan.flat_clip.has_value());
   if (!plan.flat_clip) {
     norms = empty_norms(gradients.records, plan.partition.parts());
-    Team<Real> team(layout, gradients, options, std::move(groups), &sum);
+    Team<Real> team(
+        layout, gradients, options,
+        group_parts(layout, plan.partition, gradients.records, sizeof(Real), options.threads),
+        &sum);
     const auto decide = [&](const Group& group, std::size_t first, std::size_t end) {
       for (std::size_t i = first; i < end; ++i)
         for (std::uint32_t part = group.first_part; part < group.end_part; ++part)
@@ -205,52 +197,54 @@ void checked_add(const ModelLayout& layout, const PerSampleGradients<Real>& grad
 }  // namespace
 
 template <class Real>
-RecordNorms range_norms(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-                        std::span<const CoordinateRange> ranges, const Permits& permits,
-                        const ClipOptions& options) {
+RecordNorms reached_norms(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                          const Partition& partition, const Reach& reach,
+                          std::span<const std::uint32_t> classes, const ClipOptions& options) {
   check_options(options);
   check_gradients(layout, gradients);
-  return norms_of(
-      layout, gradients, permits.parts,
-      group_ranges(ranges, permits.parts, gradients.records, sizeof(Real), options.threads),
-      options, &permits);
+  const Reached reached{reach, classes};
+  return norms_of(layout, gradients, partition.parts(),
+                  group_together(layout, partition, gradients.records), options, &reached);
 }
 
 template <class Real>
-RecordNorms clip_ranges(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-                        std::span<const CoordinateRange> ranges, const Permits& permits,
-                        const ClipOptions& options, const DecideScales& decide, GradientSum& sum) {
+RecordNorms clip_reached(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                         const Partition& partition, const Reach& reach,
+                         std::span<const std::uint32_t> classes, const ClipOptions& options,
+                         const DecideScales& decide, GradientSum& sum) {
   check_options(options);
   check_gradients(layout, gradients);
   check_sum(layout, sum);
-  RecordNorms norms = empty_norms(gradients.records, permits.parts);
+  RecordNorms norms = empty_norms(gradients.records, partition.parts());
   if (gradients.records == 0) return norms;
-  const auto groups =
-      group_ranges(ranges, permits.parts, gradients.records, sizeof(Real), options.threads);
-  Team<Real> team(layout, gradients, options, groups, &sum, &permits);
+  const Reached reached{reach, classes};
+  Team<Real> team(
+      layout, gradients, options,
+      group_together(layout, partition, gradients.records, sizeof(Real), options.threads), &sum,
+      &reached);
   const auto decide_window = [&](const Group&, std::size_t first, std::size_t end) {
     decide(first, end, norms);
   };
   if (team.measure_and_accumulate(decide_window, norms)) return norms;
-  norms = norms_of(layout, gradients, permits.parts, groups, options, &permits);
+  norms = reached_norms(layout, gradients, partition, reach, classes, options);
   norms.scales.resize(norms.norms.size());
   decide(0, norms.records, norms);
-  sum_of(layout, gradients, groups, norms, options, sum);
+  sum_of(layout, gradients, partition, norms, options, sum, &reached);
   return norms;
 }
 
-template RecordNorms range_norms(const ModelLayout&, const PerSampleGradients<float>&,
-                                 std::span<const CoordinateRange>, const Permits&,
-                                 const ClipOptions&);
-template RecordNorms range_norms(const ModelLayout&, const PerSampleGradients<double>&,
-                                 std::span<const CoordinateRange>, const Permits&,
-                                 const ClipOptions&);
-template RecordNorms clip_ranges(const ModelLayout&, const PerSampleGradients<float>&,
-                                 std::span<const CoordinateRange>, const Permits&,
-                                 const ClipOptions&, const DecideScales&, GradientSum&);
-template RecordNorms clip_ranges(const ModelLayout&, const PerSampleGradients<double>&,
-                                 std::span<const CoordinateRange>, const Permits&,
-                                 const ClipOptions&, const DecideScales&, GradientSum&);
+template RecordNorms reached_norms(const ModelLayout&, const PerSampleGradients<float>&,
+                                   const Partition&, const Reach&, std::span<const std::uint32_t>,
+                                   const ClipOptions&);
+template RecordNorms reached_norms(const ModelLayout&, const PerSampleGradients<double>&,
+                                   const Partition&, const Reach&, std::span<const std::uint32_t>,
+                                   const ClipOptions&);
+template RecordNorms clip_reached(const ModelLayout&, const PerSampleGradients<float>&,
+                                  const Partition&, const Reach&, std::span<const std::uint32_t>,
+                                  const ClipOptions&, const DecideScales&, GradientSum&);
+template RecordNorms clip_reached(const ModelLayout&, const PerSampleGradients<double>&,
+                                  const Partition&, const Reach&, std::span<const std::uint32_t>,
+                                  const ClipOptions&, const DecideScales&, GradientSum&);
 
 RecordNorms clip_per_sample(const ModelLayout& layout, const PerSampleGradients<float>& gradients,
                             const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {

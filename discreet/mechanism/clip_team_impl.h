@@ -10,13 +10,21 @@
 #include <memory>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "discreet/mechanism/clip.h"
 #include "discreet/mechanism/clip_groups_impl.h"
 #include "discreet/mechanism/clip_kernels_impl.h"
+#include "discreet/mechanism/reach_impl.h"
 
 namespace discreet::mechanism {
+
+// Records and what each may reach.
+struct Reached {
+  const Reach& reach;
+  std::span<const std::uint32_t> classes;
+};
 
 // What all threads work on. Each walks the same schedule over its own share of the pieces; norms
 // and scales are decided by the first one between two barriers.
@@ -25,24 +33,33 @@ class Team {
  public:
   Team(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
        const ClipOptions& options, std::vector<Group> groups, GradientSum* sum,
-       const Permits* permits = nullptr)
+       const Reached* reached = nullptr)
       : layout_(layout),
         gradients_(gradients),
         options_(options),
         groups_(std::move(groups)),
         sum_(sum),
-        permits_(permits),
+        reached_(reached),
         shares_(shares(layout, gradients, options)),
         barrier_(static_cast<std::ptrdiff_t>(shares_)),
         scratch_(shares_) {
-    std::size_t pieces = 0, most = 0;
+    std::size_t pieces = 0, most = 0, cells = 0;
     for (Group& group : groups_) {
       group.window = std::clamp<std::size_t>(group.window, 1, options.max_microbatch);
       pieces = std::max(pieces, group.pieces.size());
       most = std::max(most, group.pieces.size() * std::min(group.window, gradients.records));
+      if (reached != nullptr)
+        for (const Piece& piece : group.pieces)
+          cells = std::max(cells, reached->reach.cells(piece.tensor));
     }
     piece_norms_.resize(most);
-    for (auto& own : scratch_) own.reserve(pieces);  // no allocation, hence no failure, in a thread
+    for (Scratch& own : scratch_) {  // no allocation, hence no failure, in a thread
+      own.norms.reserve(pieces);
+      own.rows.resize(cells * kRows);
+      own.scales.resize(cells * kRows);
+      own.sets.resize(cells);
+      if (reached != nullptr && std::is_same_v<Real, double>) own.masked.resize(kPiece);
+    }
   }
 
   // f(share) from every thread; from none if not all can be started.
@@ -120,6 +137,14 @@ class Team {
 
  private:
   static constexpr std::size_t kRows = 64;  // rows handed to a kernel at once
+  struct Scratch {
+    std::vector<double> norms;  // of a part
+    // By cell of a tensor: the records that reach it.
+    std::vector<const Real*> rows;
+    std::vector<double> scales;
+    std::vector<kernels::RowSet<Real>> sets;
+    std::vector<Real> masked;
+  };
   static constexpr std::uint64_t kSmallestShare = std::uint64_t{1} << 20;  // values worth a thread
 
   static std::size_t shares(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
@@ -148,24 +173,24 @@ class Team {
   std::size_t offset_of(std::span<double> target) const {
     return static_cast<std::size_t>(target.data() - sum_->values().data());
   }
-  // The places in group.pieces of what a thread works on.
-  std::span<const std::size_t> places_of(const Group& group, std::size_t share) const {
-    const std::size_t count = group.order.size();
-    const std::size_t begin = count * share / shares_;
-    return std::span(group.order).subspan(begin, count * (share + 1) / shares_ - begin);
+  // The pieces that a thread works on: the first, and the one after the last.
+  std::pair<std::size_t, std::size_t> pieces_of(const Group& group, std::size_t share) const {
+    const std::size_t count = group.pieces.size();
+    return {count * share / shares_, count * (share + 1) / shares_};
   }
 
   void measure(std::size_t share, const Group& group, std::size_t first, std::size_t end,
                RecordNorms& norms) {
     const std::size_t records = end - first;
-    for (const std::size_t place : places_of(group, share)) {
-      const Piece& piece = group.pieces[place];
-      double* out = piece_norms_.data() + place * records;
+    const auto [begin, last] = pieces_of(group, share);
+    for (std::size_t p = begin; p < last; ++p) {
+      const Piece& piece = group.pieces[p];
+      double* out = piece_norms_.data() + p * records;
       const Real* rows[kRows];
       for (std::size_t r = 0; r < records; r += kRows) {
         const std::size_t count = std::min(kRows, records - r);
-        if (permits_ != nullptr) {
-          permitted_norms(piece, first + r, count, out + r);
+        if (reached_ != nullptr) {
+          reached_norms(scratch_[share], piece, first + r, count, out + r);
           continue;
         }
         for (std::size_t k = 0; k < count; ++k) rows[k] = row(piece, first + r + k);
@@ -174,13 +199,13 @@ class Team {
     }
     barrier_.arrive_and_wait();
     // The records of the window are shared out too: a model has many pieces.
-    std::vector<double>& together = scratch_[share];
+    std::vector<double>& together = scratch_[share].norms;
     for (std::size_t r = records * share / shares_; r < records * (share + 1) / shares_; ++r) {
       std::size_t p = 0;
       for (std::uint32_t part = group.first_part; part < group.end_part; ++part) {
         together.clear();
         for (; p < group.pieces.size() && group.pieces[p].part == part; ++p)
-          if (group.pieces[p].packed != 0) together.push_back(piece_norms_[p * records + r]);
+          together.push_back(piece_norms_[p * records + r]);
         const bool finite = std::none_of(together.begin(), together.end(),
                                          [](double norm) { return std::isnan(norm); });
         norms.norms[(first + r) * norms.parts + part] =
@@ -190,61 +215,35 @@ class Team {
     barrier_.arrive_and_wait();
   }
 
-  // The norms of those records that may reach the piece, 0 for the others.
-  void permitted_norms(const Piece& piece, std::size_t first, std::size_t count,
-                       double* out) const {
+  // 0 for records that reach nothing of the piece.
+  void reached_norms(Scratch& own, const Piece& piece, std::size_t first, std::size_t count,
+                     double* out) const {
+    const std::size_t n = piece.end - piece.begin;
     const Real* rows[kRows];
+    const std::uint32_t* masks[kRows];
+    std::size_t of[kRows];
     double found[kRows];
     std::size_t k = 0;
-    for (std::size_t r = 0; r < count; ++r)
-      if ((*permits_)(first + r, piece.part)) rows[k++] = row(piece, first + r);
-    if (piece.packed > 1)
-      packed_norms(piece, rows, k, found);
-    else
-      kernels::norms_from_above(rows, k, piece.end - piece.begin, found);
-    k = 0;
-    for (std::size_t r = 0; r < count; ++r)
-      out[r] = (*permits_)(first + r, piece.part) ? found[k++] : 0;
-  }
-
-  // The norms of several short pieces together: side by side they are one row.
-  //   rows: where the first piece begins, of `count` records
-  static void packed_norms(const Piece& first, const Real* const* rows, std::size_t count,
-                           double* out) {
+    std::fill_n(out, count, 0.0);
+    for (std::size_t r = 0; r < count; ++r) {
+      const std::uint32_t c = reached_->classes[first + r];
+      if (c == kNoRoute) continue;
+      masks[k] = reached_->reach.mask(c, piece.tensor, piece.begin / kPiece);
+      if (masks[k] == nullptr) continue;
+      rows[k] = row(piece, first + r);
+      of[k++] = r;
+    }
     if constexpr (std::is_same_v<Real, float>) {
-      std::size_t blocks[kPack / kernels::kBlock];
-      if (const std::size_t n = blocks_of(first, blocks); n != 0) {
-        kernels::norms_from_above(rows, count, blocks, n, out);
-        return;
+      kernels::masked_norms_from_above(rows, masks, k, n, found);
+    } else {
+      for (std::size_t r = 0; r < k; ++r) {
+        for (std::size_t i = 0; i < n; ++i)
+          own.masked[i] = (masks[r][i / 32] >> (i % 32) & 1) != 0 ? rows[r][i] : 0.0;
+        const Real* masked = own.masked.data();
+        kernels::norms_from_above(&masked, 1, n, found + r);
       }
     }
-    constexpr std::size_t kTogether = 4;
-    Real packed[kTogether][kPack];
-    for (std::size_t r = 0; r < count; r += kTogether) {
-      const std::size_t k = std::min(kTogether, count - r);
-      const Real* sources[kTogether];
-      std::size_t length = 0;
-      for (std::size_t i = 0; i < k; ++i) {
-        sources[i] = packed[i];
-        Real* to = packed[i];
-        for (const Piece* piece = &first; piece != &first + first.packed; ++piece)
-          to = std::copy_n(rows[r + i] + (piece->begin - first.begin), piece->end - piece->begin,
-                           to);
-        length = static_cast<std::size_t>(to - packed[i]);
-      }
-      kernels::norms_from_above(sources, k, length, out + r);
-    }
-  }
-
-  // Where the blocks of pieces that are worked on together begin; 0 if they are not made of blocks.
-  static std::size_t blocks_of(const Piece& first, std::size_t* blocks) {
-    std::size_t n = 0;
-    for (const Piece* piece = &first; piece != &first + first.packed; ++piece) {
-      if ((piece->end - piece->begin) % kernels::kBlock != 0) return 0;
-      for (std::size_t at = piece->begin; at < piece->end; at += kernels::kBlock)
-        blocks[n++] = at - first.begin;
-    }
-    return n;
+    for (std::size_t r = 0; r < k; ++r) out[of[r]] = found[r];
   }
 
   bool all_numbers(const Group& group, std::size_t first, std::size_t end,
@@ -257,47 +256,62 @@ class Team {
 
   // What restores the sum. A sum of nothing yet, the usual one, needs no copy.
   void remember(std::size_t share, Group& group) {
-    for (const std::size_t place : places_of(group, share))
-      for (std::size_t p = place; p < place + group.pieces[place].packed; ++p) {
-        Piece& piece = group.pieces[p];
-        const std::span<double> target = sum_of(piece);
-        std::uint64_t bits = 0;
-        for (const double value : target) bits |= std::bit_cast<std::uint64_t>(value);
-        piece.was_zero = bits == 0;
-        if (!piece.was_zero)
-          std::copy(target.begin(), target.end(), before_.get() + offset_of(target));
-      }
+    const auto [begin, end] = pieces_of(group, share);
+    for (std::size_t p = begin; p < end; ++p) {
+      Piece& piece = group.pieces[p];
+      const std::span<double> target = sum_of(piece);
+      std::uint64_t bits = 0;
+      for (const double value : target) bits |= std::bit_cast<std::uint64_t>(value);
+      piece.was_zero = bits == 0;
+      if (!piece.was_zero)
+        std::copy(target.begin(), target.end(), before_.get() + offset_of(target));
+    }
   }
 
   void accumulate(std::size_t share, const Group& group, std::size_t first, std::size_t end,
                   const RecordNorms& decided) {
-    for (const std::size_t place : places_of(group, share)) {
-      const Piece& piece = group.pieces[place];
-      const Real* rows[kRows];
-      double scales[kRows];
+    const auto [begin, last] = pieces_of(group, share);
+    for (std::size_t p = begin; p < last; ++p)
+      for (std::size_t i = first; i < end; i += kRows) {
+        if (reached_ != nullptr)
+          add_reached(scratch_[share], group.pieces[p], i, std::min(end, i + kRows), decided);
+        else
+          add(group.pieces[p], i, std::min(end, i + kRows), decided);
+      }
+  }
+
+  void add(const Piece& piece, std::size_t first, std::size_t end, const RecordNorms& decided) {
+    const Real* rows[kRows];
+    double scales[kRows];
+    std::size_t count = 0;
+    for (std::size_t i = first; i < end; ++i) {
+      const double scale = decided.scale(i, piece.part);
+      if (scale == 0) continue;  // 0 times an infinity is no 0
+      rows[count] = row(piece, i);
+      scales[count++] = scale;
+    }
+    kernels::add_rows(rows, scales, count, 0, piece.end - piece.begin, sum_of(piece).data());
+  }
+
+  void add_reached(Scratch& own, const Piece& piece, std::size_t first, std::size_t end,
+                   const RecordNorms& decided) {
+    const Reach& reach = reached_->reach;
+    for (std::size_t cell = 0; cell < reach.cells(piece.tensor); ++cell) {
+      const Real** rows = own.rows.data() + cell * kRows;
+      double* scales = own.scales.data() + cell * kRows;
       std::size_t count = 0;
       for (std::size_t i = first; i < end; ++i) {
-        // 0 times an infinity is no 0.
-        if (decided.scale(i, piece.part) != 0) {
-          rows[count] = row(piece, i);
-          scales[count++] = decided.scale(i, piece.part);
-        }
-        if (count != kRows && i + 1 != end) continue;
-        double* const target = sum_of(piece).data();
-        if (piece.packed == 1) {
-          kernels::add_rows(rows, scales, count, 0, piece.end - piece.begin, target);
-        } else {
-          // Short pieces together: what concerns the records is looked up once for all.
-          kernels::Extent extents[kPack];
-          for (std::size_t k = 0; k < piece.packed; ++k) {
-            const Piece& own = group.pieces[place + k];
-            extents[k] = {own.begin - piece.begin, own.end - piece.begin};
-          }
-          kernels::add_extents(rows, scales, count, extents, piece.packed, target);
-        }
-        count = 0;
+        const std::uint32_t c = reached_->classes[i];
+        const double scale = decided.scale(i, piece.part);
+        if (scale == 0 || c == kNoRoute || !reach.permits(c, piece.tensor, cell)) continue;
+        rows[count] = row(piece, i) - piece.begin;
+        scales[count++] = scale;
       }
+      own.sets[cell] = {rows, scales, count};
     }
+    const auto stripes = reach.stripes(piece.tensor, piece.begin / kPiece);
+    kernels::add_stripes(own.sets.data(), stripes.data(), stripes.size(),
+                         sum_->tensor(piece.tensor).data());
   }
 
   const ModelLayout& layout_;
@@ -305,12 +319,12 @@ class Team {
   const ClipOptions& options_;
   std::vector<Group> groups_;
   GradientSum* sum_;
-  const Permits* permits_;  // null: every record reaches every part
+  const Reached* reached_;  // null: every record reaches everything
   std::size_t shares_;
   std::barrier<> barrier_;
   std::vector<double> piece_norms_;  // of a window: piece, then record
   std::unique_ptr<double[]> before_;
-  std::vector<std::vector<double>> scratch_;  // one per thread
+  std::vector<Scratch> scratch_;  // one per thread
 };
 
 }  // namespace discreet::mechanism

@@ -139,6 +139,18 @@ void make_cells(Tables& tables, const std::vector<std::uint32_t>& block_of) {
   for (std::size_t c = 0; c < tables.classes; ++c)
     for (const auto& pattern : patterns) tables.cells.permitted.push_back(pattern[c]);
   index_by_block(tables.cells, tables.blocks());
+  tables.reach =
+      Reach(tables.layout, tables.ranges, tables.cells.permitted, tables.classes);
+}
+
+void make_blocks(Tables& tables, const std::vector<std::uint32_t>& block_of) {
+  RoutedParts& parts = tables.whole_blocks;
+  parts.permitted.resize(tables.classes * tables.blocks());
+  for (std::uint32_t b = 0; b < tables.blocks(); ++b) parts.block.push_back(b);
+  for (std::size_t c = 0; c < tables.classes; ++c)
+    for (std::size_t i = 0; i < tables.layout.size(); ++i)
+      if (tables.at[c][i] != nullptr) parts.permitted[c * tables.blocks() + block_of[i]] = 1;
+  index_by_block(parts, tables.blocks());
 }
 
 void make_tensors(Tables& tables, const std::vector<std::uint32_t>& block_of) {
@@ -222,28 +234,32 @@ template <class Real>
 RecordNorms clip_rows(const Tables& tables, const PerSampleGradients<Real>& gradients,
                       std::span<const std::uint32_t> classes, const ClipOptions& options,
                       double grid, Norm norm, GradientSum& sum) {
-  Decider decider(tables, tables.cells, classes, norm);
-  const Permits permits = tables.cells.permits(classes);
   if (norm == Norm::kL1) {
-    RecordNorms norms = l1_norms(tables.layout, gradients, tables.ranges, permits, options);
+    Decider decider(tables, tables.cells, classes, norm);
+    RecordNorms norms = l1_norms(tables.layout, gradients, tables.ranges,
+                                 tables.cells.permits(classes), options);
     norms.scales.resize(norms.norms.size());
     decider(0, norms.records, norms);
     add_ranges(tables.layout, gradients, tables.ranges, norms, options.threads, sum);
     return std::move(decider.by_block);
   }
+  Decider decider(tables, tables.whole_blocks, classes, norm);
   if (grid == 0) {
-    clip_ranges(tables.layout, gradients, tables.ranges, permits, options, std::ref(decider), sum);
+    clip_reached(tables.layout, gradients, tables.partition, tables.reach, classes, options,
+                 std::ref(decider), sum);
     return std::move(decider.by_block);
   }
-  RecordNorms norms = range_norms(tables.layout, gradients, tables.ranges, permits, options);
+  RecordNorms norms = reached_norms(tables.layout, gradients, tables.partition, tables.reach,
+                                    classes, options);
   norms.scales.resize(norms.norms.size());
   decider(0, norms.records, norms);
+  const Permits permits = tables.cells.permits(classes);
   for (const CoordinateRange& range : tables.ranges) {
     const std::size_t n = tables.layout.elements(range.tensor);
     const auto out = sum.tensor(range.tensor);
     for (std::size_t i = 0; i < gradients.records; ++i) {
-      const double scale = norms.scale(i, range.part);
-      if (scale == 0) continue;
+      const double scale = norms.scale(i, tables.cells.block[range.part]);
+      if (scale == 0 || !permits(i, range.part)) continue;
       const Real* row = gradients.tensors[range.tensor].data() + i * n;
       for (std::size_t k = range.begin; k < range.end; ++k)
         out[k] += std::trunc(scale * static_cast<double>(row[k]) / grid);
@@ -328,7 +344,9 @@ Router::Router(Routes routes, const ModelLayout& layout)
     allocation_.plan.clip.push_back(next_up(stddev / least));
     allocation_.multiplier.push_back(1);
   }
+  t.partition = parts;
   make_cells(t, parts.part_of);
+  make_blocks(t, parts.part_of);
   make_tensors(t, parts.part_of);
   charge(0, 0);
 }

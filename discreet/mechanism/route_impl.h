@@ -4,6 +4,7 @@
 
 #include "discreet/mechanism/clip_ranges_impl.h"
 #include "discreet/mechanism/layer_pass.h"
+#include "discreet/mechanism/reach_impl.h"
 #include "discreet/mechanism/route.h"
 
 namespace discreet::mechanism {
@@ -33,6 +34,9 @@ struct Router::Tables {
   std::vector<std::vector<const RouteTensor*>> at;  // class, tensor: null if not permitted
   RoutedParts cells;
   std::vector<CoordinateRange> ranges;  // of the cells
+  Reach reach;                          // the same, as explicit gradients are worked on
+  RoutedParts whole_blocks;
+  Partition partition;  // into blocks, of the tensors that some class reaches
   RoutedParts tensors;
   ClipPlan tensor_plan;  // parts are private tensors; bounds are the largest of their block
 
