@@ -6,6 +6,7 @@
 #include "discreet/admission/policy.h"
 #include "discreet/base/error.h"
 #include "discreet/base/nearest.h"
+#include "discreet/base/utf8.h"
 #include "discreet/mechanism/yaml_impl.h"
 
 namespace discreet::admission {
@@ -98,7 +99,7 @@ class Section {
       if (item.kind != Yaml::Kind::kScalar || item.text.empty())
         fail(item.line, path_of(key), "must be a list of names");
       if (std::find(out.begin(), out.end(), item.text) != out.end())
-        fail(item.line, path_of(key), fmt::format("names {} twice", item.text));
+        fail(item.line, path_of(key), fmt::format("names {} twice", excerpt(item.text)));
       out.push_back(item.text);
     }
     if (out.empty()) fail(at(key).line, path_of(key), "must not be empty");
@@ -252,12 +253,12 @@ void read_keys(Section& root, Policy& policy) {
       for (const auto& [each, unused] : policy.classes) known.push_back(each);
       const auto meant = nearest(name, known);
       section.fail(item.line, "keys.classes",
-                   fmt::format("names {}, which is no class{}", name,
+                   fmt::format("names {}, which is no class{}", excerpt(name),
                                meant ? fmt::format("; did you mean {}?", *meant) : ""));
     }
     for (const TrustedKey& other : policy.keys)
       if (other.name == key.name || other.key == key.key)
-        section.fail(item.line, "keys", fmt::format("has {} twice", key.name));
+        section.fail(item.line, "keys", fmt::format("has {} twice", excerpt(key.name)));
     policy.keys.push_back(std::move(key));
   }
 }

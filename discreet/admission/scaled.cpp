@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
 #include "discreet/numerics/rounding.h"
 
 namespace discreet::admission {
@@ -15,7 +16,7 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view what, std::string_view text, const char* remedy) {
   throw Error(ErrorCode::kInvalidInput, "parse",
-              fmt::format("{} is '{}'; {}", what, text.substr(0, 80), remedy));
+              fmt::format("{} is {}; {}", what, excerpt(text), remedy));
 }
 
 std::optional<std::uint64_t> digits(std::string_view text) {

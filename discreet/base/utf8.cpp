@@ -31,4 +31,23 @@ std::optional<std::size_t> find_bad_utf8(ByteView text) noexcept {
   return std::nullopt;
 }
 
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t kMost = 80;
+  const bool cut = text.size() > kMost;
+  std::string out(text.substr(0, kMost));
+  while (const auto bad = find_bad_utf8(bytes_of(out))) {
+    if (cut && *bad + 4 > kMost)
+      out.resize(*bad);
+    else
+      out[*bad] = '?';
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto c = static_cast<unsigned char>(out[i]);
+    const bool upper = c == 0xc2 && static_cast<unsigned char>(out[i + 1]) < 0xa0;  // U+0080 to 9f
+    if (upper) out.erase(i + 1, 1);
+    if (upper || c < 0x20 || c == 0x7f) out[i] = ' ';
+  }
+  return "'" + out + (cut ? "...'" : "'");
+}
+
 }  // namespace discreet

@@ -7,6 +7,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/base/utf8.h"
 
 namespace discreet::ledger {
 namespace {
@@ -392,8 +393,8 @@ Digest descriptor_hash(std::string_view text) {
                       text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
   if (!is_hex)
     throw Error(ErrorCode::kInvalidInput, "descriptor hash",
-                fmt::format("\"{}\" is no hash of a descriptor: 64 hexadecimal digits",
-                            text.substr(0, 80)));
+                fmt::format("{} is no hash of a descriptor: 64 hexadecimal digits",
+                            excerpt(text)));
   const Bytes bytes = from_hex(text);
   std::copy(bytes.begin(), bytes.end(), digest.begin());
   return digest;

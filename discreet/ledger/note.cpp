@@ -45,7 +45,7 @@ std::uint64_t parse_size(std::string_view text) {
   std::uint64_t size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   if (error != std::errc() || end != text.data() + text.size() || fmt::format("{}", size) != text)
-    malformed(fmt::format("\"{}\" is no number of leaves", text.substr(0, 40)));
+    malformed(fmt::format("{} is no number of leaves", excerpt(text)));
   return size;
 }
 

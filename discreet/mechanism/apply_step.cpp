@@ -565,7 +565,7 @@ StepResult Mechanism::release_into(const HeldGradients& averages, const Team* te
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "no norms were taken; call take_norms for every piece of the step first");
   const auto run = [&](const auto& tensors) {
-    using Real = std::remove_cvref_t<decltype(tensors)>::value_type::element_type;
+    using Real = typename std::remove_cvref_t<decltype(tensors)>::value_type::element_type;
     if (std::is_same_v<Real, double> !=
         (fixed_->config.run.compute_dtype == ComputeDtype::kFloat64))
       throw Error(ErrorCode::kInvalidGradient, kOperator,

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
 #include "discreet/base/nearest.h"
 #include "discreet/mechanism/config_value_impl.h"
 
@@ -40,17 +41,7 @@ std::string shown(const Yaml& node) {
     case Yaml::Kind::kMap: return "a mapping";
     case Yaml::Kind::kScalar: break;
   }
-  constexpr std::size_t kMost = 80;
-  std::string text = node.text.size() <= kMost ? node.text : node.text.substr(0, kMost) + "...";
-  // The sentence stays one line, and a cut UTF-8 character does not reach the terminal.
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  while (node.text.size() > kMost && text.size() > 3 &&
-         (static_cast<unsigned char>(text[text.size() - 4]) & 0x80) != 0) {
-    text.erase(text.size() - 4, 1);
-  }
-  return fmt::format("'{}'", text);
+  return excerpt(node.text);
 }
 
 // digits [. digits] [e [sign] digits], or . digits; without a leading zero that would be octal.

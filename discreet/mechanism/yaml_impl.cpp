@@ -16,6 +16,10 @@
 namespace discreet::mechanism {
 namespace {
 
+constexpr std::size_t kLongestKey = 256;
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
 [[noreturn]] void refuse(std::string_view name, int line, std::string_view sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "read_config",
               line > 0 ? fmt::format("{}:{}: {}", name, line, sentence)
@@ -127,6 +131,9 @@ class Builder final : public YAML::EventHandler {
     node.line = mark.line + 1;
     if (!expects_key()) return place(std::move(node));
     if (node.kind != Yaml::Kind::kScalar) fail(mark, "a key is empty or null; name the key");
+    if (node.text.size() > kLongestKey || std::ranges::any_of(node.text, is_control))
+      fail(mark, fmt::format("the key {} is of more than one line or {} bytes; shorten it",
+                             excerpt(node.text), kLongestKey));
     if (node.text == "<<") fail(mark, "a merge (<<); write the keys out");
     Open& open = open_.back();
     const auto [first, is_new] = open.seen.emplace(node.text, node.line);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
 #include "discreet/training/csv_rows_impl.h"
 #include "discreet/training/dataset.h"
 #include "discreet/training/dataset_impl.h"
@@ -76,7 +77,7 @@ class Columns {
                const auto at = classes_.find(std::string(text));
                if (at == classes_.end())
                  throw BadField{
-                     "", fmt::format("'{}' is none of the declared classes", text.substr(0, 40))};
+                     "", fmt::format("{} is none of the declared classes", excerpt(text))};
                out.label.push_back(at->second);
              }});
       }
@@ -105,8 +106,8 @@ class Columns {
            const auto at = words.find(std::string(text));
            if (at == words.end() && !other)
              throw BadField{"", text.empty() ? "is empty"
-                                             : fmt::format("'{}' is not in the declared vocabulary",
-                                                           text.substr(0, 40))};
+                                             : fmt::format("{} is not in the declared vocabulary",
+                                                           excerpt(text))};
            const std::size_t hot = at == words.end() ? width - 1 : at->second;
            for (std::size_t k = 0; k < width; ++k) out.x.push_back(k == hot ? 1.0f : 0.0f);
          }});
