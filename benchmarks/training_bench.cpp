@@ -15,8 +15,8 @@
 #include "discreet/base/hash.h"
 #include "discreet/mechanism/apply.h"
 #include "discreet/mechanism/config_resolve.h"
-#include "discreet/numerics/parallel.h"
 #include "discreet/run/trace.h"
+#include "discreet/training/dataset.h"
 #include "discreet/training/network.h"
 #include "discreet/training/optimizer.h"
 
@@ -79,15 +79,13 @@ class Run {
 
   void step() {
     const std::vector<std::uint64_t> batch = sampler_.batch(mechanism_.t());
-    std::vector<float> x(batch.size() * kSizes[0]);
-    numerics::parallel_items(batch.size(), threads_, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end; ++i)
-        std::copy_n(&data_.x[batch[i] * kSizes[0]], kSizes[0], &x[i * kSizes[0]]);
-    });
+    std::vector<float> x;
+    if (!gradients_.activations.empty()) x = std::move(gradients_.activations[0]);
+    training::gather(data_.x, kSizes[0], batch, threads_, x);
     std::vector<std::uint32_t> labels;
     for (const std::uint64_t record : batch) labels.push_back(data_.labels[record]);
-    const auto gradients = network_.backward(std::move(x), labels, {}, threads_);
-    mechanism_.accumulate(gradients.pass);
+    gradients_ = network_.backward(std::move(x), labels, {}, threads_, std::move(gradients_));
+    mechanism_.accumulate(gradients_.pass);
     StepResult released = mechanism_.release();
     std::vector<std::span<float>> parameters;
     for (std::size_t i = 0; i < network_.layout().size(); ++i)
@@ -115,6 +113,7 @@ class Run {
   training::Optimizer optimizer_;
   Sampler sampler_;
   Mechanism mechanism_;
+  training::BackwardResult gradients_;
   std::filesystem::path path_;
   std::unique_ptr<run::TraceWriter> trace_;
 };

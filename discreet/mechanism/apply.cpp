@@ -461,6 +461,7 @@ void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uin
                 "configuration does not charge it; set clipping.ghost: true or fused_kernel: true");
   const ClipOptions options = fixed_->clip_options();
   const ClipPlan& plan = state_->now.allocation.plan;
+  if (!has_passes(microbatch)) into.sum.settle(fixed_->threads);
   RecordNorms norms;
   if (fixed_->router) {
     norms = fixed_->router->clip(microbatch, classes, options,
@@ -507,7 +508,7 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
     clip_into(microbatch, classes, *state_->accumulation);
   } else {
     Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
-                       spare(), fixed_->threads);
+                       spare());
     clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }

@@ -45,10 +45,8 @@ struct Mechanism::Fixed {
 
 struct Mechanism::Accumulation {
   // spare: a sum that is not needed any more; its memory is used again if it is of the layout.
-  Accumulation(const ModelLayout& layout, std::size_t parts, std::optional<GradientSum> spare = {},
-               int threads = 1)
-      : sum(spare && spare->is_of(layout) ? std::move(*spare).cleared(threads)
-                                          : GradientSum(layout)),
+  Accumulation(const ModelLayout& layout, std::size_t parts, std::optional<GradientSum> spare = {})
+      : sum(spare && spare->is_of(layout) ? std::move(*spare).emptied() : GradientSum(layout)),
         statistics(parts),
         counts{std::vector<double>(parts), std::vector<double>(parts)} {}
   GradientSum sum;  // of the layout of the step's coordinates

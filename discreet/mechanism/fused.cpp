@@ -48,14 +48,16 @@ RecordNorms clip(const ModelLayout& layout, const BackwardPass<Real>& pass, cons
   const auto parts = parts_of(ghost);
   ghost.find_nonfinite();
   RecordNorms& norms = ghost.norms;
+  Target target(sum);
   for (std::size_t l = 0; l < pass.layers.size(); ++l) {
     ghost.measure(l);
     for (std::size_t i = 0; i < norms.records; ++i)
       for (const std::size_t part : parts[l])
         if (norms.zeroed[i] == 0)
           norms.scales[i * norms.parts + part] = clip_scale(norms.norm(i, part), plan.clip[part]);
-    ghost.add(l, sum);
+    ghost.add(l, target);
   }
+  target.finish();
   return std::move(norms);
 }
 

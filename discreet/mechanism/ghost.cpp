@@ -164,9 +164,9 @@ void Ghost<Real>::measure(std::size_t l) {
 }
 
 template <class Real>
-void Ghost<Real>::add(std::size_t l, GradientSum& sum) const {
+void Ghost<Real>::add(std::size_t l, Target& target) const {
   add_scaled(layout, pass.layers[l], norms,
-             std::span(wide).subspan(l * norms.records, norms.records), plan, options, sum);
+             std::span(wide).subspan(l * norms.records, norms.records), plan, options, target);
 }
 
 namespace {
@@ -178,7 +178,9 @@ RecordNorms clip(const ModelLayout& layout, const BackwardPass<Real>& pass, cons
   ghost.begin(sum);
   for (std::size_t l = 0; l < pass.layers.size(); ++l) ghost.measure(l);
   decide_scales(plan, ghost.norms);
-  for (std::size_t l = 0; l < pass.layers.size(); ++l) ghost.add(l, sum);
+  Target target(sum);
+  for (std::size_t l = 0; l < pass.layers.size(); ++l) ghost.add(l, target);
+  target.finish();
   return std::move(ghost.norms);
 }
 

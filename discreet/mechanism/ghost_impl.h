@@ -49,6 +49,29 @@ template <class Real>
 std::array<Bound, 2> record_bounds(const ModelLayout& layout, const LayerPass<Real>& pass,
                                    std::size_t i, NormScratch<Real>& scratch, bool& wide);
 
+// A sum to which the gradients of layers are added. If its zeros are not written yet, each tensor's
+// are when something is added to it, or the first terms are written in their place. Until finish,
+// the sum as a whole stays unwritten: if something fails, nothing was added.
+class Target {
+ public:
+  explicit Target(GradientSum& sum)
+      : sum_(sum), written_(sum.tensors(), sum.is_written() ? 1 : 0) {}
+  double* tensor(std::size_t i) {
+    if (std::exchange(written_[i], 1) == 0) std::ranges::fill(sum_.tensor(i), 0.0);
+    return sum_.tensor(i).data();
+  }
+  // Whether the tensor is still to be written. The caller writes all of it, at tensor(i).
+  bool take_unwritten(std::size_t i) { return std::exchange(written_[i], 1) == 0; }
+  void finish() {
+    for (std::size_t i = 0; i < written_.size(); ++i) tensor(i);
+    sum_.set_written();
+  }
+
+ private:
+  GradientSum& sum_;
+  std::vector<std::uint8_t> written_;
+};
+
 // What is known of a microbatch while it is clipped.
 template <class Real>
 struct Ghost {
@@ -68,8 +91,8 @@ struct Ghost {
   void find_nonfinite();
   // Adds the norms of layer l to those of its parts; deals likewise with what is not finite in it.
   void measure(std::size_t l);
-  // sum += the gradients of layer l, scaled.
-  void add(std::size_t l, GradientSum& sum) const;
+  // target += the gradients of layer l, scaled.
+  void add(std::size_t l, Target& target) const;
 
  private:
   bool has_private(std::size_t l) const;
@@ -87,13 +110,13 @@ template <class Real>
 void unfold(const ConvolutionPass<Real>& pass, const ConvolutionShape& shape, std::size_t record,
             std::size_t group, std::vector<Real>& out);
 
-// sum += the gradients of the pass's private tensors, record i multiplied by the scale of
+// target += the gradients of the pass's private tensors, record i multiplied by the scale of
 // their part.
 //   wide: one per record: not to be multiplied in binary32.
 template <class Real>
 void add_scaled(const ModelLayout& layout, const LayerPass<Real>& pass, const RecordNorms& norms,
                 std::span<const std::uint8_t> wide, const ClipPlan& plan,
-                const ClipOptions& options, GradientSum& sum);
+                const ClipOptions& options, Target& target);
 
 // sqrt(a^2 + b^2) from above.
 double hypotenuse_upper(double a, double b) noexcept;

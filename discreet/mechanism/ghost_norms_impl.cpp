@@ -93,7 +93,7 @@ double gram_norm(const Rows<Real>& g, std::size_t outputs, const Rows<Real>& a, 
       Rows<Real> from = turned(of);
       from.data += t * of.row_stride;
       tile.assign(rows * columns, 0.0);
-      add_outer<double>(from, rows, from, columns, length, 256, tile.data(), columns,
+      add_outer<double>(from, rows, from, columns, length, 256, tile.data(), columns, false,
                         scratch.outer);
     };
     products(a, inputs, scratch.tile);
@@ -126,7 +126,7 @@ double direct_norm(const Rows<Real>& g, std::size_t outputs, const Rows<Real>& a
     Rows<Real> from = g;
     from.data += o * g.column_stride;
     scratch.tile.assign(rows * inputs, 0.0);
-    add_outer<double>(from, rows, a, inputs, positions, 256, scratch.tile.data(), inputs,
+    add_outer<double>(from, rows, a, inputs, positions, 256, scratch.tile.data(), inputs, false,
                       scratch.outer);
     norm = hypotenuse_upper(norm, numerics::norm_l2_upper(scratch.tile));
   }

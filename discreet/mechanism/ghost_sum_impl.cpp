@@ -14,8 +14,8 @@ template <class Real>
 class Adder {
  public:
   Adder(const ModelLayout& layout, const RecordNorms& norms, std::span<const std::uint8_t> wide,
-        const ClipPlan& plan, const ClipOptions& options, GradientSum& sum)
-      : layout_(layout), norms_(norms), wide_(wide), plan_(plan), options_(options), sum_(sum) {}
+        const ClipPlan& plan, const ClipOptions& options, Target& target)
+      : layout_(layout), norms_(norms), wide_(wide), plan_(plan), options_(options), sum_(target) {}
 
   void operator()(const DensePass<Real>& pass) const {
     const auto& shape = layout_.tensors()[pass.weight].shape;
@@ -33,7 +33,8 @@ class Adder {
         (is_wide ? wide : narrow)[r] = factor;
         any_wide |= is_wide && wide[r] != 0;
       }
-      double* const target = sum_.tensor(pass.weight).data();
+      const bool first = fits && !any_wide && rows != 0 && sum_.take_unwritten(pass.weight);
+      double* const target = sum_.tensor(pass.weight);
       in_shares(outputs, cost(rows, inputs, outputs), options_.threads,
                 [&](std::size_t begin, std::size_t end) {
                   OuterScratch scratch;
@@ -42,7 +43,8 @@ class Adder {
                     add_outer<Product>(Rows<Real>{pass.output_gradients.data() + begin, outputs, 1,
                                                   factors.data()},
                                        end - begin, Rows<Real>{pass.activations.data(), inputs},
-                                       inputs, rows, run, target + begin * inputs, inputs, scratch);
+                                       inputs, rows, run, target + begin * inputs, inputs, first,
+                                       scratch);
                   };
                   if constexpr (std::is_same_v<Real, float>)
                     if (fits) add(float{}, narrow, options_.binary32_records);
@@ -61,7 +63,7 @@ class Adder {
     const std::size_t positions = shape.positions(), inputs = shape.inputs();
     const std::size_t outputs = shape.outputs, all_outputs = outputs * pass.groups;
     if (layout_.tensors()[pass.weight].is_private()) {
-      double* const target = sum_.tensor(pass.weight).data();
+      double* const target = sum_.tensor(pass.weight);
       in_shares(all_outputs, cost(norms_.records * positions, inputs, all_outputs),
                 options_.threads, [&](std::size_t begin, std::size_t end) {
                   OuterScratch scratch;
@@ -77,7 +79,7 @@ class Adder {
                           pass.output_gradients.data() + (i * all_outputs + o) * positions;
                       add_outer<double>(Rows<Real>{g, 1, positions, nullptr, factor}, last - o,
                                         Rows<Real>{unfolded.data(), inputs}, inputs, positions, 256,
-                                        target + o * inputs, inputs, scratch);
+                                        target + o * inputs, inputs, false, scratch);
                       o = last;
                     }
                   }
@@ -93,7 +95,7 @@ class Adder {
   void operator()(const EmbeddingPass<Real>& pass) const {
     if (!layout_.tensors()[pass.weight].is_private()) return;
     const std::size_t d = layout_.tensors()[pass.weight].shape[1];
-    double* const target = sum_.tensor(pass.weight).data();
+    double* const target = sum_.tensor(pass.weight);
     in_shares(d, cost(norms_.records * pass.positions, d, 1), options_.threads,
               [&](std::size_t begin, std::size_t end) {
                 for (std::size_t r = 0; r < pass.tokens.size(); ++r) {
@@ -145,8 +147,9 @@ class Adder {
   template <class Term>
   void add_columns(std::size_t tensor, std::size_t d, std::size_t positions, Term term) const {
     if (!layout_.tensors()[tensor].is_private()) return;
-    double* const target = sum_.tensor(tensor).data();
-    in_shares(d, cost(norms_.records * positions, d, 1), options_.threads,
+    double* const target = sum_.tensor(tensor);
+    // Widened, multiplied, added and stored, one at a time.
+    in_shares(d, 4 * cost(norms_.records * positions, d, 1), options_.threads,
               [&](std::size_t begin, std::size_t end) {
                 for (std::size_t i = 0; i < norms_.records; ++i) {
                   const double factor = scale(i, tensor);
@@ -162,7 +165,7 @@ class Adder {
   const std::span<const std::uint8_t> wide_;
   const ClipPlan& plan_;
   const ClipOptions& options_;
-  GradientSum& sum_;
+  Target& sum_;
 };
 
 }  // namespace
@@ -170,15 +173,13 @@ class Adder {
 template <class Real>
 void add_scaled(const ModelLayout& layout, const LayerPass<Real>& pass, const RecordNorms& norms,
                 std::span<const std::uint8_t> wide, const ClipPlan& plan,
-                const ClipOptions& options, GradientSum& sum) {
-  std::visit(Adder<Real>(layout, norms, wide, plan, options, sum), pass);
+                const ClipOptions& options, Target& target) {
+  std::visit(Adder<Real>(layout, norms, wide, plan, options, target), pass);
 }
 
 template void add_scaled(const ModelLayout&, const LayerPass<float>&, const RecordNorms&,
-                         std::span<const std::uint8_t>, const ClipPlan&, const ClipOptions&,
-                         GradientSum&);
+                         std::span<const std::uint8_t>, const ClipPlan&, const ClipOptions&, Target&);
 template void add_scaled(const ModelLayout&, const LayerPass<double>&, const RecordNorms&,
-                         std::span<const std::uint8_t>, const ClipPlan&, const ClipOptions&,
-                         GradientSum&);
+                         std::span<const std::uint8_t>, const ClipPlan&, const ClipOptions&, Target&);
 
 }  // namespace discreet::mechanism

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 
 #include "discreet/base/error.h"
 #include "discreet/mechanism/fused.h"
@@ -174,6 +176,60 @@ TYPED_TEST(GhostClip, AddsToWhatTheSumHolds) {
   ghost_clip(m.layout, m.pass, plan, {}, twice);
   for (std::size_t j = 0; j < once.values().size(); ++j)
     EXPECT_NEAR(twice.values()[j], 2 * once.values()[j], 1e-14);
+}
+
+// Left from before: not a number, so that one that is read shows.
+GradientSum unwritten(const ModelLayout& layout) {
+  GradientSum old(layout);
+  std::ranges::fill(old.values(), std::numeric_limits<double>::quiet_NaN());
+  return std::move(old).emptied();
+}
+
+bool same_bits(const GradientSum& a, const GradientSum& b) {
+  return std::memcmp(a.values().data(), b.values().data(), a.values().size_bytes()) == 0;
+}
+
+TYPED_TEST(GhostClip, WritesASumWhoseZerosAreNotWrittenWithTheSameBits) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Maker<TypeParam> make(seed);
+    const Model<TypeParam> m = every_layer(make, make.number(0, 5));
+    const ClipPlan plan = plan_of(m.layout, Cut::kFlat, seed % 4 == 3 ? 0x1p-30 : 2.0);
+    ClipOptions options;
+    options.binary32_records = make.number(0, 3);
+    options.threads = static_cast<int>(1 + seed % 2);
+    GradientSum expected(m.layout), sum = unwritten(m.layout);
+    ghost_clip(m.layout, m.pass, plan, options, expected);
+    ghost_clip(m.layout, m.pass, plan, options, sum);
+    EXPECT_TRUE(sum.is_written());
+    EXPECT_TRUE(same_bits(sum, expected)) << seed;
+  }
+}
+
+TEST(GhostSum, WritesMoreRecordsThanABlockAndOddSizesWithTheSameBits) {
+  for (const std::size_t records : {1u, 255u, 513u, 1100u}) {
+    const ModelLayout layout({{.name = "w", .shape = {13, 37}}});
+    std::vector<float> x(records * 37), g(records * 13);
+    for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<float>(k % 29) - 14;
+    for (std::size_t k = 0; k < g.size(); ++k) g[k] = static_cast<float>(k % 17) - 8;
+    const BackwardPass<float> pass{records, {DensePass<float>{x, g, 1, 0, {}}}};
+    const ClipPlan plan = plan_of(layout, Cut::kFlat, 1.0);
+    GradientSum expected(layout), sum = unwritten(layout);
+    ghost_clip(layout, pass, plan, {}, expected);
+    ghost_clip(layout, pass, plan, {}, sum);
+    EXPECT_TRUE(same_bits(sum, expected)) << records;
+    EXPECT_GT(std::ranges::max(sum.values()), 0);
+  }
+}
+
+TEST(GhostSum, StaysUnwrittenIfARecordIsRefused) {
+  const ModelLayout layout({{.name = "w", .shape = {2, 2}}});
+  const std::vector<float> x = {1, std::numeric_limits<float>::infinity()}, g = {1, 1};
+  const BackwardPass<float> pass{1, {DensePass<float>{x, g, 1, 0, {}}}};
+  GradientSum sum = unwritten(layout);
+  EXPECT_THROW(ghost_clip(layout, pass, plan_of(layout, Cut::kFlat, 1.0), {}, sum), Error);
+  EXPECT_FALSE(sum.is_written());
+  sum.settle();
+  EXPECT_TRUE(std::ranges::all_of(sum.values(), [](double v) { return v == 0; }));
 }
 
 TYPED_TEST(GhostClip, LeavesFrozenAndPublicTensorsAlone) {

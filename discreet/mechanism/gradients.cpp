@@ -39,7 +39,8 @@ GradientSum::GradientSum(const ModelLayout& layout) : offsets_{0} {
 }
 
 GradientSum::GradientSum(const GradientSum& other) : GradientSum(other.unset()) {
-  std::ranges::copy(other.values(), values_.get());
+  written_ = other.written_;
+  if (written_) std::ranges::copy(other.values(), values_.get());
 }
 
 GradientSum& GradientSum::operator=(const GradientSum& other) { return *this = GradientSum(other); }
@@ -59,11 +60,17 @@ std::span<const double> GradientSum::tensor(std::size_t i) const noexcept {
   return values().subspan(offsets_[i], offsets_[i + 1] - offsets_[i]);
 }
 
-GradientSum GradientSum::cleared(int threads) && {
+GradientSum GradientSum::emptied() && noexcept {
+  written_ = false;
+  return std::move(*this);
+}
+
+void GradientSum::settle(int threads) {
+  if (written_) return;
   numerics::parallel_for(offsets_.back(), threads, [&](std::size_t begin, std::size_t end) {
     std::fill(values_.get() + begin, values_.get() + end, 0.0);
   });
-  return std::move(*this);
+  written_ = true;
 }
 
 bool GradientSum::is_of(const ModelLayout& layout) const noexcept {

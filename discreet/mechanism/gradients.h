@@ -36,8 +36,14 @@ class GradientSum {
   std::span<const double> tensor(std::size_t i) const noexcept;
   // Whether it is of this layout: as many tensors, room where it has private ones.
   bool is_of(const ModelLayout& layout) const noexcept;
-  // The same memory with zeros in it.
-  GradientSum cleared(int threads = 1) &&;
+  // The same memory, to count as zeros that are not written yet: what the accessors show is left
+  // from before. Whoever adds first writes its terms over them, or calls settle.
+  GradientSum emptied() && noexcept;
+  bool is_written() const noexcept { return written_; }
+  // Writes the zeros, unless they are written.
+  void settle(int threads = 1);
+  // Every value has been written.
+  void set_written() noexcept { written_ = true; }
   // Another sum of the same layout, its values not set to anything.
   GradientSum unset() const;
   // All of them.
@@ -55,6 +61,7 @@ class GradientSum {
 
   std::vector<std::size_t> offsets_;
   Values values_;  // as many as the last offset
+  bool written_ = true;
 };
 
 }  // namespace discreet::mechanism

@@ -79,6 +79,7 @@ HWY_INLINE void Accumulate(const Real* HWY_RESTRICT x, const Real* HWY_RESTRICT 
   for (std::size_t k = 0, next = 0; k < terms; target += stride) {
     for (std::size_t n = 0; n < kTileColumns<Real>; n += 8) __builtin_prefetch(target + n, 1, 3);
     next = std::min(terms, next + share);
+#pragma GCC unroll 4
     for (; k < next; ++k, x += kTileRows, y += kTileColumns<Real>) {
       const Vector<Real> y0 = hn::Load(d, y), y1 = hn::Load(d, y + kLanes<Real>);
 #pragma GCC unroll 12
@@ -107,7 +108,8 @@ constexpr std::size_t kRuns = 4;  // of a group at a time: their tiles stay in t
 //   only_runs: the runs of the only group if they are known when this is compiled, else 0
 template <std::size_t columns, std::size_t only_runs, class Real>
 HWY_INLINE void MergeRuns(const Real* HWY_RESTRICT tiles, const std::size_t* runs,
-                          std::size_t groups, double* HWY_RESTRICT target, std::size_t stride) {
+                          std::size_t groups, double* HWY_RESTRICT target, std::size_t stride,
+                          bool first) {
   constexpr std::size_t kElements = kTileRows * columns;
   const Tag<double> d;
   if (only_runs != 0) groups = 1;
@@ -115,7 +117,7 @@ HWY_INLINE void MergeRuns(const Real* HWY_RESTRICT tiles, const std::size_t* run
 #pragma GCC unroll 4
     for (std::size_t n = 0; n < columns; n += kLanes<double>) {
       double* to = target + m * stride + n;
-      Vector<double> merged = hn::LoadU(d, to);
+      Vector<double> merged = first ? hn::Zero(d) : hn::LoadU(d, to);
       for (std::size_t g = 0; g < groups; ++g) {
         const Real* from = tiles + g * kRuns * kElements + m * columns + n;
         const std::size_t count = only_runs != 0 ? only_runs : runs[g];
@@ -129,16 +131,16 @@ HWY_INLINE void MergeRuns(const Real* HWY_RESTRICT tiles, const std::size_t* run
 
 template <std::size_t columns, class Real>
 HWY_INLINE void Merge(const Real* HWY_RESTRICT tiles, const std::size_t* runs, std::size_t groups,
-                      double* HWY_RESTRICT target, std::size_t stride) {
+                      double* HWY_RESTRICT target, std::size_t stride, bool first) {
   if (groups == 1 && runs[0] == 2)  // a batch of up to 256 records, by default
-    MergeRuns<columns, 2>(tiles, runs, groups, target, stride);
+    MergeRuns<columns, 2>(tiles, runs, groups, target, stride, first);
   else
-    MergeRuns<columns, 0>(tiles, runs, groups, target, stride);
+    MergeRuns<columns, 0>(tiles, runs, groups, target, stride, first);
 }
 
 template <class Real>
 void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, double* target,
-          std::size_t stride, std::size_t live_rows, std::size_t live_columns) {
+          std::size_t stride, bool first, std::size_t live_rows, std::size_t live_columns) {
   constexpr std::size_t kColumns = kTileColumns<Real>, kElements = kTileRows * kColumns;
   HWY_ALIGN Real tiles[kGroups * kRuns * kElements];
   std::size_t runs[kGroups] = {};
@@ -152,7 +154,7 @@ void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, doubl
         Accumulate(x + k * kTileRows, y + k * kColumns, std::min(run, end - k),
                    tiles + (groups * kRuns + runs[groups]++) * kElements, target, stride);
     }
-    return Merge<kColumns>(tiles, runs, groups, target, stride);
+    return Merge<kColumns>(tiles, runs, groups, target, stride, first);
   }
   HWY_ALIGN double total[kElements];
   for (std::size_t k = 0; k < rows;) {
@@ -163,18 +165,19 @@ void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, doubl
       for (; runs[0] < kRuns && k < end; k += std::min(run, end - k))
         Accumulate(x + k * kTileRows, y + k * kColumns, std::min(run, end - k),
                    tiles + runs[0]++ * kElements, target, 0);
-      Merge<kColumns>(tiles, runs, 1, total, kColumns);
+      Merge<kColumns>(tiles, runs, 1, total, kColumns, false);
     }
     for (std::size_t m = 0; m < live_rows; ++m)
       for (std::size_t n = 0; n < live_columns; ++n)
-        target[m * stride + n] += total[m * kColumns + n];
+        target[m * stride + n] = (first ? 0 : target[m * stride + n]) + total[m * kColumns + n];
+    first = false;
   }
 }
 
 template <class Real, class Source>
 void AddOuter(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& y,
               std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-              std::size_t stride, Real* packed) {
+              std::size_t stride, bool first, Real* packed) {
   Real* packed_y = packed + kBlockRows * kBlockOutputs;
   for (std::size_t k = 0; k < rows; k += kBlockRows)
     for (std::size_t m = 0; m < x_columns; m += kBlockOutputs) {
@@ -187,26 +190,26 @@ void AddOuter(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& 
         for (std::size_t r = 0; r < outputs; r += kTileRows)
           for (std::size_t c = 0; c < columns; c += kTileColumns<Real>)
             Tile(packed + r * terms, packed_y + c * terms, terms, run,
-                 target + (m + r) * stride + n + c, stride, std::min(kTileRows, outputs - r),
-                 std::min(kTileColumns<Real>, columns - c));
+                 target + (m + r) * stride + n + c, stride, first && k == 0,
+                 std::min(kTileRows, outputs - r), std::min(kTileColumns<Real>, columns - c));
       }
     }
 }
 
 void FloatsFromFloats(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                       std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-                      std::size_t stride, float* packed) {
-  AddOuter<float>(x, x_columns, y, y_columns, rows, run, target, stride, packed);
+                      std::size_t stride, bool first, float* packed) {
+  AddOuter<float>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed);
 }
 void DoublesFromFloats(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                        std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-                       std::size_t stride, double* packed) {
-  AddOuter<double>(x, x_columns, y, y_columns, rows, run, target, stride, packed);
+                       std::size_t stride, bool first, double* packed) {
+  AddOuter<double>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed);
 }
 void DoublesFromDoubles(const Rows<double>& x, std::size_t x_columns, const Rows<double>& y,
                         std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-                        std::size_t stride, double* packed) {
-  AddOuter<double>(x, x_columns, y, y_columns, rows, run, target, stride, packed);
+                        std::size_t stride, bool first, double* packed) {
+  AddOuter<double>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed);
 }
 
 }  // namespace discreet::mechanism::HWY_NAMESPACE
@@ -234,23 +237,26 @@ Real* aligned(std::unique_ptr<Real[]>& packed) {
 template <>
 void add_outer<float, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                              std::size_t y_columns, std::size_t rows, std::size_t run,
-                             double* target, std::size_t stride, OuterScratch& scratch) {
+                             double* target, std::size_t stride, bool first,
+                              OuterScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(FloatsFromFloats)
-  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.floats));
+  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.floats));
 }
 template <>
 void add_outer<double, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                               std::size_t y_columns, std::size_t rows, std::size_t run,
-                              double* target, std::size_t stride, OuterScratch& scratch) {
+                              double* target, std::size_t stride, bool first,
+                              OuterScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(DoublesFromFloats)
-  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.doubles));
+  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.doubles));
 }
 template <>
 void add_outer<double, double>(const Rows<double>& x, std::size_t x_columns, const Rows<double>& y,
                                std::size_t y_columns, std::size_t rows, std::size_t run,
-                               double* target, std::size_t stride, OuterScratch& scratch) {
+                               double* target, std::size_t stride, bool first,
+                              OuterScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(DoublesFromDoubles)
-  (x, x_columns, y, y_columns, rows, run, target, stride, aligned(scratch.doubles));
+  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.doubles));
 }
 
 }  // namespace discreet::mechanism

@@ -24,6 +24,8 @@ struct OuterScratch {
 };
 
 // target[m * stride + n] += sum_{k < rows} x(k, m) * y(k, n)   for m < x_columns, n < y_columns.
+//   first: the target counts as zeros, whatever it is: the same bits as of a sum to which is added,
+//     without reading or setting it before. Needs rows > 0.
 //   Real: float or double. Operands are rounded to Real. Products are added with one rounding each
 //   (fused multiply-add; two roundings on processors without) in ascending k, in runs of at most
 //   `run` rows that begin at zero; what a run leaves is widened and added in binary64.
@@ -33,6 +35,6 @@ struct OuterScratch {
 template <class Real, class Source>
 void add_outer(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& y,
                std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-               std::size_t stride, OuterScratch& scratch);
+               std::size_t stride, bool first, OuterScratch& scratch);
 
 }  // namespace discreet::mechanism

@@ -280,7 +280,9 @@ RecordNorms clip_passes(const Tables& tables, const BackwardPass<Real>& pass,
   for (std::size_t l = 0; l < own.pass.layers.size(); ++l) ghost.measure(l);
   Decider decider(tables, tables.tensors, classes, Norm::kL2);
   decider(0, classes.size(), ghost.norms);
-  for (std::size_t l = 0; l < own.pass.layers.size(); ++l) ghost.add(l, sum);
+  Target target(sum);
+  for (std::size_t l = 0; l < own.pass.layers.size(); ++l) ghost.add(l, target);
+  target.finish();
   return std::move(decider.by_block);
 }
 

@@ -7,6 +7,7 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
+#include "discreet/numerics/parallel.h"
 #include "discreet/training/dataset_impl.h"
 
 namespace discreet::training {
@@ -47,6 +48,15 @@ Digest digest_of(const Dataset& data) {
   add(data.label);
   add(data.target);
   return hash.finish();
+}
+
+void gather(std::span<const float> x, std::size_t features, std::span<const std::uint64_t> records,
+            int threads, std::vector<float>& out) {
+  out.resize(records.size() * features);
+  numerics::parallel_items(records.size(), threads, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      std::copy_n(x.data() + records[i] * features, features, out.data() + i * features);
+  });
 }
 
 }  // namespace discreet::training

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ struct Dataset {
   std::vector<Digest> anchors;  // csv: SHA-256 of each record's line, without its end
   Digest digest{};              // SHA-256 of the content: what a run commits to
 };
+
+// out = the rows of `records`, one after the other, each < the rows of x [..][features]; same for
+// any number of threads.
+void gather(std::span<const float> x, std::size_t features, std::span<const std::uint64_t> records,
+            int threads, std::vector<float>& out);
 
 // What to do with a row that cannot be read.
 enum class BadRow {

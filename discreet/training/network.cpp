@@ -97,16 +97,16 @@ Network::Network(NetworkShape shape, const random::Key& key)
   }
 }
 
-std::vector<std::vector<float>> Network::forward(std::vector<float> x, std::size_t records,
-                                                 int threads) const {
-  std::vector<std::vector<float>> out;
-  out.push_back(std::move(x));
+void Network::forward(std::vector<std::vector<float>>& values, std::size_t records,
+                      int threads) const {
   const std::size_t layers = shape_.sizes.size() - 1;
+  values.resize(layers + 1);
   for (std::size_t l = 0; l < layers; ++l) {
     const std::size_t n = shape_.sizes[l + 1];
-    std::vector<float> z(records * n);
+    std::vector<float>& z = values[l + 1];
+    z.resize(records * n);
     const std::vector<float>& bias = parameters_[2 * l + 1];
-    multiply_transposed(out[l], parameters_[2 * l], z, records, n, shape_.sizes[l], threads,
+    multiply_transposed(values[l], parameters_[2 * l], z, records, n, shape_.sizes[l], threads,
                         [&](std::size_t begin, std::size_t end) {
                           for (std::size_t i = begin; i < end; ++i)
                             for (std::size_t k = 0; k < n; ++k) z[i * n + k] += bias[k];
@@ -114,9 +114,7 @@ std::vector<std::vector<float>> Network::forward(std::vector<float> x, std::size
                             activate(std::span(z).subspan(begin * n, (end - begin) * n),
                                      shape_.activation);
                         });
-    out.push_back(std::move(z));
   }
-  return out;
 }
 
 std::vector<float> Network::predict(std::span<const float> x, std::size_t records,
@@ -125,11 +123,14 @@ std::vector<float> Network::predict(std::span<const float> x, std::size_t record
     throw Error(ErrorCode::kInvalidInput, "Network::predict",
                 fmt::format("{} numbers for {} records of {} features", x.size(), records,
                             shape_.sizes[0]));
-  return std::move(forward({x.begin(), x.end()}, records, threads).back());
+  std::vector<std::vector<float>> values = {{x.begin(), x.end()}};
+  forward(values, records, threads);
+  return std::move(values.back());
 }
 
 BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint32_t> labels,
-                                 std::span<const float> targets, int threads) const {
+                                 std::span<const float> targets, int threads,
+                                 BackwardResult used) const {
   const std::size_t records = shape_.classifies ? labels.size() : targets.size();
   const std::size_t outputs = shape_.sizes.back();
   if (x.size() != records * shape_.sizes[0])
@@ -140,10 +141,16 @@ BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint
     if (label >= outputs)
       throw Error(ErrorCode::kInvalidInput, "Network::backward",
                   fmt::format("label {} is none of the {} classes", label, outputs));
-  BackwardResult out;
-  std::vector<std::vector<float>> values = forward(std::move(x), records, threads);
-  std::vector<float> gradient = std::move(values.back());
-  values.pop_back();
+  const std::size_t layers = shape_.sizes.size() - 1;
+  BackwardResult out = std::move(used);
+  out.activations.resize(layers);
+  out.output_gradients.resize(layers);
+  out.activations[0] = std::move(x);
+  out.activations.push_back(std::move(out.output_gradients.back()));
+  forward(out.activations, records, threads);
+  std::vector<float> gradient = std::move(out.activations.back());
+  out.activations.pop_back();
+  out.correct = 0;
   out.losses.resize(records);
   std::vector<std::uint8_t> correct(records);
   numerics::parallel_items(records, threads, [&](std::size_t begin, std::size_t end) {
@@ -160,13 +167,12 @@ BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint
     }
   });
   for (const std::uint8_t hit : correct) out.correct += hit;
-  out.activations = std::move(values);
-  out.output_gradients.resize(shape_.sizes.size() - 1);
-  for (std::size_t l = shape_.sizes.size() - 1; l-- > 0;) {
+  for (std::size_t l = layers; l-- > 0;) {
     out.output_gradients[l] = std::move(gradient);
     if (l == 0) break;
     const std::size_t n = shape_.sizes[l];
-    gradient.assign(records * n, 0);
+    gradient = std::move(out.output_gradients[l - 1]);
+    gradient.resize(records * n);
     multiply(out.output_gradients[l], parameters_[2 * l], gradient, records, n, shape_.sizes[l + 1],
              threads, [&](std::size_t begin, std::size_t end) {
                const std::size_t first = begin * n, count = (end - begin) * n;
@@ -176,7 +182,8 @@ BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint
              });
   }
   out.pass.records = records;
-  for (std::size_t l = 0; l + 1 < shape_.sizes.size(); ++l)
+  out.pass.layers.clear();
+  for (std::size_t l = 0; l < layers; ++l)
     out.pass.layers.push_back(
         mechanism::DensePass<float>{.activations = out.activations[l],
                                     .output_gradients = out.output_gradients[l],

@@ -53,12 +53,14 @@ class Network {
   // divided by anything. labels: one per record (classifies); targets: one per record (otherwise).
   // Throws kInvalidInput for sizes that do not fit or a label that is no class. Same bits for any
   // number of threads.
+  //   used: the result of an earlier microbatch, whose memory the new one takes over
   BackwardResult backward(std::vector<float> x, std::span<const std::uint32_t> labels,
-                          std::span<const float> targets, int threads = 1) const;
+                          std::span<const float> targets, int threads = 1,
+                          BackwardResult used = {}) const;
 
  private:
-  std::vector<std::vector<float>> forward(std::vector<float> x, std::size_t records,
-                                          int threads) const;
+  // From values[0], the records, to the values after every layer.
+  void forward(std::vector<std::vector<float>>& values, std::size_t records, int threads) const;
   NetworkShape shape_;
   mechanism::ModelLayout layout_;
   std::vector<std::vector<float>> parameters_;

@@ -64,6 +64,27 @@ void expect_gradient(NetworkShape shape) {
     }
 }
 
+TEST(Network, TakesOverTheMemoryOfAnEarlierMicrobatchOfAnySize) {
+  const Network network({{7, 6, 5, 3}}, random::Key::from_seed(4));
+  BackwardResult used;
+  for (const std::size_t records : {40u, 3u, 90u, 0u, 41u}) {
+    std::vector<float> x(records * 7);
+    std::vector<std::uint32_t> labels(records);
+    for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<float>(k * 37 % 101) / 50 - 1;
+    for (std::size_t i = 0; i < records; ++i) labels[i] = static_cast<std::uint32_t>(i % 3);
+    const BackwardResult fresh = network.backward(x, labels, {});
+    used = network.backward(x, labels, {}, 1, std::move(used));
+    EXPECT_EQ(used.losses, fresh.losses);
+    EXPECT_EQ(used.correct, fresh.correct);
+    EXPECT_EQ(used.activations, fresh.activations);
+    EXPECT_EQ(used.output_gradients, fresh.output_gradients);
+    ASSERT_EQ(used.pass.layers.size(), 3u);
+    for (std::size_t l = 0; l < 3; ++l)
+      EXPECT_EQ(std::get<mechanism::DensePass<float>>(used.pass.layers[l]).activations.data(),
+                used.activations[l].data());
+  }
+}
+
 TEST(Network, PassesGiveTheGradientOfTheLoss) {
   expect_gradient({{4, 3}, Activation::kTanh, true});
   expect_gradient({{4, 6, 5, 3}, Activation::kTanh, true});

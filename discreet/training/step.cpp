@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "discreet/base/error.h"
-#include "discreet/numerics/parallel.h"
 #include "discreet/training/per_sample.h"
 
 namespace discreet::training {
@@ -37,15 +36,11 @@ std::vector<Piece> pieces_of(std::span<const std::uint64_t> batch,
   return out;
 }
 
-BackwardResult gradients_of(const Training& training, std::span<const std::uint64_t> records) {
+void compute_gradients(Training& training, std::span<const std::uint64_t> records) {
   const Dataset& data = training.train;
-  std::vector<float> x(records.size() * data.features);
-  numerics::parallel_items(records.size(), training.threads,
-                           [&](std::size_t begin, std::size_t end) {
-                             for (std::size_t i = begin; i < end; ++i)
-                               std::copy_n(data.x.data() + records[i] * data.features,
-                                           data.features, x.data() + i * data.features);
-                           });
+  std::vector<float> x;
+  if (!training.gradients.activations.empty()) x = std::move(training.gradients.activations[0]);
+  gather(data.x, data.features, records, training.threads, x);
   std::vector<std::uint32_t> labels;
   std::vector<float> targets;
   for (const std::uint64_t record : records)
@@ -53,7 +48,8 @@ BackwardResult gradients_of(const Training& training, std::span<const std::uint6
       labels.push_back(data.label[record]);
     else
       targets.push_back(data.target[record]);
-  return training.network.backward(std::move(x), labels, targets, training.threads);
+  training.gradients = training.network.backward(std::move(x), labels, targets, training.threads,
+                                                 std::move(training.gradients));
 }
 
 void add_to(EpochTally& tally, const BackwardResult& gradients) {
@@ -63,8 +59,8 @@ void add_to(EpochTally& tally, const BackwardResult& gradients) {
 }
 
 // classes: of the records, if they are contributions; else empty.
-void clip(Training& training, const BackwardResult& gradients, bool more,
-          std::span<const std::uint32_t> classes) {
+void clip(Training& training, bool more, std::span<const std::uint32_t> classes) {
+  const BackwardResult& gradients = training.gradients;
   const mechanism::DpConfig& privacy = training.config.privacy;
   if (!privacy.enabled || privacy.clip_ghost || privacy.fused_kernel) {
     training.mechanism.accumulate(gradients.pass, more, classes);
@@ -157,9 +153,9 @@ StepReport step(Training& training, RunFiles& files,
   std::optional<StepResult> released;
   try {
     for (const Piece& piece : pieces_of(batch, training.config.privacy)) {
-      const BackwardResult gradients = gradients_of(training, piece.records);
-      add_to(tally, gradients);
-      clip(training, gradients, piece.more,
+      compute_gradients(training, piece.records);
+      add_to(tally, training.gradients);
+      clip(training, piece.more,
            training.corpus == nullptr
                ? std::span<const std::uint32_t>()
                : std::span(classes).subspan(piece.first, piece.records.size()));

@@ -49,6 +49,7 @@ struct Training {
   int threads = 1;
   std::optional<std::uint64_t> planned_steps;  // none: until the budget is reached
   Corpus* corpus = nullptr;                    // null: records are not contributions
+  BackwardResult gradients = {};  // of the last microbatch: the next takes over its memory
 
   // What is released: the average of iterates if there is one, else the weights.
   std::vector<std::span<const float>> model() const;
