@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -155,6 +154,11 @@ struct Drawn {
   NoiseState noise;
 };
 
+// Values and noise of such size cannot overflow binary32: no need to look at each.
+bool is_far_from_overflow(const Drawn& drawn) {
+  return drawn.signal < 1e30 && std::ranges::all_of(drawn.stddev, [](double s) { return s < 1e30; });
+}
+
 // Values that lie elsewhere: averages already.
 template <class Real>
 struct Held {
@@ -227,12 +231,10 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
     divide({from, piece.size()}, whole ? 1 : fixed.batch, piece);
     norm.add(begin, piece);
   };
-  std::atomic<bool> finite = true;
   const auto after = [&](std::size_t, std::span<double> piece) {
     if (whole)
       for (double& v : piece) v = v * grid / fixed.batch;
     to_dtype(piece, fixed.config.run.compute_dtype);
-    if (!all_finite(piece)) finite = false;
   };
   if (decided.sigma > 0) {
     draw_noise(
@@ -260,7 +262,7 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
     });
   }
   out.signal = norm.value() * (whole ? grid / fixed.batch : 1);
-  if (!finite)
+  if (!is_far_from_overflow(out) && !all_finite(std::as_const(values).values()))
     refuse_infinite(fixed, state, [&](std::size_t i) { return std::as_const(values).tensor(i); });
   return out;
 }
@@ -286,9 +288,7 @@ Drawn draw(const Fixed& fixed, const State& state, Held<Real>& held, const Decid
     }
   }
   out.signal = std::sqrt(square);
-  // Values and noise of such size cannot overflow binary32: no need to look at each.
-  if (out.signal < 1e30 && std::ranges::all_of(out.stddev, [](double s) { return s < 1e30; }))
-    return out;
+  if (is_far_from_overflow(out)) return out;
   if (!std::ranges::all_of(held.tensors, [](std::span<const Real> v) { return all_finite(v); }))
     refuse_infinite(fixed, state,
                     [&](std::size_t i) { return std::span<const Real>(held.tensors[i]); });
@@ -401,7 +401,7 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
   const DpConfig& dp = fixed.dp();
   State& state = *state_;
   // Steps 1 to 4 are in the state: validated, resolved, allocated for this t. What depends on t:
-  prevalidate(dp, state.t);
+  prevalidate_step(dp, state.t);
   const std::uint64_t planned = charged_steps(dp);
   if (dp.enabled && (state.t >= planned || state.t + state.again >= 2 * planned))
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,

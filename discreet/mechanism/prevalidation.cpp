@@ -295,6 +295,10 @@ void prevalidate(const DpConfig& config, std::uint64_t t) {
   check_accountant(c);
 }
 
+void prevalidate_step(const DpConfig& accepted, std::uint64_t t) {
+  if (accepted.enabled) check_schedule(accepted, t);
+}
+
 std::vector<std::string> not_private_reasons(const DpConfig& config) {
   std::vector<std::string> reasons;
   if (!config.enabled) reasons.emplace_back("enabled is false: gradients pass unchanged");
