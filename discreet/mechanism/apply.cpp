@@ -506,8 +506,8 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
   if (state_->accumulation) {
     clip_into(microbatch, classes, *state_->accumulation);
   } else {
-    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
-                       spare(), fixed_->threads);
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(), spare(),
+                       fixed_->threads);
     clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }
