@@ -140,6 +140,7 @@ Value to_value(const std::optional<T>& field) {
 Value to_value(const std::vector<RawKey>& keys) { return cbor::array({keys.begin(), keys.end()}); }
 Value to_value(const std::vector<std::pair<std::string, std::uint64_t>>& counts) {
   std::vector<Value> items;
+  items.reserve(counts.size());
   for (const auto& [reason, count] : counts) items.push_back(cbor::array({reason, count}));
   return cbor::array(std::move(items));
 }

@@ -96,7 +96,7 @@ class Columns {
     std::unordered_map<std::string, std::size_t> words;
     for (const std::string& word : column.vocabulary) {
       words.emplace(word, words.size());
-      names_.push_back(name + "=" + word);
+      names_.push_back(fmt::format("{}={}", name, word));
     }
     if (column.other) names_.push_back(name + "=*");
     const std::size_t width = words.size() + (column.other ? 1 : 0);
