@@ -140,6 +140,7 @@ Value to_value(const std::optional<T>& field) {
 Value to_value(const std::vector<RawKey>& keys) { return cbor::array({keys.begin(), keys.end()}); }
 Value to_value(const std::vector<std::pair<std::string, std::uint64_t>>& counts) {
   std::vector<Value> items;
+  items.reserve(counts.size());
   for (const auto& [reason, count] : counts) items.push_back(cbor::array({reason, count}));
   return cbor::array(std::move(items));
 }
@@ -393,8 +394,7 @@ Digest descriptor_hash(std::string_view text) {
                       text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
   if (!is_hex)
     throw Error(ErrorCode::kInvalidInput, "descriptor hash",
-                fmt::format("{} is no hash of a descriptor: 64 hexadecimal digits",
-                            excerpt(text)));
+                fmt::format("{} is no hash of a descriptor: 64 hexadecimal digits", excerpt(text)));
   const Bytes bytes = from_hex(text);
   std::copy(bytes.begin(), bytes.end(), digest.begin());
   return digest;

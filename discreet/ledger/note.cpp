@@ -12,7 +12,7 @@
 namespace discreet::ledger {
 namespace {
 
-constexpr std::size_t kMostBytes = 64 * 1024;
+constexpr std::size_t kMostBytes = 1 << 16;
 constexpr std::size_t kMostSignatures = 16;
 constexpr std::string_view kDash = "\u2014 ";
 constexpr std::uint8_t kEd25519Type = 1;

@@ -507,8 +507,7 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
   if (state_->accumulation) {
     clip_into(microbatch, classes, *state_->accumulation);
   } else {
-    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
-                       spare());
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(), spare());
     clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }

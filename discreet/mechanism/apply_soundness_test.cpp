@@ -205,7 +205,7 @@ TEST(ApplySoundness, ComposesOneEventWhileBoundsAdaptAndDrawsNoLess) {
         }
         EXPECT_NE(m.allocation().plan.clip, first);
         ASSERT_EQ(m.accountant().composed().size(), 1u);
-        const auto& groups =
+        const auto groups =
             std::get<accounting::GaussianGroups>(m.accountant().composed()[0].event.mechanism());
         ASSERT_TRUE(groups.adaptation);
         EXPECT_EQ(groups.adaptation->counts, 2 * parts + parts + 1);

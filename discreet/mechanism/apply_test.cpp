@@ -429,7 +429,7 @@ TEST(Apply, DrawsDiscreteFamiliesOnTheGridWithTheirOwnEvents) {
     Mechanism m = mechanism(config);
     const StepResult result = step(m, 8);
     for (const double v : values(result)) EXPECT_EQ(v * 64 * 8, std::round(v * 64 * 8));
-    const auto& event = m.accountant().composed().at(0).event;
+    const auto event = m.accountant().composed().at(0).event;
     EXPECT_EQ(accounting::name(event.mechanism()),
               family == NoiseFamily::kRoundedGaussian    ? "rounded_gaussian"
               : family == NoiseFamily::kDiscreteGaussian ? "discrete_gaussian"

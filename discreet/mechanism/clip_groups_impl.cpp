@@ -80,8 +80,8 @@ std::vector<Group> group_together(const ModelLayout& layout, const Partition& pa
 std::vector<Group> group_together(const ModelLayout& layout, const Partition& partition,
                                   std::size_t records, std::size_t bytes, int threads) {
   std::vector<Group> groups = group_together(layout, partition, records);
-  groups.front().window = window_of(elements_of(groups.front().pieces) * bytes, records,
-                                    second_cache_of(threads));
+  groups.front().window =
+      window_of(elements_of(groups.front().pieces) * bytes, records, second_cache_of(threads));
   return groups;
 }
 

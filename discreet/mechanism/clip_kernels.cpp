@@ -43,7 +43,8 @@ HWY_INLINE void Add(const Real* const* rows, const double* s, std::size_t begin,
   std::size_t i = begin;
   for (; i + lanes <= end; i += lanes) {
     V sum = hn::LoadU(d, y + i);
-    for (std::size_t r = 0; r < kRows; ++r) sum = hn::Add(sum, hn::Mul(scale[r], Widen(row[r] + i)));
+    for (std::size_t r = 0; r < kRows; ++r)
+      sum = hn::Add(sum, hn::Mul(scale[r], Widen(row[r] + i)));
     hn::StoreU(sum, d, y + i);
   }
   for (; i < end; ++i)
@@ -66,9 +67,8 @@ HWY_INLINE void AddRows(const Real* const* rows, const double* scales, std::size
                         std::size_t begin, std::size_t end, double* y) {
   for (; begin < end; begin += kTile) {
     const std::size_t last = std::min(end, begin + kTile);
-    ByFour(count, [&](auto n, std::size_t r) HWY_ATTR {
-      Add<n()>(rows + r, scales + r, begin, last, y);
-    });
+    ByFour(count,
+           [&](auto n, std::size_t r) HWY_ATTR { Add<n()>(rows + r, scales + r, begin, last, y); });
   }
 }
 
@@ -229,15 +229,13 @@ HWY_INLINE void SquaresOfMasked(const float* const* rows, const std::uint32_t* c
 
 void SquaresOfMaskedRows(const float* const* rows, const std::uint32_t* const* masks,
                          std::size_t count, std::size_t n, double* out) {
-  ByFour(count, [&](auto side_by_side, std::size_t r) HWY_ATTR {
-    SquaresOfMasked<side_by_side()>(rows + r, masks + r, n, out + r);
-  });
+  ByFour(count, [&](auto side_by_side, std::size_t r)
+                    HWY_ATTR { SquaresOfMasked<side_by_side()>(rows + r, masks + r, n, out + r); });
 }
 
 void SquaresOfRows(const float* const* rows, std::size_t count, std::size_t n, double* out) {
-  ByFour(count, [&](auto side_by_side, std::size_t r) HWY_ATTR {
-    SquaresOf<side_by_side()>(rows + r, n, out + r);
-  });
+  ByFour(count, [&](auto side_by_side, std::size_t r)
+                    HWY_ATTR { SquaresOf<side_by_side()>(rows + r, n, out + r); });
 }
 
 }  // namespace discreet::mechanism::kernels::HWY_NAMESPACE

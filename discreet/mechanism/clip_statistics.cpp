@@ -34,8 +34,7 @@ void ClipStatistics::add(const RecordNorms& norms) {
   for (std::size_t i = 0; i < norms.records; ++i) {
     const bool zeroed = norms.zeroed[i] != 0;
     zeroed_.push_back(zeroed ? 1 : 0);
-    norms_.push_back(
-        norm_from_above(std::span(norms.norms).subspan(i * norms.parts, norms.parts)));
+    norms_.push_back(norm_from_above(std::span(norms.norms).subspan(i * norms.parts, norms.parts)));
     if (zeroed) {
       ++zeroed_records_;
       continue;

@@ -28,31 +28,26 @@ class Meeting {
 
   std::size_t world() const { return world_; }
   std::size_t per_node() const { return per_node_; }
-  // Of the round that is open: valid between two calls of meet().
+  // Of the round that is open: valid between meet() and part().
   std::span<double> offer(std::size_t rank) const { return offers_[rank].values; }
 
   void meet(std::size_t rank, Operation operation, std::span<double> values) {
     std::unique_lock lock(mutex_);
     check(rank);
     offers_[rank] = {operation, values};
-    if (++arrived_ == world_) {
-      const auto differs = [&](const Offer& offer) {
-        return offer.operation != operation || offer.values.size() != values.size();
-      };
-      if (std::any_of(offers_.begin(), offers_.end(), differs)) {
-        fail(Error(ErrorCode::kInvalidInput, "Collective",
-                   "the ranks do not call the same operation with arrays of the same length"));
-        check(rank);
-      }
-      arrived_ = 0;
-      ++round_;
-      met_.notify_all();
-    } else {
-      check_that_all_come();
-      const std::uint64_t mine = round_;
-      met_.wait(lock, [&] { return round_ != mine || error_; });
-      if (round_ == mine) check(rank);  // a round that was opened stands
-    }
+    const auto differs = [&](const Offer& offer) {
+      return offer.operation != operation || offer.values.size() != values.size();
+    };
+    if (arrived_ + 1 == world_ && std::any_of(offers_.begin(), offers_.end(), differs))
+      fail(Error(ErrorCode::kInvalidInput, "Collective",
+                 "the ranks do not call the same operation with arrays of the same length"));
+    arrive(rank, lock);
+  }
+
+  // A meeting that leaves the offers alone, which slower ranks still read.
+  void part(std::size_t rank) {
+    std::unique_lock lock(mutex_);
+    arrive(rank, lock);
   }
 
   // Whether a rank has ended because of another one; known when all have left.
@@ -85,6 +80,19 @@ class Meeting {
     std::span<double> values;
   };
 
+  void arrive(std::size_t rank, std::unique_lock<std::mutex>& lock) {
+    check(rank);
+    if (++arrived_ == world_) {
+      arrived_ = 0;
+      ++round_;
+      met_.notify_all();
+    } else {
+      check_that_all_come();
+      const std::uint64_t mine = round_;
+      met_.wait(lock, [&] { return round_ != mine || error_; });
+      if (round_ == mine) check(rank);  // a round that was opened stands
+    }
+  }
   void check(std::size_t rank) {
     if (!error_) return;
     ended_by_others_[rank] = 1;
@@ -125,7 +133,7 @@ class ThreadCollective final : public Collective {
       const double total = sum_of(i);
       for (std::size_t r = 0; r < world; ++r) meeting_.offer(r)[i] = total;
     }
-    meeting_.meet(rank_, Operation::kReduce, values);
+    meeting_.part(rank_);
   }
 
   std::vector<double> all_gather(std::span<const double> values) override {
@@ -135,7 +143,7 @@ class ThreadCollective final : public Collective {
     meeting_.meet(rank_, Operation::kGather, own);
     for (std::size_t r = 0; r < meeting_.world(); ++r)
       std::copy_n(meeting_.offer(r).data(), own.size(), all.data() + r * own.size());
-    meeting_.meet(rank_, Operation::kGather, own);
+    meeting_.part(rank_);
     return all;
   }
 

@@ -58,13 +58,14 @@ void Reach::add_stripes(Tensor& tensor, std::span<const CoordinateRange> ranges,
   tensor.first_stripe.push_back(tensor.stripes.size());
 }
 
-void Reach::add_masks(Tensor& tensor, std::span<const CoordinateRange> ranges,
-                      std::size_t elements, std::size_t c) {
+void Reach::add_masks(Tensor& tensor, std::span<const CoordinateRange> ranges, std::size_t elements,
+                      std::size_t c) {
   std::size_t reached = 0;
   for (const CoordinateRange& range : ranges)
     if (permitted_[c * all_cells_ + range.part] != 0) reached += range.end - range.begin;
   if (reached == 0 || reached == elements) {
-    tensor.masks.insert(tensor.masks.end(), tensor.pieces, reached == 0 ? nullptr : kEverything.data());
+    tensor.masks.insert(tensor.masks.end(), tensor.pieces,
+                        reached == 0 ? nullptr : kEverything.data());
     return;
   }
   std::vector<std::uint32_t>& words = tensor.words[c];

@@ -1,5 +1,3 @@
-#include "discreet/mechanism/reach_impl.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "discreet/mechanism/clip_plan.h"
 #include "discreet/mechanism/clip_rows.h"
+#include "discreet/mechanism/reach_impl.h"
 #include "discreet/numerics/targets_testing.h"
 
 namespace discreet::mechanism {
@@ -56,8 +55,8 @@ void decide(std::size_t first, std::size_t end, RecordNorms& norms) {
 // comes last, when most are summed already.
 template <class Real>
 void compare(std::size_t stripe, int threads, std::size_t max_microbatch) {
-  const ModelLayout layout({{.name = "a", .shape = {kRows, kColumns}},
-                            {.name = "b", .shape = {kRows, kColumns}}});
+  const ModelLayout layout(
+      {{.name = "a", .shape = {kRows, kColumns}}, {.name = "b", .shape = {kRows, kColumns}}});
   const std::vector<CoordinateRange> ranges = stripes(stripe);
   auto given = drawn<Real>();
   std::vector<std::uint32_t> classes(kRecords);
@@ -86,13 +85,12 @@ void compare(std::size_t stripe, int threads, std::size_t max_microbatch) {
   ClipPlan plan;
   plan.partition = partition(layout, Cut::kTensor);
   plan.clip = {100, 0.5};
-  const RecordNorms theirs =
-      clip_per_sample(layout, PerSampleGradients<Real>{kRecords, {zeroed[0], zeroed[1]}}, plan,
-                      options, expected);
+  const RecordNorms theirs = clip_per_sample(
+      layout, PerSampleGradients<Real>{kRecords, {zeroed[0], zeroed[1]}}, plan, options, expected);
   const Reach reach(layout, ranges, kPermitted, kClasses);
   const RecordNorms ours =
-      clip_reached(layout, PerSampleGradients<Real>{kRecords, {given[0], given[1]}},
-                   plan.partition, reach, classes, options, decide, sum);
+      clip_reached(layout, PerSampleGradients<Real>{kRecords, {given[0], given[1]}}, plan.partition,
+                   reach, classes, options, decide, sum);
   EXPECT_EQ(ours.zeroed, theirs.zeroed);
   EXPECT_EQ(ours.zeroed[kBad], 1);
   EXPECT_EQ(ours.norms, theirs.norms);

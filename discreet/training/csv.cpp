@@ -72,14 +72,13 @@ class Columns {
                               out.target.push_back(scaled(parse_number(text), bounds));
                             }});
       } else {
-        readers_.push_back(
-            {c, [this](std::string_view text, Dataset& out) {
-               const auto at = classes_.find(std::string(text));
-               if (at == classes_.end())
-                 throw BadField{
-                     "", fmt::format("{} is none of the declared classes", excerpt(text))};
-               out.label.push_back(at->second);
-             }});
+        readers_.push_back({c, [this](std::string_view text, Dataset& out) {
+                              const auto at = classes_.find(std::string(text));
+                              if (at == classes_.end())
+                                throw BadField{"", fmt::format("{} is none of the declared classes",
+                                                               excerpt(text))};
+                              out.label.push_back(at->second);
+                            }});
       }
       return;
     }
@@ -97,7 +96,7 @@ class Columns {
     std::unordered_map<std::string, std::size_t> words;
     for (const std::string& word : column.vocabulary) {
       words.emplace(word, words.size());
-      names_.push_back(name + "=" + word);
+      names_.push_back(fmt::format("{}={}", name, word));
     }
     if (column.other) names_.push_back(name + "=*");
     const std::size_t width = words.size() + (column.other ? 1 : 0);
