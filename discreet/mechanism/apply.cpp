@@ -129,10 +129,6 @@ std::uint64_t charged_steps(const DpConfig& dp) noexcept {
 
 bool Mechanism::Fixed::adapts() const noexcept { return adapts_bounds(dp()); }
 
-bool Mechanism::Fixed::is_discrete() const noexcept {
-  return dp().noise_family != NoiseFamily::kGaussian && dp().noise_family != NoiseFamily::kLaplace;
-}
-
 bool Mechanism::Fixed::has_no_noise() const noexcept {
   return dp().debug && dp().noise_multiplier == 0;
 }
@@ -174,7 +170,7 @@ std::optional<accounting::Adaptation> Mechanism::Fixed::counts(std::size_t parts
 accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double sigma) const {
   const std::size_t parts = allocation.plan.partition.parts();
   // Every class of a routed run has at least this multiplier, rounding included.
-  if (router && !is_discrete() && !is_laplace())
+  if (router && !has_grid() && !is_laplace())
     return {accounting::Gaussian{sigma}, accounted_sampling, dp().adjacency};
   accounting::GaussianGroups groups = accounted_groups(allocation, sigma, counts(parts));
   const bool one_bound = parts == 1 && !groups.adaptation;
@@ -184,8 +180,7 @@ accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double s
           ErrorCode::kInvalidDpConfig, kOperator,
           fmt::format("{} noise is accounted for one clip bound without counts beside it; take "
                       "a flat clipping.strategy, or {}",
-                      spelling(dp().noise_family),
-                      is_discrete() ? "rounded_gaussian" : "gaussian"));
+                      spelling(dp().noise_family), has_grid() ? "rounded_gaussian" : "gaussian"));
   };
   if (is_laplace()) {
     require_one_bound();
@@ -194,7 +189,7 @@ accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double s
         router ? sigma : next_down(groups.groups[0].noise_multiplier / inflation);
     return {accounting::Laplace{laplace_scale(multiplier)}, accounted_sampling, dp().adjacency};
   }
-  if (!is_discrete()) {
+  if (!has_grid()) {
     const double inflation =
         dp().clip_ghost || dp().fused_kernel
             ? sensitivity_factor(most_records, most_positions, clip_options(), Slots::kShifted)
@@ -333,7 +328,7 @@ constexpr double kMostTheta = 0x1p-6;
 
 // The largest runs of binary32 that leave every class its bound; theta is fixed for them.
 std::size_t charge_rounding(Router& router, const Mechanism::Fixed& fixed) {
-  if (fixed.is_discrete()) return fixed.binary32_records;
+  if (fixed.has_grid()) return fixed.binary32_records;
   const DpConfig& dp = fixed.dp();
   if (!dp.clip_ghost && !dp.fused_kernel) {
     if (router.charge(summation_charge(fixed.most_records), kMostTheta))
@@ -423,7 +418,7 @@ accounting::Mechanism Mechanism::use_of(std::size_t c) const {
   const RoutePlan& plan = fixed_->router->routes().plans[c];
   if (fixed_->is_laplace())
     return accounting::Laplace{laplace_scale(fixed_->router->noise_multiplier(c))};
-  if (!fixed_->is_discrete()) return noise_of_use(plan);
+  if (!fixed_->has_grid()) return noise_of_use(plan);
   double bound = plan.flat_clip.value_or(plan.blocks[0].clip);
   return fixed_->discrete_mechanism(fixed_->router->noise_multiplier(c),
                                     std::min(bound, plan.blocks[0].clip));
@@ -464,7 +459,7 @@ void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uin
   RecordNorms norms;
   if (fixed_->router) {
     norms = fixed_->router->clip(microbatch, classes, options,
-                                 fixed_->is_discrete() ? *dp.noise_discrete : 0,
+                                 fixed_->has_grid() ? *dp.noise_discrete : 0,
                                  fixed_->is_laplace() ? Norm::kL1 : Norm::kL2, into.sum);
   } else if (!dp.enabled) {
     norms = clip(state_->now.layout, microbatch, ClipStrategy::kPerSample, false, plan, options,
@@ -476,7 +471,7 @@ void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uin
         using Real =
             std::remove_const_t<typename decltype(Form::tensors)::value_type::element_type>;
         const Gathered<Real> cut(fixed_->layout, *state_->now.mask, form, 0, form.records);
-        if (fixed_->is_discrete())
+        if (fixed_->has_grid())
           return clip_to_grid(state_->now.layout, cut.gradients(), plan, *dp.noise_discrete,
                               options, into.sum);
         return clip(state_->now.layout, cut.gradients(), dp.clip_strategy, false, plan, options,
@@ -488,7 +483,7 @@ void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uin
       }
     };
     norms = std::visit(gathered, microbatch);
-  } else if (fixed_->is_discrete()) {
+  } else if (fixed_->has_grid()) {
     norms =
         clip_to_grid(state_->now.layout, microbatch, plan, *dp.noise_discrete, options, into.sum);
   } else if (fixed_->is_laplace()) {
@@ -506,8 +501,8 @@ void Mechanism::accumulate(const Microbatch& microbatch, bool more,
   if (state_->accumulation) {
     clip_into(microbatch, classes, *state_->accumulation);
   } else {
-    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(),
-                       spare(), fixed_->threads);
+    Accumulation first(state_->now.layout, state_->now.allocation.plan.partition.parts(), spare(),
+                       fixed_->threads);
     clip_into(microbatch, classes, first);
     state_->accumulation.emplace(std::move(first));
   }

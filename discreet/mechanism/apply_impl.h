@@ -26,7 +26,7 @@ struct Mechanism::Fixed {
 
   const DpConfig& dp() const noexcept { return config.privacy; }
   bool adapts() const noexcept;
-  bool is_discrete() const noexcept;
+  bool has_grid() const noexcept { return mechanism::has_grid(dp().noise_family); }
   bool is_laplace() const noexcept { return dp().noise_family == NoiseFamily::kLaplace; }
   bool has_no_noise() const noexcept;  // debug with multiplier 0
   // The steps that are composed at once: an epoch's where that is the event or the granularity.

@@ -174,7 +174,7 @@ void draw_noise(const Fixed& fixed, const State& state, const Decided& decided, 
     const double on_sum =
         next_up(groups.groups[g].noise_multiplier * state.now.allocation.plan.clip[g]);
     out.stddev[g] = next_up(on_sum / fixed.batch);
-    in_unit[g] = fixed.is_discrete() ? next_up(on_sum / grid) : out.stddev[g];
+    in_unit[g] = fixed.has_grid() ? next_up(on_sum / grid) : out.stddev[g];
   }
   if (const auto counts = fixed.counts(parts.parts())) out.normals.assign(counts->counts, 0);
   const std::vector<double> ones(out.normals.size(), 1);
@@ -219,7 +219,7 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
   const Partition& parts = state.now.allocation.plan.partition;
   Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
   // Discrete noise is added to whole numbers, before anything is divided.
-  const bool whole = dp.enabled && fixed.is_discrete();
+  const bool whole = dp.enabled && fixed.has_grid();
   const double grid = whole ? *dp.noise_discrete : 1;
   numerics::PiecewiseNorm norm(sum.values().size());
   const auto before = [&](std::size_t begin, std::span<double> piece) {
@@ -505,7 +505,7 @@ void Mechanism::take_norms(RecordNorms& norms, std::optional<double> stability) 
   const auto refuse = [](std::string sentence) {
     throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
   };
-  if (fixed.is_discrete() || dp.noise_family == NoiseFamily::kLaplace)
+  if (fixed.has_grid() || fixed.is_laplace())
     refuse(
         fmt::format("{} noise needs each record's own gradient; a step that is clipped "
                     "elsewhere takes the gaussian family",
