@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "discreet/mechanism/apply_impl.h"
-#include "discreet/mechanism/clip_rows.h"
 #include "discreet/mechanism/config_table.h"
 #include "discreet/numerics/rounding.h"
 
