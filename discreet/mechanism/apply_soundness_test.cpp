@@ -2,11 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <optional>
 #include <vector>
 
+#include "discreet/base/error_testing.h"
 #include "discreet/mechanism/apply_testing.h"
 #include "discreet/mechanism/prevalidation.h"
 
@@ -29,15 +28,6 @@ const std::vector<float> kRows = {1, 2, 3, 4, 5, 6, 7, 8};
 const Microbatch kBatch = PerSampleGradients<float>{2, {kRows}};
 
 StepResult step(Mechanism& m) { return step(m, kBatch); }
-
-std::optional<ErrorCode> code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
-}
 
 BackwardPass<float> backward_pass() {
   static const std::vector<float> kIn = {1, 2, 3, 4}, kOut = {1, 1, 2, 2};
