@@ -87,7 +87,8 @@ TEST(Policy, ErrorsNameTheLineAndTheRemedy) {
   says("name: library", "name: hospital", "twice");
   says("{whole: true}", "{depth: [0.7\n\n, 0.\n\n\n9]}", "is '0.  9'; ");
   says("[public-text]", "[\"a\\nb\\e[2J\"]", "names 'a b [2J', which is no class");
-  says("corpus: example", "corpus: example\n\"a\\nb\": 1", "the key 'a b' is of more than one line");
+  says("corpus: example", "corpus: example\n\"a\\nb\": 1",
+       "the key 'a b' is of more than one line");
   says("epoch_seconds: 86400", "epoch_seconds: 0", "whole number from 1");
   EXPECT_NE(refusal_of("").find("p"), std::string::npos);
   EXPECT_NE(refusal_of("[]").find("mapping"), std::string::npos);

@@ -277,7 +277,16 @@ TEST(Cbor, BoundsTheNumberOfValuesBothWays) {
 
 TEST(Cbor, FindsWhereAnItemOfASequenceEnds) {
   const Value items[] = {
-      0,    -1000, 1.5, 1e300, true, nullptr, "", "text", Bytes(300, 7), array({}),
+      0,
+      -1000,
+      1.5,
+      1e300,
+      true,
+      nullptr,
+      "",
+      "text",
+      Bytes(300, 7),
+      array({}),
       map({{1, array({2, "x", map({{"deep", tag(9, Bytes(3))}})})}, {"long", Bytes(70000)}}),
       tag(2, tag(3, 4))};
   for (const Value& item : items) {

@@ -46,8 +46,13 @@ TEST(Excerpt, IsOneQuotedLineOfWholeCharactersThatCommandNoTerminal) {
   EXPECT_EQ(excerpt(""), "''");
   EXPECT_EQ(excerpt("plain 水"), "'plain 水'");
   EXPECT_EQ(excerpt("two\nlines\r\x1b[31m\x7f"), "'two lines  [31m '");
-  EXPECT_EQ(excerpt("a\xc2\x9b" "31m"), "'a 31m'") << "CSI as one character";
-  EXPECT_EQ(excerpt("a\xff" "b\xc2"), "'a?b?'");
+  EXPECT_EQ(excerpt("a\xc2\x9b"
+                    "31m"),
+            "'a 31m'")
+      << "CSI as one character";
+  EXPECT_EQ(excerpt("a\xff"
+                    "b\xc2"),
+            "'a?b?'");
   EXPECT_EQ(excerpt(std::string(80, 'x')), "'" + std::string(80, 'x') + "'");
   EXPECT_EQ(excerpt(std::string(81, 'x')), "'" + std::string(80, 'x') + "...'");
   for (std::size_t lead = 76; lead <= 80; ++lead)

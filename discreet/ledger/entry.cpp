@@ -393,8 +393,7 @@ Digest descriptor_hash(std::string_view text) {
                       text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
   if (!is_hex)
     throw Error(ErrorCode::kInvalidInput, "descriptor hash",
-                fmt::format("{} is no hash of a descriptor: 64 hexadecimal digits",
-                            excerpt(text)));
+                fmt::format("{} is no hash of a descriptor: 64 hexadecimal digits", excerpt(text)));
   const Bytes bytes = from_hex(text);
   std::copy(bytes.begin(), bytes.end(), digest.begin());
   return digest;

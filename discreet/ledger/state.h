@@ -176,7 +176,6 @@ class State {
   std::uint64_t unlinked_withdrawals_ = 0;
   Summary summary_;
   Counts counts_;
-
 };
 
 }  // namespace discreet::ledger

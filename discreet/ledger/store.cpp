@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::int64_t kApplication = 0x44534c31;  // "DSL1"
 constexpr int kFileVersion = 2;
-// A row is closed when it has so many bytes: a row for every leaf takes most of the time of an epoch.
+// A row is closed when it has so many bytes: a row for every leaf takes most of the time of an
+// epoch.
 constexpr std::size_t kRowBytes = 1 << 15;
 // How a leaf hash begins as an item: 32 bytes.
 constexpr std::uint8_t kHashHead[] = {0x58, 0x20};

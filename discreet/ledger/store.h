@@ -32,8 +32,8 @@ class Store {
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
 
-  // Leaves in the order of their positions, from `begin` on. Bytes of a row that are no item come as
-  // the content of one leaf, which nothing decodes.
+  // Leaves in the order of their positions, from `begin` on. Bytes of a row that are no item come
+  // as the content of one leaf, which nothing decodes.
   struct Leaf {
     std::uint64_t position;
     ByteView content;  // until the next one is read; empty if summarised

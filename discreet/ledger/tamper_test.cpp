@@ -60,7 +60,8 @@ void build(const std::filesystem::path& path) {
   ASSERT_GE(ledger.state().size(), 1000u);
 }
 
-// The same leaves with a row for each, so that SQL can get at one. How many are in a row means nothing.
+// The same leaves with a row for each, so that SQL can get at one. How many are in a row means
+// nothing.
 void spread(const std::filesystem::path& path) {
   std::vector<Bytes> items;
   {
@@ -159,18 +160,19 @@ TEST(LedgerTamper, NoRowIsDroppedDoubledSwappedOrForged) {
              "UPDATE leaf SET position = -position - 1 WHERE position < 0"});
     altered("doubled",
             {shift_down + n(at), "UPDATE leaf SET position = 1 - position WHERE position < 0",
-             "INSERT INTO leaf SELECT position + 1, items FROM leaf WHERE position = " +
-                 n(at)});
+             "INSERT INTO leaf SELECT position + 1, items FROM leaf WHERE position = " + n(at)});
     if (at + 1 < size)
       altered("swapped", {"UPDATE leaf SET position = -1 WHERE position = " + n(at),
                           "UPDATE leaf SET position = " + n(at) + " WHERE position = " + n(at + 1),
                           "UPDATE leaf SET position = " + n(at + 1) + " WHERE position = -1"});
     altered("cut off", {"DELETE FROM leaf WHERE position >= " + n(at)});
     altered("made to look summarised",
-            {"UPDATE leaf SET items = CAST(x'5820' || zeroblob(32) AS BLOB) WHERE position = " + n(at)});
+            {"UPDATE leaf SET items = CAST(x'5820' || zeroblob(32) AS BLOB) WHERE position = " +
+             n(at)});
     altered("emptied", {"UPDATE leaf SET items = zeroblob(0) WHERE position = " + n(at)});
     altered("cut short", {"UPDATE leaf SET items = substr(items, 1, length(items) - 1) WHERE "
-                          "position = " + n(at)});
+                          "position = " +
+                          n(at)});
     altered("doubled within its row",
             {"UPDATE leaf SET items = CAST(items || items AS BLOB) WHERE position = " + n(at)});
   }
@@ -220,7 +222,8 @@ TEST(LedgerTamper, NamesTheEntryThatIsWrong) {
   std::uint64_t position = 0;
   {
     Statement rows = db.prepare(
-        "SELECT position, items FROM leaf WHERE substr(items, 1, 1) <> x'58' ORDER BY position DESC");
+        "SELECT position, items FROM leaf WHERE substr(items, 1, 1) <> x'58' ORDER BY position "
+        "DESC");
     while (rows.step()) {
       const Entry entry = decode_entry(rows.bytes(1));
       if (const auto* use = std::get_if<Use>(&entry)) {
@@ -256,7 +259,8 @@ TEST(LedgerTamper, NoRowGoesOnBeyondACheckpoint) {
   const std::string at = std::to_string(size);
   Database db(path, SQLITE_OPEN_READWRITE);
   db.run(("UPDATE leaf SET items = CAST(items || (SELECT items FROM leaf WHERE position = " + at +
-          ") AS BLOB) WHERE position = (SELECT max(position) FROM leaf WHERE position < " + at + ")")
+          ") AS BLOB) WHERE position = (SELECT max(position) FROM leaf WHERE position < " + at +
+          ")")
              .c_str());
   db.run(("DELETE FROM leaf WHERE position = " + at).c_str());
   const Verification found = verify(path);

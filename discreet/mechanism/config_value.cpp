@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
 #include "discreet/base/nearest.h"
+#include "discreet/base/utf8.h"
 #include "discreet/mechanism/config_value_impl.h"
 
 namespace discreet::mechanism {

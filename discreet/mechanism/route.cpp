@@ -139,8 +139,7 @@ void make_cells(Tables& tables, const std::vector<std::uint32_t>& block_of) {
   for (std::size_t c = 0; c < tables.classes; ++c)
     for (const auto& pattern : patterns) tables.cells.permitted.push_back(pattern[c]);
   index_by_block(tables.cells, tables.blocks());
-  tables.reach =
-      Reach(tables.layout, tables.ranges, tables.cells.permitted, tables.classes);
+  tables.reach = Reach(tables.layout, tables.ranges, tables.cells.permitted, tables.classes);
 }
 
 void make_blocks(Tables& tables, const std::vector<std::uint32_t>& block_of) {
@@ -236,8 +235,8 @@ RecordNorms clip_rows(const Tables& tables, const PerSampleGradients<Real>& grad
                       double grid, Norm norm, GradientSum& sum) {
   if (norm == Norm::kL1) {
     Decider decider(tables, tables.cells, classes, norm);
-    RecordNorms norms = l1_norms(tables.layout, gradients, tables.ranges,
-                                 tables.cells.permits(classes), options);
+    RecordNorms norms =
+        l1_norms(tables.layout, gradients, tables.ranges, tables.cells.permits(classes), options);
     norms.scales.resize(norms.norms.size());
     decider(0, norms.records, norms);
     add_ranges(tables.layout, gradients, tables.ranges, norms, options.threads, sum);
@@ -249,8 +248,8 @@ RecordNorms clip_rows(const Tables& tables, const PerSampleGradients<Real>& grad
                  std::ref(decider), sum);
     return std::move(decider.by_block);
   }
-  RecordNorms norms = reached_norms(tables.layout, gradients, tables.partition, tables.reach,
-                                    classes, options);
+  RecordNorms norms =
+      reached_norms(tables.layout, gradients, tables.partition, tables.reach, classes, options);
   norms.scales.resize(norms.norms.size());
   decider(0, norms.records, norms);
   const Permits permits = tables.cells.permits(classes);

@@ -72,14 +72,13 @@ class Columns {
                               out.target.push_back(scaled(parse_number(text), bounds));
                             }});
       } else {
-        readers_.push_back(
-            {c, [this](std::string_view text, Dataset& out) {
-               const auto at = classes_.find(std::string(text));
-               if (at == classes_.end())
-                 throw BadField{
-                     "", fmt::format("{} is none of the declared classes", excerpt(text))};
-               out.label.push_back(at->second);
-             }});
+        readers_.push_back({c, [this](std::string_view text, Dataset& out) {
+                              const auto at = classes_.find(std::string(text));
+                              if (at == classes_.end())
+                                throw BadField{"", fmt::format("{} is none of the declared classes",
+                                                               excerpt(text))};
+                              out.label.push_back(at->second);
+                            }});
       }
       return;
     }

@@ -66,8 +66,8 @@ double parse_number(std::string_view text) {
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    throw BadField{"", text.empty() ? "is empty"
-                                    : fmt::format("{} is no finite number", excerpt(text))};
+    throw BadField{
+        "", text.empty() ? "is empty" : fmt::format("{} is no finite number", excerpt(text))};
   return value;
 }
 
