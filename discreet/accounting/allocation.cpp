@@ -1,7 +1,5 @@
 #include "discreet/accounting/allocation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,8 +8,8 @@
 #include <vector>
 
 #include "discreet/accounting/allocation_impl.h"
+#include "discreet/accounting/ranges_impl.h"
 #include "discreet/accounting/refine_impl.h"
-#include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
@@ -23,23 +21,18 @@ constexpr double kCoarsest = 0.06;
 constexpr double kMostCells = 0x1p16;  // of one law
 constexpr double kMostPairs = 1e8;     // of one sum
 
-void check(bool ok, const char* sentence, double value) {
-  if (!ok)
-    throw Error(ErrorCode::kInvalidDpConfig, "allocation",
-                fmt::format("{} is {}", sentence, value));
-}
+constexpr Ranges check{"allocation"};
 
 void validate(std::span<const AllocationEpochs> epochs, double relative_width) {
   check(!epochs.empty(), "give at least one kind of epoch; their number", 0);
   for (const AllocationEpochs& e : epochs) {
-    check(e.sigma >= 0.1 && e.sigma <= 1000, "sigma must lie in [0.1, 1000]; it", e.sigma);
+    check.sigma(e.sigma);
     check(e.batches >= 1 && e.batches <= (1u << 24), "batches must lie in [1, 2^24]; it",
           double(e.batches));
     check(e.epochs >= 1 && e.epochs <= (std::uint64_t{1} << 32), "epochs must lie in [1, 2^32]; it",
           double(e.epochs));
   }
-  check(relative_width >= 1e-6 && relative_width <= 1, "relative_width must lie in [1e-6, 1]; it",
-        relative_width);
+  check.relative_width(relative_width);
 }
 
 // The laws of all kinds of epochs on one step, and their losses in one direction.
@@ -115,7 +108,7 @@ double first_step(std::span<const AllocationEpochs> epochs) {
 std::vector<Interval> epsilons(std::span<const AllocationEpochs> epochs, double delta,
                                std::span<const Direction> directions, double relative_width) {
   validate(epochs, relative_width);
-  check(delta >= 1e-100 && delta < 1, "delta must lie in [1e-100, 1); it", delta);
+  check.delta(delta);
   const double cut = 1e-5 * delta / (30 * total(epochs));
   const double finest = finest_step(epochs, cut);
   return refine(std::max(first_step(epochs), finest), finest, [&](double step) {

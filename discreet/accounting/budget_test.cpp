@@ -4,23 +4,13 @@
 
 #include <cmath>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {
 namespace {
 
 const Event kStep(Gaussian{1.5}, Poisson{0.05}, Adjacency::kAddRemove);
 const Event kOther(Gaussian{1.6}, Poisson{0.05}, Adjacency::kAddRemove);
-
-template <class Call>
-ErrorCode code_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::kIoError;
-}
 
 double epsilon_of(std::uint64_t steps) {
   const auto accountant = make_accountant("rdp");

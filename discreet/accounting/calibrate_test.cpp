@@ -5,21 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {
 namespace {
-
-template <class F>
-std::string refusal(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidDpConfig) << error.what();
-    return error.sentence();
-  }
-  return "nothing was refused";
-}
 
 template <class T>
 void expect_kept(const Calibrated<T>& result, const Target& target) {

@@ -8,24 +8,13 @@
 #include <random>
 
 #include "discreet/accounting/closed_form.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-template <class F>
-std::string refusal(F&& f, ErrorCode code = ErrorCode::kInvalidDpConfig) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.sentence();
-  }
-  return "nothing was refused";
-}
 
 Event poisson(double rate, double sigma, Adjacency adjacency = Adjacency::kAddRemove) {
   return Event(Gaussian{sigma}, Poisson{rate}, adjacency);

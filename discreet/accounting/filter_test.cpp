@@ -8,20 +8,10 @@
 #include <random>
 
 #include "discreet/accounting/rdp_conversion.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {
 namespace {
-
-template <class Call>
-ErrorCode code_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::kIoError;
-}
 
 TEST(Filter, SumsAreNeverBelowTheTruthAndHardlyAbove) {
   SumRoundedUp sum;

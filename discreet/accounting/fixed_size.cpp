@@ -1,21 +1,16 @@
 #include "discreet/accounting/fixed_size.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
 
+#include "discreet/accounting/ranges_impl.h"
 #include "discreet/accounting/refine_impl.h"
 #include "discreet/accounting/subsampled_law_impl.h"
-#include "discreet/base/error.h"
 
 namespace discreet::accounting {
 namespace {
 
-void check(bool ok, const char* sentence, double value) {
-  if (!ok)
-    throw Error(ErrorCode::kInvalidDpConfig, "fixed_size",
-                fmt::format("{} is {}", sentence, value));
-}
+constexpr Ranges check{"fixed_size"};
 
 }  // namespace
 
@@ -28,13 +23,11 @@ GaussianSteps fixed_size_add_remove(double rate, double sigma, std::uint64_t ste
 
 Interval fixed_size_replace_one_epsilon(FixedSizeSteps steps, double delta, double relative_width) {
   check(steps.rate > 0 && steps.rate <= 1, "the rate must lie in (0, 1]; it", steps.rate);
-  check(steps.sigma >= 0.1 && steps.sigma <= 1000, "sigma must lie in [0.1, 1000]; it",
-        steps.sigma);
+  check.sigma(steps.sigma);
   check(steps.steps >= 1 && steps.steps <= (std::uint64_t{1} << 32),
         "the number of steps must lie in [1, 2^32]; it", double(steps.steps));
-  check(delta >= 1e-100 && delta < 1, "delta must lie in [1e-100, 1); it", delta);
-  check(relative_width >= 1e-6 && relative_width <= 1, "relative_width must lie in [1e-6, 1]; it",
-        relative_width);
+  check.delta(delta);
+  check.relative_width(relative_width);
   const double half = steps.sigma / 2, count = double(steps.steps);
   const double cut = 1e-5 * delta / (30 * count);
   // Two quantities, each between its own bounds: the dominating pair and the realised one.

@@ -6,7 +6,7 @@
 
 #include "discreet/accounting/allocation.h"
 #include "discreet/accounting/shuffle.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {
 namespace {
@@ -19,17 +19,6 @@ const PlannedSampler& row(const SamplerPlan& plan, std::string_view sampler) {
   }
   ADD_FAILURE() << sampler << " was not planned";
   return plan.planned.front();
-}
-
-template <class F>
-std::string refusal(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidDpConfig) << error.what();
-    return error.sentence();
-  }
-  return "nothing was refused";
 }
 
 TEST(Plan, CountsStepsFromSizes) {

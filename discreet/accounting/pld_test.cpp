@@ -7,7 +7,7 @@
 #include <random>
 
 #include "discreet/accounting/transform.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {
 namespace {
@@ -18,17 +18,6 @@ Event step(double rate, double sigma) { return Event(Gaussian{sigma}, Poisson{ra
 
 Composition single(double q, double sigma, std::uint64_t count) {
   return {{{q, sigma, count}}, {}};
-}
-
-template <class F>
-std::string refusal(F&& f, ErrorCode code) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.sentence();
-  }
-  return "nothing was refused";
 }
 
 struct Row {

@@ -10,7 +10,7 @@
 #include "discreet/accounting/accountant.h"
 #include "discreet/accounting/golden_testing.h"
 #include "discreet/accounting/rdp_conversion.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {
 namespace {
@@ -412,22 +412,14 @@ TEST(RdpConversion, GivesZeroWhereDeltaExceedsTheTotalVariation) {
 
 TEST(Rdp, RefusesBadParametersByName) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const auto code = [](auto&& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ErrorCode::kIoError;
-  };
-  EXPECT_EQ(code([&] { poisson_gaussian_curve(0, 1); }), ErrorCode::kInvalidDpConfig);
-  EXPECT_EQ(code([&] { poisson_gaussian_curve(nan, 1); }), ErrorCode::kInvalidDpConfig);
-  EXPECT_EQ(code([&] { poisson_gaussian_curve(1.5, 1); }), ErrorCode::kInvalidDpConfig);
-  EXPECT_EQ(code([&] { poisson_gaussian_curve(0.5, nan); }), ErrorCode::kNanInSigma);
-  EXPECT_EQ(code([&] { poisson_gaussian_curve(0.5, -1); }), ErrorCode::kInvalidDpConfig);
-  EXPECT_EQ(code([&] { poisson_skellam_curve(0.5, 10, 1, 2); }), ErrorCode::kInvalidDpConfig);
-  EXPECT_EQ(code([&] { poisson_gaussian_curve(0.5, 1)->at(1); }), ErrorCode::kInvalidInput);
-  EXPECT_EQ(code([&] { poisson_gaussian_curve(0.5, 1)->at(nan); }), ErrorCode::kInvalidInput);
+  EXPECT_EQ(code_of([&] { poisson_gaussian_curve(0, 1); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_EQ(code_of([&] { poisson_gaussian_curve(nan, 1); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_EQ(code_of([&] { poisson_gaussian_curve(1.5, 1); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_EQ(code_of([&] { poisson_gaussian_curve(0.5, nan); }), ErrorCode::kNanInSigma);
+  EXPECT_EQ(code_of([&] { poisson_gaussian_curve(0.5, -1); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_EQ(code_of([&] { poisson_skellam_curve(0.5, 10, 1, 2); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_EQ(code_of([&] { poisson_gaussian_curve(0.5, 1)->at(1); }), ErrorCode::kInvalidInput);
+  EXPECT_EQ(code_of([&] { poisson_gaussian_curve(0.5, 1)->at(nan); }), ErrorCode::kInvalidInput);
 }
 
 }  // namespace

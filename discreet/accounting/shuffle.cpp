@@ -1,12 +1,10 @@
 #include "discreet/accounting/shuffle.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "discreet/base/error.h"
+#include "discreet/accounting/ranges_impl.h"
 #include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {
@@ -22,10 +20,7 @@ constexpr double kHalfSqrt2 = 0.7071067811865476;
 constexpr std::uint64_t kMostEpochs = 4096;  // the attacker may forget the others
 constexpr double kMargin = 1e-7;             // relative, of binomial tails; see shuffle.md
 
-void check(bool ok, const char* sentence, double value) {
-  if (!ok)
-    throw Error(ErrorCode::kInvalidDpConfig, "shuffle", fmt::format("{} is {}", sentence, value));
-}
+constexpr Ranges check{"shuffle"};
 
 // Above delta(epsilon) of the Gaussian mechanism (Balle and Wang 2018), rounding included.
 double gaussian_delta_upper(double mu, double epsilon) {
@@ -140,7 +135,7 @@ Interval epsilon(ShuffledEpochs epochs, double delta, double sensitivity, double
         double(epochs.batches));
   check(epochs.epochs >= 1 && epochs.epochs <= limit, "epochs must lie in [1, 2^32]; it",
         double(epochs.epochs));
-  check(delta >= 1e-100 && delta < 1, "delta must lie in [1e-100, 1); it", delta);
+  check.delta(delta);
   const double mu = sensitivity * std::sqrt(double(epochs.epochs)) / epochs.sigma;
   const double upper = gaussian_epsilon_upper(mu * (1 + 4 * kUnit), delta);
   return {std::min(upper, Attack(epochs, delta, moved).best()), upper};

@@ -1,24 +1,18 @@
 #include "discreet/accounting/truncated_poisson.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "discreet/accounting/ranges_impl.h"
 #include "discreet/accounting/refine_impl.h"
 #include "discreet/accounting/subsampled_law_impl.h"
-#include "discreet/base/error.h"
 
 namespace discreet::accounting {
 namespace {
 
 constexpr double kUnit = 0x1p-53;
 
-void check(bool ok, const char* sentence, double value) {
-  if (!ok)
-    throw Error(ErrorCode::kInvalidDpConfig, "truncated_poisson",
-                fmt::format("{} is {}", sentence, value));
-}
+constexpr Ranges check{"truncated_poisson"};
 
 // P[Bin(n, q) >= k]: all terms relative to the largest, by their ratios, so that no factorial is
 // needed and every number is positive.
@@ -136,13 +130,11 @@ Interval truncated_poisson_epsilon(TruncatedPoissonSteps steps, double delta, Di
         "the public number of records must lie in [1, 2^40]; it", double(steps.records));
   check(double(steps.records) * steps.rate <= 1e10, "records * rate must not exceed 1e10; it",
         double(steps.records) * steps.rate);
-  check(steps.sigma >= 0.1 && steps.sigma <= 1000, "sigma must lie in [0.1, 1000]; it",
-        steps.sigma);
+  check.sigma(steps.sigma);
   check(steps.steps >= 1 && steps.steps <= (std::uint64_t{1} << 32),
         "the number of steps must lie in [1, 2^32]; it", double(steps.steps));
-  check(delta >= 1e-100 && delta < 1, "delta must lie in [1e-100, 1); it", delta);
-  check(relative_width >= 1e-6 && relative_width <= 1, "relative_width must lie in [1e-6, 1]; it",
-        relative_width);
+  check.delta(delta);
+  check.relative_width(relative_width);
   // n is the larger of the two neighbours.
   const Interval a = epsilon_for(steps, steps.records, delta, direction, relative_width);
   const Interval b = epsilon_for(steps, steps.records + 1, delta, direction, relative_width);

@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <set>
 
 #include "discreet/admission/cose.h"
 #include "discreet/admission/statement.h"
 #include "discreet/base/cbor.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::admission {
 namespace {
@@ -25,16 +24,6 @@ Descriptor example() {
   d.content_anchor = sha256(bytes_of("payload"));
   d.nonce[0] = 7;
   return d;
-}
-
-ErrorCode code_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return ErrorCode::kIoError;
 }
 
 TEST(Scaled, ReadsDecimalsExactlyAndRefusesWhatItWouldRound) {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "discreet/admission/policy_testing.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::admission {
 namespace {
@@ -17,13 +17,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 std::string refusal_of(const std::string& text) {
-  try {
-    read_policy(text, "p");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidDpConfig);
-    return error.sentence();
-  }
-  return "nothing was refused";
+  return refusal([&] { read_policy(text, "p"); });
 }
 
 TEST(Policy, ReadsWhatTheFileSays) {

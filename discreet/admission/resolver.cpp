@@ -149,8 +149,7 @@ Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout&
   Resolution out{};
   out.plan.layout = layout.hash();
   out.plan.blocks = blocks_of(policy, permitted_tensors(c.profile, d.adapter, layout), layout);
-  if (noise.family != mechanism::NoiseFamily::kGaussian &&
-      noise.family != mechanism::NoiseFamily::kLaplace && !(noise.grid > 0))
+  if (mechanism::has_grid(noise.family) && !(noise.grid > 0))
     throw Error(ErrorCode::kInvalidInput, "resolve",
                 fmt::format("discrete noise has a grid step above 0, not {}", noise.grid));
   if (!is_gaussian(noise.family) && (c.amplified || out.plan.blocks.size() != 1))

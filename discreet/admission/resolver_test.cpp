@@ -8,7 +8,7 @@
 
 #include "discreet/accounting/accountant.h"
 #include "discreet/admission/policy_testing.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::admission {
 namespace {
@@ -42,18 +42,6 @@ std::vector<std::string> names(const RoutePlan& plan, const ModelLayout& layout)
     for (const auto& t : block.tensors) out.push_back(layout.tensors()[t.tensor].name);
   return out;
 }
-
-std::string refusal(const std::function<void()>& f, ErrorCode code = ErrorCode::kInvalidDpConfig) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.sentence();
-  }
-  return "nothing was refused";
-}
-#define EXPECT_SAYS(sentence, part) \
-  EXPECT_NE((sentence).find(part), std::string::npos) << (sentence)
 
 // x^2 against k z^2 exactly, with z in units of 10^-9.
 int compare_squared(double x, std::uint64_t k, std::uint64_t z_units) {

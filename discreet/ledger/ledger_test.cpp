@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "discreet/accounting/pld.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/verify.h"
@@ -17,16 +17,6 @@ namespace discreet::ledger {
 namespace {
 
 using namespace testing;
-
-ErrorCode code_of(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return ErrorCode::kIoError;
-}
 
 std::vector<Entry> entries(const std::filesystem::path& path) {
   Store store(path, Store::Mode::kRead);

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <random>
 
 #include "discreet/accounting/accountant.h"
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -34,15 +33,6 @@ AdaptiveClipState state_of(std::vector<double> median, std::vector<double> mad) 
   state.median = std::move(median);
   state.mad = std::move(mad);
   return state;
-}
-
-ErrorCode code_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::kIoError;
 }
 
 double median_of(std::vector<double> x) {

@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "discreet/accounting/pld.h"
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/apply_testing.h"
 #include "discreet/mechanism/prevalidation.h"
 
 namespace discreet::mechanism {
@@ -15,17 +14,13 @@ using accounting::Event;
 ModelLayout model() { return ModelLayout({{.name = "w", .shape = {4, 3}}}); }
 
 Config config_with(ScheduleMode mode, double target) {
-  Config config;
+  Config config = public_run(1000, 10);
   DpConfig& dp = config.privacy;
-  dp.secure = false;
-  dp.declared_size = 1000;
-  dp.effective_batch_size = 10;
   dp.target_epsilon = target;
   dp.target_steps = 20;
   dp.noise_multiplier = 1;
   dp.mode = mode;
-  dp = resolve(dp).config;
-  return config;
+  return resolved(config);
 }
 
 PriorRelease histogram(double noise, Adjacency adjacency = Adjacency::kAddRemove) {
@@ -33,13 +28,7 @@ PriorRelease histogram(double noise, Adjacency adjacency = Adjacency::kAddRemove
 }
 
 Mechanism mechanism(const Config& config, std::vector<PriorRelease> before) {
-  return {config,
-          model(),
-          mechanism_streams(config.privacy, random::Key::from_seed(1)),
-          kernel_replay_token(config, Digest{}),
-          1,
-          1,
-          std::move(before)};
+  return mechanism_of(config, model(), 1, 1, std::move(before));
 }
 
 void step(Mechanism& m) {

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/apply_testing.h"
 #include "discreet/mechanism/prevalidation.h"
 #include "discreet/numerics/sum.h"
 
@@ -16,30 +15,16 @@ ModelLayout model() {
   return ModelLayout({{.name = "a.weight", .shape = {3}}, {.name = "b.weight", .shape = {2}}});
 }
 
-Config base() {
-  Config config;
-  config.privacy.secure = false;
-  config.privacy.declared_size = 400;
-  config.privacy.effective_batch_size = 4;
-  config.privacy.target_epsilon = 8;
-  config.run.compute_dtype = ComputeDtype::kFloat64;
-  return config;
-}
+Config base() { return public_run(400, 4); }
 
-Mechanism mechanism(Config config, std::uint64_t key = 1) {
-  config.privacy = resolve(config.privacy).config;
-  return Mechanism(config, model(), mechanism_streams(config.privacy, random::Key::from_seed(key)),
-                   kernel_replay_token(config, Digest{}));
+Mechanism mechanism(const Config& config, std::uint64_t key = 1) {
+  return mechanism_of(resolved(config), model(), 1, key);
 }
 
 const std::vector<float> kA = {1, 2, 3, 4, 5, 6}, kB = {1, 1, 2, 2};
 const Microbatch kBatch = PerSampleGradients<float>{2, {kA, kB}};
 
-StepResult step(Mechanism& m) { return m.apply(std::span(&kBatch, 1)); }
-
-std::vector<double> values(const StepResult& result) {
-  return {result.gradients.values().begin(), result.gradients.values().end()};
-}
+StepResult step(Mechanism& m) { return step(m, kBatch); }
 
 TEST(ApplyClauses, NamesItsAlgorithmAndVersion) {
   const Mechanism m = mechanism(base());

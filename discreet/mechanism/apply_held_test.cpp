@@ -5,8 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/apply_testing.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -18,24 +17,14 @@ ModelLayout model() {
 }
 
 Config base() {
-  Config config;
-  DpConfig& dp = config.privacy;
-  dp.secure = false;
-  dp.seed = 11;
-  dp.declared_size = 1000;
-  dp.effective_batch_size = 8;
-  dp.target_epsilon = 8;
-  dp.target_steps = 100;
-  dp.clip_norm = 2;
-  config.run.compute_dtype = ComputeDtype::kFloat64;
+  Config config = public_run(1000, 8);
+  config.privacy.seed = 11;
+  config.privacy.target_steps = 100;
+  config.privacy.clip_norm = 2;
   return config;
 }
 
-Mechanism mechanism(Config config) {
-  config.privacy = resolve(config.privacy).config;
-  return Mechanism(config, model(), mechanism_streams(config.privacy, random::Key::from_seed(1)),
-                   kernel_replay_token(config, Digest{}));
-}
+Mechanism mechanism(const Config& config) { return mechanism_of(resolved(config), model()); }
 
 constexpr std::size_t kRecords = 6;
 

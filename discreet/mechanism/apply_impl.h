@@ -5,6 +5,8 @@
 
 namespace discreet::mechanism {
 
+bool adapts_bounds(const DpConfig& dp) noexcept;
+
 // What does not change during a run.
 struct Mechanism::Fixed {
   Config config;
@@ -25,8 +27,8 @@ struct Mechanism::Fixed {
   std::size_t binary32_records = ClipOptions().binary32_records;
 
   const DpConfig& dp() const noexcept { return config.privacy; }
-  bool adapts() const noexcept;
-  bool is_discrete() const noexcept;
+  bool adapts() const noexcept { return adapts_bounds(dp()); }
+  bool has_grid() const noexcept { return mechanism::has_grid(dp().noise_family); }
   bool is_laplace() const noexcept { return dp().noise_family == NoiseFamily::kLaplace; }
   bool has_no_noise() const noexcept;  // debug with multiplier 0
   // The steps that are composed at once: an epoch's where that is the event or the granularity.
@@ -93,6 +95,14 @@ struct Mechanism::State {
 // How many steps a run has at most. delta is charged for twice as many: those that are executed
 // again count too.
 std::uint64_t charged_steps(const DpConfig& dp) noexcept;
+
+// target_delta less what the samplers of noise, of `slots` draws a step, and of batches leave out,
+// and what was released before. Throws kInvalidDpConfig if nothing is left.
+double charged_delta(const DpConfig& dp, const ModelLayout& layout,
+                     const std::vector<PriorRelease>& before, std::uint64_t slots);
+
+// The largest runs of binary32 that leave every class its bound; theta is fixed for them.
+std::size_t charge_rounding(Router& router, const Mechanism::Fixed& fixed);
 
 // Composes what the steps [lost.t, released) released, as their schedule was; lost.t is then at
 // least `released`.

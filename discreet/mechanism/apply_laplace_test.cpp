@@ -6,8 +6,7 @@
 #include <random>
 
 #include "discreet/base/error.h"
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/apply_testing.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -18,12 +17,9 @@ ModelLayout model() {
 }
 
 Config config() {
-  Config out;
+  Config out = public_run(1000, 10);
   DpConfig& dp = out.privacy;
-  dp.secure = false;
   dp.seed = 3;
-  dp.declared_size = 1000;
-  dp.effective_batch_size = 10;
   dp.adjacency = accounting::Adjacency::kZeroOut;
   dp.target_epsilon = 30;
   dp.target_steps = 200;
@@ -31,15 +27,13 @@ Config config() {
   dp.clip_norm = 0.5;
   dp.noise_family = NoiseFamily::kLaplace;
   dp.accountant = AccountantKind::kRdp;
-  out.run.compute_dtype = ComputeDtype::kFloat64;
   return out;
 }
 
 Mechanism mechanism(Config c, std::optional<Routes> routes = {}) {
-  c.privacy = resolve(c.privacy).config;
+  c = resolved(std::move(c));
   if (routes) c = routed_config(std::move(c), *routes, model());
-  return Mechanism(c, model(), mechanism_streams(c.privacy, random::Key::from_seed(1)),
-                   kernel_replay_token(c, Digest{}), 1, 1, {}, std::move(routes));
+  return mechanism_of(c, model(), 1, 1, {}, std::move(routes));
 }
 
 struct Batch {

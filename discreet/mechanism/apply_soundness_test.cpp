@@ -2,13 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <optional>
 #include <vector>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/base/error_testing.h"
+#include "discreet/mechanism/apply_testing.h"
 #include "discreet/mechanism/prevalidation.h"
 
 namespace discreet::mechanism {
@@ -17,42 +15,19 @@ namespace {
 ModelLayout model() { return ModelLayout({{.name = "a.weight", .shape = {2, 2}, .layer = "a"}}); }
 
 Config base() {
-  Config config;
-  DpConfig& dp = config.privacy;
-  dp.secure = false;
-  dp.declared_size = 400;
-  dp.effective_batch_size = 4;
-  dp.target_epsilon = 8;
-  dp.target_steps = 40;
-  config.run.compute_dtype = ComputeDtype::kFloat64;
+  Config config = public_run(400, 4);
+  config.privacy.target_steps = 40;
   return config;
 }
 
-Mechanism mechanism(Config config, const ModelLayout& layout = model()) {
-  config.privacy = resolve(config.privacy).config;
-  return Mechanism(config, layout, mechanism_streams(config.privacy, random::Key::from_seed(1)),
-                   kernel_replay_token(config, Digest{}));
+Mechanism mechanism(const Config& config, const ModelLayout& layout = model()) {
+  return mechanism_of(resolved(config), layout);
 }
 
 const std::vector<float> kRows = {1, 2, 3, 4, 5, 6, 7, 8};
 const Microbatch kBatch = PerSampleGradients<float>{2, {kRows}};
 
-StepResult step(Mechanism& m, const Microbatch& batch = kBatch) {
-  return m.apply(std::span(&batch, 1));
-}
-
-std::vector<double> values(const StepResult& result) {
-  return {result.gradients.values().begin(), result.gradients.values().end()};
-}
-
-std::optional<ErrorCode> code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
-}
+StepResult step(Mechanism& m) { return step(m, kBatch); }
 
 BackwardPass<float> backward_pass() {
   static const std::vector<float> kIn = {1, 2, 3, 4}, kOut = {1, 1, 2, 2};

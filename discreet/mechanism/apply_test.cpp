@@ -3,79 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <random>
 
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/mechanism/prevalidation.h"
+#include "discreet/mechanism/apply_testing.h"
 
 namespace discreet::mechanism {
 namespace {
 
-ModelLayout model() {
-  return ModelLayout({{.name = "a.weight", .shape = {4, 3}},
-                      {.name = "a.bias", .shape = {4}},
-                      {.name = "frozen.weight", .shape = {5}, .trainable = false},
-                      {.name = "b.weight", .shape = {2, 4}}});
-}
-
-// A configuration that releases the same bits in every test: Philox under a public seed.
-Config base() {
-  Config config;
-  DpConfig& dp = config.privacy;
-  dp.secure = false;
-  dp.seed = 11;
-  dp.declared_size = 1000;
-  dp.effective_batch_size = 10;
-  dp.target_epsilon = 8;
-  dp.target_steps = 100;
-  dp.noise_multiplier = 1;
-  config.run.compute_dtype = ComputeDtype::kFloat64;
-  return config;
-}
-
-Config resolved(Config config) {
-  config.privacy = resolve(config.privacy).config;
-  return config;
-}
-
-Mechanism mechanism(const Config& config, int threads = 1) {
-  const Config r = resolved(config);
-  return Mechanism(r, model(), mechanism_streams(r.privacy, random::Key::from_seed(1)),
-                   kernel_replay_token(r, Digest{}), threads);
-}
-
-// Gradients of `records` records that depend on the step only.
-struct Batch {
-  explicit Batch(std::size_t records, std::uint64_t step = 0, double size = 1) {
-    std::mt19937_64 random(step + 1);
-    std::normal_distribution<float> normal;
-    const ModelLayout layout = model();
-    values.resize(layout.size());
-    gradients.records = records;
-    for (std::size_t i = 0; i < layout.size(); ++i) {
-      if (layout.tensors()[i].is_private())
-        for (std::size_t k = 0; k < records * layout.elements(i); ++k)
-          values[i].push_back(static_cast<float>(size) * normal(random));
-      gradients.tensors.emplace_back(values[i]);
-    }
-  }
-  Batch(const Batch&) = delete;
-  std::vector<std::vector<float>> values;
-  PerSampleGradients<float> gradients;
-  Microbatch microbatch() const { return gradients; }
-};
-
-StepResult step(Mechanism& m, std::size_t records = 10, double size = 1) {
-  const Batch batch(records, m.t(), size);
-  const Microbatch one = batch.microbatch();
-  return m.apply(std::span(&one, 1));
-}
-
-std::vector<double> values(const StepResult& result) {
-  return {result.gradients.values().begin(), result.gradients.values().end()};
-}
+using namespace small;
 
 TEST(Apply, RefusesToReleaseWhatTheComputeTypeCannotHold) {
   for (const ComputeDtype dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
@@ -512,105 +447,6 @@ TEST(Apply, ReplayTokenIsTheSpecifiedHash) {
   EXPECT_EQ(result.replay, expected);
   Mechanism again = mechanism(base());
   EXPECT_EQ(step(again).replay, expected);
-}
-
-// ---------------------------------------------------------------- checkpoint and restore
-
-void expect_same_future(const Config& config, std::size_t records = 10) {
-  Mechanism whole = mechanism(config);
-  for (int t = 0; t < 3; ++t) step(whole, records);
-  const Bytes saved = whole.save();
-  Mechanism restored = mechanism(config);
-  restored.restore(saved);
-  EXPECT_EQ(restored.save(), saved);
-  for (int t = 0; t < 4; ++t) {
-    const StepResult a = step(whole, records), b = step(restored, records);
-    ASSERT_EQ(values(a), values(b));
-    ASSERT_EQ(cbor::encode(trace_iter(a)), cbor::encode(trace_iter(b)));
-  }
-  EXPECT_EQ(whole.save(), restored.save());
-}
-
-TEST(ApplyState, RestoresAndContinuesBitForBit) {
-  std::vector<std::function<void(DpConfig&)>> variants = {
-      [](DpConfig&) {},
-      [](DpConfig& dp) { dp.noise_seed_per_step = true; },
-      [](DpConfig& dp) { dp.accountant = AccountantKind::kRdp; },
-      [](DpConfig& dp) { dp.clip_strategy = ClipStrategy::kAdaptive; },
-      [](DpConfig& dp) { dp.mode = ScheduleMode::kBudgetAdaptive; },
-      [](DpConfig& dp) { dp.mode = ScheduleMode::kDynamicProjection; },
-      [](DpConfig& dp) { dp.accountant_granularity = Granularity::kPerEpoch; },
-      [](DpConfig& dp) {
-        dp.compression = Compression::kTopkDp;
-        dp.compression_keep = 0.5;
-      },
-      [](DpConfig& dp) {
-        dp.clip_strategy = ClipStrategy::kHybrid;
-        dp.privacy_allocation = AllocationMode::kLayerWise;
-      }};
-  for (std::size_t i = 0; i < variants.size(); ++i) {
-    SCOPED_TRACE(i);
-    Config config = base();
-    variants[i](config.privacy);
-    expect_same_future(config);
-  }
-}
-
-TEST(ApplyState, RestoresInTheMiddleOfAnAccumulation) {
-  Config config = base();
-  config.privacy.gradient_accumulation_steps = 2;
-  Mechanism whole = mechanism(config);
-  const Batch first(4, 1), second(6, 2);
-  whole.accumulate(first.microbatch());
-  Mechanism restored = mechanism(config);
-  restored.restore(whole.save());
-  whole.accumulate(second.microbatch());
-  restored.accumulate(second.microbatch());
-  EXPECT_EQ(values(whole.release()), values(restored.release()));
-  EXPECT_EQ(whole.save(), restored.save());
-}
-
-TEST(ApplyState, HoldsEveryFieldOfTheSpecification) {
-  Config config = base();
-  config.privacy.clip_strategy = ClipStrategy::kAdaptive;
-  Mechanism m = mechanism(config);
-  step(m);
-  m.accumulate(Batch(3).microbatch());
-  const cbor::Value state = cbor::decode(m.save());
-  for (const char* key :
-       {"cumulative_epsilon", "accountant_state", "rng_dp_state", "clip_norm_state",
-        "accumulation_state", "allocation_map_snapshot", "sigma_schedule_cache",
-        "sampling_rate_history_hash_chain", "sigma_map_history_hash_chain", "t_micro_counter",
-        "per_module_snapshot", "config"}) {
-    ASSERT_NE(state.find(key), nullptr) << key;
-    EXPECT_FALSE(state.find(key)->is_null()) << key;
-  }
-}
-
-TEST(ApplyState, RefusesWhatIsForeignCutOrAlteredAndStaysAsItWas) {
-  Mechanism m = mechanism(base());
-  step(m);
-  const Bytes good = m.save();
-  Mechanism other = mechanism(base());
-  const Bytes before = other.save();
-  // Cut short anywhere.
-  for (std::size_t n = 0; n < good.size(); n += 37)
-    EXPECT_THROW(other.restore(ByteView(good).first(n)), Error);
-  // Another configuration, another model.
-  Config config = base();
-  config.privacy.noise_multiplier = 2;
-  Mechanism foreign = mechanism(config);
-  try {
-    foreign.restore(good);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
-    EXPECT_NE(error.sentence().find("noise_multiplier"), std::string::npos);
-  }
-  // An altered bit is refused, or it is one that the seal of the file guards (a counter, a sum).
-  EXPECT_EQ(other.save(), before);
-  other.restore(good);
-  EXPECT_EQ(other.save(), good);
 }
 
 TEST(Apply, RefusedMicrobatchLeavesNoTraceInTheState) {

@@ -7,8 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/apply_testing.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -16,18 +15,14 @@ namespace {
 constexpr std::size_t kElements = 50'000, kRecords = 4;
 
 Mechanism mechanism(double target_epsilon, int threads) {
-  Config config;
-  config.privacy.secure = false;
+  Config config = public_run(400, kRecords);
+  config.run.compute_dtype = ComputeDtype::kFloat32;
   config.privacy.seed = 11;
-  config.privacy.declared_size = 400;
-  config.privacy.effective_batch_size = kRecords;
   config.privacy.target_epsilon = target_epsilon;
   config.privacy.target_steps = 100;
   config.privacy.noise_multiplier = 0.7;
-  config.privacy = resolve(config.privacy).config;
-  return Mechanism(config, ModelLayout({{.name = "weight", .shape = {kElements}}}),
-                   mechanism_streams(config.privacy, random::Key::from_seed(1)),
-                   kernel_replay_token(config, Digest{}), threads);
+  return mechanism_of(resolved(config), ModelLayout({{.name = "weight", .shape = {kElements}}}),
+                      threads);
 }
 
 std::vector<float> gradients(std::uint64_t t) {
@@ -49,10 +44,6 @@ StepResult step_in_fresh_memory(Mechanism& m) {
   const std::vector<float> batch = gradients(m.t());
   const Microbatch one = PerSampleGradients<float>{kRecords, {batch}};
   return m.apply(std::span(&one, 1));
-}
-
-std::vector<double> values(const StepResult& result) {
-  return {result.gradients.values().begin(), result.gradients.values().end()};
 }
 
 TEST(ApplyThreads, ReleaseTheSameAndStopAtTheSameStep) {

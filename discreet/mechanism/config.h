@@ -44,6 +44,10 @@ enum class NoiseFamily : std::uint8_t {
   kSkellam,           // skellam
   kLaplace,           // laplace
 };
+// The discrete families: noise of whole steps of noise.discrete.
+constexpr bool has_grid(NoiseFamily family) noexcept {
+  return family != NoiseFamily::kGaussian && family != NoiseFamily::kLaplace;
+}
 enum class Compression : std::uint8_t { kNone, kTopkDp, kSparseDp };  // none, topk_dp, sparse_dp
 enum class ScheduleMode : std::uint8_t {
   kFixed,              // fixed

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <functional>
+#include <algorithm>
 #include <string>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 #include "discreet/mechanism/config_read.h"
 
 namespace discreet::mechanism {
@@ -29,24 +27,11 @@ inline std::string file_with(const std::string& keys) {
 inline LoadedConfig load(const std::string& keys) { return load_config(file_with(keys), "f"); }
 inline DpConfig privacy_of(const std::string& keys) { return load(keys).config.privacy; }
 
-// The sentence with which the code refuses; every refusal is INVALID_DP_CONFIG.
-inline std::string refusal(const std::function<void()>& code) {
-  try {
-    code();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidDpConfig);
-    return error.sentence();
-  }
-  return "nothing was refused";
-}
 inline std::string refusal_of(const std::string& keys) {
   return refusal([&] { load(keys); });
 }
 inline std::string refusal_of_file(const std::string& text) {
   return refusal([&] { load_config(text, "f"); });
 }
-
-#define EXPECT_SAYS(sentence, part) \
-  EXPECT_NE((sentence).find(part), std::string::npos) << (sentence)
 
 }  // namespace discreet::mechanism

@@ -35,21 +35,21 @@ class Adder {
       }
       const bool first = fits && !any_wide && rows != 0 && sum_.take_unwritten(pass.weight);
       double* const target = sum_.tensor(pass.weight);
-      in_shares(outputs, cost(rows, inputs, outputs), options_.threads,
-                [&](std::size_t begin, std::size_t end) {
-                  OuterScratch scratch;
-                  const auto add = [&]<class Product>(Product, const std::vector<double>& factors,
-                                                      std::size_t run) {
-                    add_outer<Product>(Rows<Real>{pass.output_gradients.data() + begin, outputs, 1,
-                                                  factors.data()},
-                                       end - begin, Rows<Real>{pass.activations.data(), inputs},
-                                       inputs, rows, run, target + begin * inputs, inputs, first,
-                                       scratch);
-                  };
-                  if constexpr (std::is_same_v<Real, float>)
-                    if (fits) add(float{}, narrow, options_.binary32_records);
-                  if (any_wide) add(double{}, wide, 256);
-                });
+      in_shares(
+          outputs, cost(rows, inputs, outputs), options_.threads,
+          [&](std::size_t begin, std::size_t end) {
+            OuterScratch scratch;
+            const auto add = [&]<class Product>(Product, const std::vector<double>& factors,
+                                                std::size_t run) {
+              add_outer<Product>(
+                  Rows<Real>{pass.output_gradients.data() + begin, outputs, 1, factors.data()},
+                  end - begin, Rows<Real>{pass.activations.data(), inputs}, inputs, rows, run,
+                  target + begin * inputs, inputs, first, scratch);
+            };
+            if constexpr (std::is_same_v<Real, float>)
+              if (fits) add(float{}, narrow, options_.binary32_records);
+            if (any_wide) add(double{}, wide, 256);
+          });
     }
     if (pass.bias)
       add_columns(*pass.bias, outputs, pass.positions,
@@ -178,8 +178,10 @@ void add_scaled(const ModelLayout& layout, const LayerPass<Real>& pass, const Re
 }
 
 template void add_scaled(const ModelLayout&, const LayerPass<float>&, const RecordNorms&,
-                         std::span<const std::uint8_t>, const ClipPlan&, const ClipOptions&, Target&);
+                         std::span<const std::uint8_t>, const ClipPlan&, const ClipOptions&,
+                         Target&);
 template void add_scaled(const ModelLayout&, const LayerPass<double>&, const RecordNorms&,
-                         std::span<const std::uint8_t>, const ClipPlan&, const ClipOptions&, Target&);
+                         std::span<const std::uint8_t>, const ClipPlan&, const ClipOptions&,
+                         Target&);
 
 }  // namespace discreet::mechanism

@@ -29,10 +29,6 @@ static_assert(kPiece % numerics::kChunk == 0);
 // their noise.
 constexpr std::size_t kTask = std::size_t{1} << 13;
 
-bool is_discrete(NoiseFamily family) {
-  return family != NoiseFamily::kGaussian && family != NoiseFamily::kLaplace;
-}
-
 std::uint64_t indices(NoiseFamily family, std::uint64_t n) {
   switch (family) {
     case NoiseFamily::kGaussian: return random::gaussian_indices(n);
@@ -170,7 +166,7 @@ NoiseState generate(const ModelLayout& layout, const Partition& partition,
                     const NoiseRequest& request, const random::Generator& generator,
                     const NoiseState& state, Add add) {
   check(partition, request);
-  if (is_discrete(request.family))
+  if (has_grid(request.family))
     for (const double stddev : request.stddev)
       if (stddev != 0) Discrete(request.family, stddev);  // throws before anything is written
 
@@ -265,7 +261,7 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
     }
   };
   // Pieces are taken as they come: whoever is done with `meanwhile` takes what is left.
-  const std::size_t unit = is_discrete(request.family) ? numerics::kChunk : kPiece;
+  const std::size_t unit = has_grid(request.family) ? numerics::kChunk : kPiece;
   const std::size_t units = (count + unit - 1) / unit;
   std::atomic<std::size_t> next = 0;
   const auto most = static_cast<std::size_t>(std::max(1, request.threads));

@@ -238,7 +238,7 @@ template <>
 void add_outer<float, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                              std::size_t y_columns, std::size_t rows, std::size_t run,
                              double* target, std::size_t stride, bool first,
-                              OuterScratch& scratch) {
+                             OuterScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(FloatsFromFloats)
   (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.floats));
 }
@@ -254,7 +254,7 @@ template <>
 void add_outer<double, double>(const Rows<double>& x, std::size_t x_columns, const Rows<double>& y,
                                std::size_t y_columns, std::size_t rows, std::size_t run,
                                double* target, std::size_t stride, bool first,
-                              OuterScratch& scratch) {
+                               OuterScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(DoublesFromDoubles)
   (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.doubles));
 }

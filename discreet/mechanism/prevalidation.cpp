@@ -25,11 +25,6 @@ bool has_several_parts(ClipStrategy strategy) {
          strategy == ClipStrategy::kPerTensor || strategy == ClipStrategy::kHybrid;
 }
 
-bool is_discrete(NoiseFamily family) {
-  return family == NoiseFamily::kDiscreteGaussian || family == NoiseFamily::kRoundedGaussian ||
-         family == NoiseFamily::kSkellam;
-}
-
 void check_ranges(const DpConfig& config) {
   Config whole;
   whole.privacy = config;
@@ -118,11 +113,11 @@ void check_noise(const DpConfig& c) {
                                               spelling(c.compression)));
     }
   }
-  if (is_discrete(c.noise_family) && !c.noise_discrete) {
+  if (has_grid(c.noise_family) && !c.noise_discrete) {
     refuse("noise.family",
            fmt::format("is {}; give noise.discrete, its grid step", spelling(c.noise_family)));
   }
-  if (!is_discrete(c.noise_family) && c.noise_discrete) {
+  if (!has_grid(c.noise_family) && c.noise_discrete) {
     refuse("noise.discrete", fmt::format("is {}; noise.family {} has no grid: take "
                                          "rounded_gaussian, or leave noise.discrete out",
                                          *c.noise_discrete, spelling(c.noise_family)));
@@ -133,7 +128,7 @@ void check_noise(const DpConfig& c) {
            fmt::format("is {}; sums are exact only on a grid that is a power of two, such as {}",
                        *c.noise_discrete, std::ldexp(1.0, exponent)));
   }
-  if (is_discrete(c.noise_family) && (c.clip_ghost || c.fused_kernel)) {
+  if (has_grid(c.noise_family) && (c.clip_ghost || c.fused_kernel)) {
     refuse("noise.family", fmt::format("is {}; {} has no gradient per record to round to the grid",
                                        spelling(c.noise_family),
                                        c.clip_ghost ? "ghost clipping" : "the fused kernel"));

@@ -29,7 +29,8 @@ namespace discreet::mechanism {
 //   counters     t < 2^24 with noise_seed_per_step
 // A configuration with enabled: false is checked for ranges only.
 void prevalidate(const DpConfig& config, std::uint64_t t);
-// What of it depends on t, for a configuration that was accepted before its first step and resolved.
+// What of it depends on t, for a configuration that was accepted before its first step and
+// resolved.
 void prevalidate_step(const DpConfig& accepted, std::uint64_t t);
 
 // Why a run under this configuration is stamped not_private, one sentence each; empty if it is

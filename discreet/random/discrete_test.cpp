@@ -8,7 +8,7 @@
 #include <numbers>
 #include <vector>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 #include "discreet/random/exact.h"
 #include "discreet/random/skellam.h"
 #include "discreet/random/statistics_testing.h"
@@ -211,14 +211,7 @@ TEST(Rational, IsTheBinary64ValueOrTheNextOneAbove) {
     EXPECT_GE(got, static_cast<long double>(x));
     EXPECT_LE(got, static_cast<long double>(x) + 0x1p-53L);
   }
-  const auto code = [](double x) {
-    try {
-      Rational::at_least(x);
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ErrorCode::kIoError;
-  };
+  const auto code = [](double x) { return code_of([&] { Rational::at_least(x); }); };
   EXPECT_EQ(code(std::nan("")), ErrorCode::kNanInSigma);
   EXPECT_EQ(code(HUGE_VAL), ErrorCode::kNanInSigma);
   for (const double bad : {0.0, -1.0, 0x1.0000000000001p53}) {

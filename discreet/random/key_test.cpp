@@ -2,26 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <new>
 #include <string>
 #include <type_traits>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::random {
 namespace {
 
 std::string hex(const Key& key) { return to_hex(key.secret_bytes()); }
-
-ErrorCode code_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::kIoError;
-}
 
 TEST(Key, DerivesEachStreamByHkdfExpand) {
   // Python: hmac.new(bytes(range(32)), b"discreet/stream/1/noise\x01", "sha256").hexdigest()

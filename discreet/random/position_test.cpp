@@ -2,25 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <random>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::random {
 namespace {
-
-ErrorCode code_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::kIoError;
-}
 
 TEST(Position, HighHalfIsStepTimesTwoTo40PlusTensor) {
   EXPECT_EQ(Position::at(0, 0).high, 0u);

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <set>
 #include <vector>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 #include "discreet/random/statistics_testing.h"
 
 namespace discreet::random {
@@ -24,15 +23,6 @@ constexpr std::array kAlgorithms = {Algorithm::kPhilox4x32, Algorithm::kAes128Ct
 
 Generator coins(Algorithm algorithm = Algorithm::kPhilox4x32, std::uint64_t seed = 1) {
   return Generator(algorithm, Key::from_seed(seed).derive(stream::kSampling));
-}
-
-ErrorCode code_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::kIoError;
 }
 
 TEST(PoissonSubset, TakesEachRecordAtTheRate) {

@@ -182,8 +182,7 @@ std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public
     out.emplace_back("<strong>The number of records</strong> is not protected.");
   if (dp.adjacency == Adjacency::kReplaceOne)
     out.emplace_back("<strong>The number of records</strong> is public.");
-  if (dp.noise_family == mechanism::NoiseFamily::kGaussian ||
-      dp.noise_family == mechanism::NoiseFamily::kLaplace)
+  if (!mechanism::has_grid(dp.noise_family))
     out.emplace_back(
         "<strong>The last bits of floating-point numbers</strong>: noise is drawn in binary64, and "
         "the proof is for real numbers.");

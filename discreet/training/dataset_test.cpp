@@ -8,7 +8,7 @@
 #include <functional>
 #include <limits>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 #include "discreet/training/files_testing.h"
 
 namespace discreet::training {
@@ -22,16 +22,6 @@ CsvSchema schema() {
   s.categorical = {{"town", {{"Bern", "Basel"}, false}}};
   s.label = {"bought", {"no", "yes"}, 0, 0};
   return s;
-}
-
-std::string refusal(const std::function<void()>& attempt, ErrorCode code) {
-  try {
-    attempt();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.sentence();
-  }
-  return "accepted";
 }
 
 TEST(Csv, TurnsColumnsIntoFeaturesByTheirDeclaration) {
@@ -121,12 +111,11 @@ TEST(Csv, RefusesASchemaThatDoesNotFitAndNamesTheNearestColumn) {
               s.numeric["age"] = {5, 5};
             }).find("not from the data"),
             std::string::npos);
-  EXPECT_NE(says([](CsvSchema& s) { s.categorical["town"].vocabulary = {"a", "a"}; }), "accepted");
-  EXPECT_NE(says([](CsvSchema& s) { s.label.name = "age"; }), "accepted");
-  EXPECT_NE(says([](CsvSchema& s) { s.label.name = ""; }), "accepted");
+  EXPECT_NE(says([](CsvSchema& s) { s.categorical["town"].vocabulary = {"a", "a"}; }), "");
+  EXPECT_NE(says([](CsvSchema& s) { s.label.name = "age"; }), "");
+  EXPECT_NE(says([](CsvSchema& s) { s.label.name = ""; }), "");
   write_text(folder / "empty.csv", "");
-  EXPECT_NE(refusal([&] { read_csv(folder / "empty.csv", schema()); }, ErrorCode::kMalformed),
-            "accepted");
+  EXPECT_NE(refusal([&] { read_csv(folder / "empty.csv", schema()); }, ErrorCode::kMalformed), "");
 }
 
 // ---------------------------------------------------------------- IDX
@@ -171,9 +160,9 @@ TEST(Idx, RefusesWhatIsCutTooLongOrOfAnotherKind) {
             std::string::npos);
   EXPECT_NE(refused(images, idx(0x801, {2}, "\x01\x07")).find("label 7 of row 1"),
             std::string::npos);
-  EXPECT_NE(refused(images, labels, 1), "accepted");
+  EXPECT_NE(refused(images, labels, 1), "");
   // A header that promises 2^60 bytes costs no memory.
-  EXPECT_NE(refused(idx(0x803, {2, 0x20000000, 0x40000000}, "abcd"), labels), "accepted");
+  EXPECT_NE(refused(idx(0x803, {2, 0x20000000, 0x40000000}, "abcd"), labels), "");
 }
 
 TEST(Idx, ReadsMnistWhereItIs) {
@@ -241,15 +230,15 @@ TEST(Npy, RefusesOtherTypesOrdersAndShapes) {
         ErrorCode::kMalformed);
   };
   EXPECT_NE(refused(npy<float>("<f2", "(2, 2)", {0, 0, 0, 0})).find("<f2"), std::string::npos);
-  EXPECT_NE(refused(npy<float>("<f4", "(4,)", {0, 0, 0, 0})), "accepted");
+  EXPECT_NE(refused(npy<float>("<f4", "(4,)", {0, 0, 0, 0})), "");
   EXPECT_NE(refused(npy<float>("<f4", "(3, 2)", {0, 0, 0, 0, 0, 0})).find("3 rows for 2 labels"),
             std::string::npos);
   EXPECT_NE(refused(npy<float>("<f4", "(2, 2)", {0, 0, 0})).find("early"), std::string::npos);
   std::string fortran = npy<float>("<f4", "(2, 2)", {0, 0, 0, 0});
   fortran.replace(fortran.find("False"), 5, " True");
   EXPECT_NE(refused(fortran).find("Fortran"), std::string::npos);
-  EXPECT_NE(refused("hello"), "accepted");
-  EXPECT_NE(refused(npy<float>("<f4", "(2, 99999999999999999999)", {0})), "accepted");
+  EXPECT_NE(refused("hello"), "");
+  EXPECT_NE(refused(npy<float>("<f4", "(2, 99999999999999999999)", {0})), "");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <functional>
 #include <set>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 #include "discreet/training/files_testing.h"
 #include "discreet/training/private_bounds.h"
 
@@ -26,19 +26,6 @@ Config csv_config() {
   config.data.categorical = {{"town", {"Bern", "*"}}};
   return config;
 }
-
-std::string sentence_of(const std::function<void()>& attempt, ErrorCode code) {
-  try {
-    attempt();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.sentence();
-  }
-  return "accepted";
-}
-
-#define EXPECT_SAYS(sentence, part) \
-  EXPECT_NE((sentence).find(part), std::string::npos) << (sentence)
 
 TEST(OpenData, ReadsTheDigitsByDefault) {
   const Data data = open_data({}, "/nowhere");
@@ -64,7 +51,7 @@ TEST(OpenData, SaysWhatTheSectionLacksOrContradicts) {
   const auto refused = [](const std::function<void(mechanism::DataConfig&)>& change) {
     Config config = csv_config();
     change(config.data);
-    return sentence_of([&] { open_data(config, "/nowhere"); }, ErrorCode::kInvalidDpConfig);
+    return refusal([&] { open_data(config, "/nowhere"); }, ErrorCode::kInvalidDpConfig);
   };
   EXPECT_SAYS(refused([](auto& d) { d.label.reset(); }), "data.label is missing");
   EXPECT_SAYS(refused([](auto& d) { d.train.reset(); }), "data.train is missing");
@@ -90,7 +77,7 @@ TEST(OpenData, SaysWhatTheSectionLacksOrContradicts) {
     config.data.class_count = 2;
     config.data.bounds = {0, 1};
     change(config.data);
-    return sentence_of([&] { open_data(config, "/nowhere"); }, ErrorCode::kInvalidDpConfig);
+    return refusal([&] { open_data(config, "/nowhere"); }, ErrorCode::kInvalidDpConfig);
   };
   EXPECT_SAYS(arrays([](auto& d) { d.train_labels.reset(); }), "data.train_labels is missing");
   EXPECT_SAYS(arrays([](auto& d) { d.bounds.clear(); }), "a release nobody accounts for");
@@ -102,7 +89,7 @@ TEST(OpenData, NamesFileLineAndColumnOfBadContent) {
   const Folder folder;
   const auto refused = [&](const std::string& text, ErrorCode code = ErrorCode::kMalformed) {
     write_text(folder / "d.csv", text);
-    return sentence_of([&] { open_data(csv_config(), folder.path()); }, code);
+    return refusal([&] { open_data(csv_config(), folder.path()); }, code);
   };
   const std::string header = "age,town,bought\n";
   EXPECT_SAYS(refused(""), "is empty; it needs a header line");
@@ -117,17 +104,17 @@ TEST(OpenData, NamesFileLineAndColumnOfBadContent) {
               "has no column bought; did you mean bougth?");
   Config directory = csv_config();
   directory.data.train = ".";
-  EXPECT_SAYS(sentence_of([&] { open_data(directory, folder.path()); }, ErrorCode::kIoError),
+  EXPECT_SAYS(refusal([&] { open_data(directory, folder.path()); }, ErrorCode::kIoError),
               "directory");
   Config missing = csv_config();
   missing.data.train = "none.csv";
-  EXPECT_SAYS(sentence_of([&] { open_data(missing, folder.path()); }, ErrorCode::kIoError),
+  EXPECT_SAYS(refusal([&] { open_data(missing, folder.path()); }, ErrorCode::kIoError),
               "cannot open");
   std::string rows = header;
   for (int i = 0; i < 20000; ++i) rows += std::to_string(i % 97) + ",Bern,no\n";
   write_gzip(folder / "d.csv", rows);
   std::filesystem::resize_file(folder / "d.csv", std::filesystem::file_size(folder / "d.csv") / 2);
-  EXPECT_SAYS(sentence_of([&] { open_data(csv_config(), folder.path()); }, ErrorCode::kMalformed),
+  EXPECT_SAYS(refusal([&] { open_data(csv_config(), folder.path()); }, ErrorCode::kMalformed),
               "damaged or cut short");
   write_text(folder / "d.csv", header + "1,Bern,no\nnan,Bern,no\n3,Bern,maybe\n");
   const Data skipped = open_data(csv_config(), folder.path(), BadRow::kSkip);
@@ -217,7 +204,7 @@ TEST(OpenData, ImagesHaveTheirHeightAndWidth) {
   write_text(folder / "d.csv", "age,town,bought\n1,Bern,no\n");
   Config csv = csv_config();
   csv.data.image = {2, 2};
-  EXPECT_SAYS(sentence_of([&] { open_data(csv, folder.path()); }, ErrorCode::kInvalidDpConfig),
+  EXPECT_SAYS(refusal([&] { open_data(csv, folder.path()); }, ErrorCode::kInvalidDpConfig),
               "data.image is [2, 2], but a record has 3 features");
 }
 

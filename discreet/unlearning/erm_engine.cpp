@@ -73,12 +73,7 @@ std::uint64_t ErmEngine::releases_left() const {
 void ErmEngine::insert(RecordId id, std::span<const double> x, double y) {
   require_record("ErmEngine.insert", o_.dimension, x, y);
   require_new(*this, id);
-  if (live() >= o_.n_max) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("{} records are live, the most n_max allows; delete some or begin "
-                            "with a larger n_max",
-                            live()));
-  }
+  require_room(kOp, *this, o_.n_max);
   const double label = label_within("ErmEngine.insert", o_.loss, y, o_.Y);
   const std::vector<double> row = within(x, o_.R);
   rows_.insert(rows_.end(), row.begin(), row.end());

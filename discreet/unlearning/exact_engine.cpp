@@ -106,12 +106,7 @@ void ExactEngine::add(const std::int32_t* row, bool subtract) noexcept {
 void ExactEngine::insert(RecordId id, std::span<const double> x, double y) {
   require_record("ExactEngine.insert", o_.dimension, x, y);
   require_new(*this, id);
-  if (live() >= o_.n_max) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("{} records are live, the most n_max allows; delete some or begin "
-                            "with a larger n_max",
-                            live()));
-  }
+  require_room(kOp, *this, o_.n_max);
   const std::vector<std::int32_t> row = quantise(x, y);
   rows_.insert(rows_.end(), row.begin(), row.end());
   row_ids_.push_back(id);

@@ -22,6 +22,15 @@ inline void require_new(const Engine& engine, RecordId id) {
   }
 }
 
+inline void require_room(const char* op, const Engine& engine, std::uint64_t n_max) {
+  if (engine.live() >= n_max) {
+    throw Error(ErrorCode::kInvalidInput, op,
+                fmt::format("{} records are live, the most n_max allows; delete some or begin "
+                            "with a larger n_max",
+                            engine.live()));
+  }
+}
+
 inline void require_live_batch(const Engine& engine, std::span<const RecordId> ids) {
   if (ids.empty()) {
     throw Error(ErrorCode::kInvalidInput, "erase", "the batch is empty; name at least one record");

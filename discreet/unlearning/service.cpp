@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
 #include "discreet/base/error.h"
 #include "discreet/base/utf8.h"
 #include "discreet/numerics/sum.h"
-#include "discreet/unlearning/records_impl.h"
+#include "discreet/unlearning/learner_impl.h"
 #include "discreet/unlearning/require_impl.h"
 #include "discreet/unlearning/saved_impl.h"
 #include "discreet/unlearning/store_impl.h"
@@ -20,7 +19,6 @@ namespace {
 
 constexpr const char* kOp = "unlearn";
 constexpr std::size_t kRowsPerCommit = 512;
-using Learner = Service::Learner;
 
 [[noreturn]] void refuse_request(std::string sentence) {
   throw Error(ErrorCode::kInvalidInput, kOp, std::move(sentence));
@@ -33,33 +31,6 @@ void require_text(const char* what, std::string_view text, std::size_t most) {
   }
 }
 
-// Rounded up: a recorded bound is never smaller than the configured one.
-std::uint64_t scaled_up(const char* name, double value, double scale) {
-  const double product = value * scale;
-  const double scaled =
-      std::ceil(product) +
-      (std::fma(value, scale, -product) > 0 && product == std::ceil(product) ? 1 : 0);
-  if (!(scaled < 0x1p63)) refuse(kOp, name, value, "a number a receipt can hold");
-  return static_cast<std::uint64_t>(scaled);
-}
-
-Learner restored_learner(ByteView state, NoiseSource noise) {
-  const cbor::Value value = cbor::decode(state);
-  const std::string_view type = value.at("type").as_text();
-  if (type == "unlearning/exact/1") return ExactEngine::restore(state);
-  if (type == "unlearning/erm/1") return ErmEngine::restore(state, std::move(noise));
-  return MemoryPair::restore(state, std::move(noise));
-}
-
-Bytes saved(const Learner& learner) {
-  return std::visit([](const auto& l) { return l.save(Records::kLeftOut); }, learner);
-}
-
-const char* engine_name(const Learner& learner) {
-  constexpr const char* names[] = {"exact", "erm", "stream"};
-  return names[learner.index()];
-}
-
 // What a row's bytes are in a request's digest.
 Digest chained(const Digest& before, const Row& row) {
   return Sha256()
@@ -67,49 +38,6 @@ Digest chained(const Digest& before, const Row& row) {
       .update(cbor::encode(cbor::array({row.subject, packed(row.x), row.y})))
       .finish();
 }
-
-std::string guarantee_of(const Learner& learner) {
-  if (std::holds_alternative<ExactEngine>(learner)) return "exact";
-  if (const auto* erm = std::get_if<ErmEngine>(&learner)) {
-    return std::string(to_string(erm->options().guarantee));
-  }
-  return std::string(to_string(std::get<MemoryPair>(learner).odometer().guarantee()));
-}
-
-// What every receipt of this model says: configuration only.
-ledger::Deletion terms_of(const Learner& learner) {
-  ledger::Deletion entry;
-  entry.engine = engine_name(learner);
-  double epsilon = 0, delta = 0, residual = 0;
-  if (const auto* exact = std::get_if<ExactEngine>(&learner)) {
-    entry.promise = ledger::DeletionPromise::kExact;
-    residual = exact->options().tolerance;
-  } else if (const auto* erm = std::get_if<ErmEngine>(&learner)) {
-    const ErmOptions& o = erm->options();
-    entry.promise = static_cast<ledger::DeletionPromise>(o.guarantee);
-    epsilon = o.eps_total;
-    delta = o.delta_total;
-    residual = o.tau / o.lambda;
-  } else {
-    const PrivacyOdometer& odometer = std::get<MemoryPair>(learner).odometer();
-    entry.promise = static_cast<ledger::DeletionPromise>(odometer.guarantee());
-    epsilon = odometer.options().eps_total;
-    delta = odometer.options().delta_total;
-  }
-  entry.epsilon = scaled_up("eps_total", epsilon, ledger::kMicro);
-  entry.delta = scaled_up("delta_total", delta, ledger::kAtto);
-  entry.residual = scaled_up("the residual bound", residual, ledger::kAtto);
-  return entry;
-}
-static_assert(static_cast<int>(ledger::DeletionPromise::kNotCertified) ==
-                  static_cast<int>(Guarantee::kNotCertified) &&
-              static_cast<int>(ledger::DeletionPromise::kTranscript) ==
-                  static_cast<int>(Guarantee::kTranscript));
-
-struct Publication {
-  Release release;
-  bool ready = true;
-};
 
 Bytes encoded(const Publication& p) {
   return cbor::encode(cbor::map({{"type", "unlearning/publication/1"},
@@ -127,21 +55,6 @@ Publication publication_of(ByteView bytes) {
          s.at("residual_bound").as_float(), std::string(s.at("guarantee").as_text())},
         s.at("ready").as_bool()};
   });
-}
-
-Publication publication(Learner& learner) {
-  if (auto* exact = std::get_if<ExactEngine>(&learner)) return {exact->publish(), true};
-  if (auto* erm = std::get_if<ErmEngine>(&learner)) return {erm->publish(), true};
-  const auto& pair = std::get<MemoryPair>(learner);
-  const std::string who(to_string(pair.odometer().guarantee()));
-  return {{{pair.theta().begin(), pair.theta().end()},
-           0,
-           0,
-           who + (pair.odometer().certified()
-                      ? ": state after the delete; requests fixed in advance; earlier releases are "
-                        "not covered"
-                      : "")},
-          pair.can_predict()};
 }
 
 }  // namespace
@@ -188,14 +101,7 @@ struct Service::Impl {
     if (const auto bytes = store.get("publication")) published = publication_of(*bytes);
     learner.emplace(restored_learner(state, noise("open")));
     store.each_record([&](RecordId id, std::string_view, const std::vector<double>& row) {
-      const std::span<const double> x(row.data(), row.size() - 1);
-      if (auto* pair = std::get_if<MemoryPair>(&*learner)) {
-        pair->adopt(x, row.back());
-      } else if (auto* exact = std::get_if<ExactEngine>(&*learner)) {
-        exact->insert(id, x, row.back());
-      } else {
-        std::get<ErmEngine>(*learner).insert(id, x, row.back());
-      }
+      put_back(*learner, id, {row.data(), row.size() - 1}, row.back());
     });
     stale = false;
   }
@@ -218,38 +124,6 @@ struct Service::Impl {
     if (stale) load();
   }
 
-  std::size_t dimension() const {
-    if (const auto* pair = std::get_if<MemoryPair>(&*learner)) return pair->theta().size();
-    if (const auto* exact = std::get_if<ExactEngine>(&*learner)) return exact->dimension();
-    return std::get<ErmEngine>(*learner).dimension();
-  }
-
-  std::uint64_t live() const {
-    if (const auto* pair = std::get_if<MemoryPair>(&*learner)) return pair->live();
-    if (const auto* exact = std::get_if<ExactEngine>(&*learner)) return exact->live();
-    return std::get<ErmEngine>(*learner).live();
-  }
-
-  void check_row(const Row& row) const {
-    require_text("subject", row.subject, 256);
-    require_record("insert", dimension(), row.x, row.y);
-    if (const auto* erm = std::get_if<ErmEngine>(&*learner)) {
-      label_within("insert", erm->options().loss, row.y, erm->options().Y);
-    } else if (const auto* pair = std::get_if<MemoryPair>(&*learner)) {
-      label_within("insert", pair->loss(), row.y, INFINITY);
-    }
-  }
-
-  std::uint64_t room() const {
-    if (const auto* exact = std::get_if<ExactEngine>(&*learner)) {
-      return exact->options().n_max - exact->live();
-    }
-    if (const auto* erm = std::get_if<ErmEngine>(&*learner)) {
-      return erm->options().n_max - erm->live();
-    }
-    return kCountLimit;
-  }
-
   Learner beginning(std::string_view event) const {
     // What a transcript has released stays released.
     const auto* erm = learner ? std::get_if<ErmEngine>(&*learner) : nullptr;
@@ -258,20 +132,7 @@ struct Service::Impl {
   }
 
   void learn(Learner& into, RecordId id, std::span<const double> x, double y) const {
-    if (auto* exact = std::get_if<ExactEngine>(&into)) return exact->insert(id, x, y);
-    if (auto* erm = std::get_if<ErmEngine>(&into)) return erm->insert(id, x, y);
-    auto& pair = std::get<MemoryPair>(into);
-    if (pair.phase() == Phase::kCalibration) {
-      pair.calibrate_step(x, y);
-      if (pair.inserts_seen() >= calibration) {
-        pair.finalize_calibration(pair.odometer().options().gamma_learn);
-      }
-    } else {
-      pair.insert(x, y);
-    }
-    if (pair.phase() == Phase::kInterleaving && pair.odometer().status() == "not finalized") {
-      pair.odometer().finalize_with(pair.stats(), pair.odometer().options().T, pair.inserts_seen());
-    }
+    add_record(into, id, x, y, calibration);
   }
 
   // Inside a transaction, after records were dropped.
@@ -297,22 +158,6 @@ struct Service::Impl {
                      std::move(row.salt), std::move(row.records)});
     }
     return out;
-  }
-
-  // Takes the records out of the learner; false if its budget does not reach.
-  bool unlearn(std::span<const RecordId> ids, std::span<const std::vector<double>> rows) {
-    if (auto* exact = std::get_if<ExactEngine>(&*learner)) return exact->erase(ids), true;
-    if (auto* erm = std::get_if<ErmEngine>(&*learner)) return erm->erase(ids), true;
-    auto& pair = std::get<MemoryPair>(*learner);
-    if (pair.phase() != Phase::kInterleaving || !pair.odometer().ready_to_delete() ||
-        pair.odometer().remaining() < ids.size()) {
-      return false;
-    }
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      pair.use_noise(noise(fmt::format("delete/{}/{}", generation, ids[i])));
-      pair.erase(std::span(rows[i]).first(rows[i].size() - 1), rows[i].back());
-    }
-    return true;
   }
 
   ModelStore store;
@@ -374,7 +219,8 @@ std::uint64_t Service::insert(std::string_view request, std::span<const Row> row
   require_text("request's name", request, 128);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     try {
-      s.check_row(rows[i]);
+      require_text("subject", rows[i].subject, 256);
+      require_fits(*s.learner, rows[i].x, rows[i].y);
     } catch (const Error& error) {
       throw Error(error.code(), error.op(), fmt::format("row {}: {}", i + 1, error.sentence()));
     }
@@ -392,9 +238,9 @@ std::uint64_t Service::insert(std::string_view request, std::span<const Row> row
     done = *known;
   }
   const std::uint64_t fresh = rows.size() - done.first;
-  if (fresh > s.room()) {
+  if (const std::uint64_t room = room_of(*s.learner); fresh > room) {
     refuse_request(
-        fmt::format("{} rows are more than the {} that n_max leaves room for", fresh, s.room()));
+        fmt::format("{} rows are more than the {} that n_max leaves room for", fresh, room));
   }
   while (done.first < rows.size()) {
     const std::size_t end = std::min<std::size_t>(rows.size(), done.first + kRowsPerCommit);
@@ -471,7 +317,10 @@ std::vector<DeletionReceipt> Service::erase(std::string_view request,
 
   s.change([&] {
     for (const RecordId id : all) s.store.drop_record(id);
-    if (!s.unlearn(all, rows)) s.start_over();
+    const auto noise_of = [&](RecordId id) {
+      return s.noise(fmt::format("delete/{}/{}", s.generation, id));
+    };
+    if (!remove_records(*s.learner, all, rows, noise_of)) s.start_over();
     for (DeletionReceipt& receipt : receipts) {
       receipt.entry.generation = s.generation;
       s.store.add_deletion(receipt.entry.number,
@@ -547,7 +396,7 @@ Prediction Service::predict(std::span<const double> x) const {
   if (!s.published) {
     refuse_request("nothing is published since the last delete; call publish first");
   }
-  require_record("predict", s.dimension(), x, 0);
+  require_record("predict", dimension_of(*s.learner), x, 0);
   return {numerics::dot(s.published->release.parameters, x), s.published->ready};
 }
 
@@ -578,30 +427,12 @@ ServiceStatus Service::status() const {
   s.require_fresh();
   ServiceStatus out;
   out.model = s.model;
-  out.engine = engine_name(*s.learner);
-  out.guarantee = guarantee_of(*s.learner);
-  out.live = s.live();
+  describe(*s.learner, out);
   out.deletions = s.deletions;
   out.generation = s.generation;
   out.unconfirmed = s.deletions - std::min(s.deletions, s.confirmed);
   out.published = s.published.has_value();
   out.state = state_digest();
-  if (const auto* erm = std::get_if<ErmEngine>(&*s.learner)) {
-    out.releases_left = erm->releases_left();
-    out.eps_total = erm->options().eps_total;
-    out.delta_total = erm->options().delta_total;
-    out.eps_spent = eps_of(erm->options().accounting, erm->budget().spent(), out.delta_total);
-  } else if (const auto* pair = std::get_if<MemoryPair>(&*s.learner)) {
-    const PrivacyOdometer& odometer = pair->odometer();
-    out.deletes_left = odometer.ready_to_delete() ? odometer.remaining() : 0;
-    out.eps_total = odometer.options().eps_total;
-    out.delta_total = odometer.options().delta_total;
-    out.eps_spent = odometer.eps_spent();
-    out.warnings = odometer.warnings();
-    out.warnings.insert(out.warnings.end(), pair->stats().warnings.begin(),
-                        pair->stats().warnings.end());
-    out.metrics = pair->metrics();
-  }
   return out;
 }
 

@@ -88,38 +88,27 @@ void row_squares(std::uintptr_t squares, std::uintptr_t rows, std::size_t record
 // Roundings of these few operations, and upwards of adding the squares of up to 2^12 tensors.
 constexpr double kUp = 1 + 0x1p-41, kDown = 1 - 0x1p-50;
 
-// norms [records, parts] of squares [parts, records], both binary64.
-void norms_of(std::uintptr_t squares, std::uintptr_t norms, std::size_t records, std::size_t parts,
+// norms [records, parts] of squares [parts, records].
+void norms_of(const double* squares, double* norms, std::size_t records, std::size_t parts,
               double factor) {
-  const double* from = pointer<const double>(squares);
-  double* to = pointer<double>(norms);
   for (std::size_t i = 0; i < records; ++i)
     for (std::size_t g = 0; g < parts; ++g)
-      to[i * parts + g] = std::sqrt(from[g * records + i]) * (factor * kUp);
-}
-
-// As Clip_v1 scales, from below.
-void scales_of(std::uintptr_t norms, std::uintptr_t scales, std::size_t records, double bound) {
-  for (std::size_t i = 0; i < records; ++i)
-    pointer<double>(scales)[i] =
-        std::min(1.0, bound / (pointer<const double>(norms)[i] + kEpsClip) * kDown);
+      norms[i * parts + g] = std::sqrt(squares[g * records + i]) * (factor * kUp);
 }
 
 // weights [parts, records], in the precision of the model, of norms and scales [records, parts];
 // returns the records with a norm that is not finite, whose weights are 0.
-std::vector<std::size_t> weights_of(std::uintptr_t norms, std::uintptr_t scales,
+std::vector<std::size_t> weights_of(const double* norms, const double* scales,
                                     std::uintptr_t weights, std::size_t records, std::size_t parts,
                                     double factor, bool wide) {
-  const double* norm = pointer<const double>(norms);
-  const double* scale = pointer<const double>(scales);
   const double down = factor * (wide ? kDown : 1 - 0x1p-22);
   std::vector<std::size_t> left_out;
   for (std::size_t i = 0; i < records; ++i) {
     bool finite = true;
-    for (std::size_t g = 0; g < parts; ++g) finite = finite && std::isfinite(norm[i * parts + g]);
+    for (std::size_t g = 0; g < parts; ++g) finite = finite && std::isfinite(norms[i * parts + g]);
     if (!finite) left_out.push_back(i);
     for (std::size_t g = 0; g < parts; ++g) {
-      double weight = finite ? scale[i * parts + g] * down : 0;
+      double weight = finite ? scales[i * parts + g] * down : 0;
       // So small a number has few bits left in float32, and could be rounded up by half.
       if (!(weight >= 0x1p-60)) weight = 0;
       if (wide)
@@ -131,17 +120,15 @@ std::vector<std::size_t> weights_of(std::uintptr_t norms, std::uintptr_t scales,
   return left_out;
 }
 
-// The weights of one part of its squares, all three of the above.
+// The weights of one part, of its squares.
 std::vector<std::size_t> clipped_weights(std::uintptr_t squares, std::uintptr_t weights,
                                          std::size_t records, double bound, double mean_of,
                                          double factor, bool wide) {
   std::vector<double> norms(records), scales(records);
-  const auto at = [](std::vector<double>& values) {
-    return reinterpret_cast<std::uintptr_t>(values.data());
-  };
-  norms_of(squares, at(norms), records, 1, mean_of);
-  scales_of(at(norms), at(scales), records, bound);
-  return weights_of(at(norms), at(scales), weights, records, 1, factor, wide);
+  norms_of(pointer<const double>(squares), norms.data(), records, 1, mean_of);
+  for (std::size_t i = 0; i < records; ++i)  // as Clip_v1 scales, from below
+    scales[i] = std::min(1.0, bound / (norms[i] + kEpsClip) * kDown);
+  return weights_of(norms.data(), scales.data(), weights, records, 1, factor, wide);
 }
 
 }  // namespace
@@ -155,9 +142,21 @@ void discreet::python::add_torch(nb::module_& m) {
   m.def("add_placed_squares", &placed_squares, "squares"_a, "g"_a, "places"_a, "records"_a,
         "positions"_a, "width"_a, "wide"_a);
   m.def("add_row_squares", &row_squares, "squares"_a, "rows"_a, "records"_a, "length"_a, "wide"_a);
-  m.def("norms_of", &norms_of, "squares"_a, "norms"_a, "records"_a, "parts"_a, "factor"_a);
-  m.def("weights_of", &weights_of, "norms"_a, "scales"_a, "weights"_a, "records"_a, "parts"_a,
-        "factor"_a, "wide"_a);
+  m.def(
+      "norms_of",
+      [](std::uintptr_t squares, std::uintptr_t norms, std::size_t records, std::size_t parts,
+         double factor) {
+        norms_of(pointer<const double>(squares), pointer<double>(norms), records, parts, factor);
+      },
+      "squares"_a, "norms"_a, "records"_a, "parts"_a, "factor"_a);
+  m.def(
+      "weights_of",
+      [](std::uintptr_t norms, std::uintptr_t scales, std::uintptr_t weights, std::size_t records,
+         std::size_t parts, double factor, bool wide) {
+        return weights_of(pointer<const double>(norms), pointer<const double>(scales), weights,
+                          records, parts, factor, wide);
+      },
+      "norms"_a, "scales"_a, "weights"_a, "records"_a, "parts"_a, "factor"_a, "wide"_a);
   m.def("clipped_weights", &clipped_weights, "squares"_a, "weights"_a, "records"_a, "bound"_a,
         "mean_of"_a, "factor"_a, "wide"_a);
 }

@@ -3,11 +3,7 @@
 import hashlib
 import io
 import json
-import os
-import pathlib
-import shutil
 import sqlite3
-import subprocess
 
 import cbor2
 import pytest
@@ -17,30 +13,19 @@ from pycose.keys.curves import Ed25519
 from pycose.messages import Sign1Message
 from cryptography.hazmat.primitives.serialization import load_pem_public_key, Encoding, PublicFormat
 
-from command import discreet
+import example_corpus
+from command import answer, discreet
+from example_corpus import hashes
+from merkle import mth
 
-EXAMPLE = pathlib.Path(os.environ["DISCREET_BUILD"]) / "tests" / "ledger_example"
 ORIGIN = "test.example/corpus"
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ledger")
-    printed = subprocess.run([EXAMPLE, folder], check=True, capture_output=True, text=True).stdout
-    (folder / "hashes").write_text(printed)
+    example_corpus.make("ledger_example", folder)
     return folder
-
-
-@pytest.fixture
-def folder(original, tmp_path):
-    shutil.copytree(original, tmp_path / "corpus")
-    return tmp_path / "corpus"
-
-
-def answer(*args, status=0):
-    result = discreet(*map(str, args), "--json")
-    assert result.returncode == status, result.stderr + result.stdout
-    return json.loads(result.stdout)
 
 
 def rows(connection):
@@ -50,10 +35,6 @@ def rows(connection):
         while stream.tell() < len(items):
             leaves.append(cbor2.load(stream))
         yield position, leaves
-
-
-def hashes(folder):
-    return (folder / "hashes").read_text().split()
 
 
 def raw_key(folder, name="ledger"):
@@ -142,15 +123,6 @@ def test_show_is_for_people_and_says_how_to_go_on(folder):
     assert "cumulative_epsilon=0.11" in text and "_nano" not in text and "adapter" not in text
     assert text.endswith("there are more; go on with --from 15\n")
     assert discreet("ledger", "show", str(folder / "ledger.db"), "--from", "99").stdout == "there is no entry from 99 on\n"
-
-
-def mth(leaves):
-    if len(leaves) == 1:
-        return leaves[0]
-    k = 1
-    while 2 * k < len(leaves):
-        k *= 2
-    return hashlib.sha256(b"\1" + mth(leaves[:k]) + mth(leaves[k:])).digest()
 
 
 def climb(leaf, index, size, path):

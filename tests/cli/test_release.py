@@ -4,20 +4,17 @@
 import base64
 import hashlib
 import json
-import os
-import pathlib
 import shutil
 import sqlite3
-import subprocess
 import time
 
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from command import discreet
-
-EXAMPLE = pathlib.Path(os.environ["DISCREET_BUILD"]) / "tests" / "release_example"
+import example_corpus
+from command import answer, discreet, refusal
+from example_corpus import hashes
 
 CONFIG = """
 data: {format: digits}
@@ -47,8 +44,7 @@ def train(out, *args):
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("release")
-    printed = subprocess.run([EXAMPLE, folder], check=True, capture_output=True, text=True).stdout
-    (folder / "hashes").write_text(printed)
+    example_corpus.make("release_example", folder)
     (folder / "scopes.json").write_text(json.dumps(SCOPES))
     train(folder / "plain")
     shutil.copytree(folder / "plain", folder / "run")
@@ -56,27 +52,10 @@ def original(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def folder(original, tmp_path):
-    shutil.copytree(original, tmp_path / "corpus")
-    return tmp_path / "corpus"
-
-
-def answer(*args, status=0):
-    result = discreet(*map(str, args), "--json")
-    assert result.returncode == status, result.stderr + result.stdout
-    return json.loads(result.stdout)
-
-
 def release(folder, *more, run="run", status=0):
     governed = ["--ledger", folder / "ledger.db", "--ledger-key", folder / "ledger.key"] if run == "run" else []
     args = ["release", folder / run, "--key", folder / "release.key", *governed, *more]
-    if status == 0:
-        return answer(*args)
-    result = discreet(*map(str, args))
-    assert result.returncode == status, result.stdout + result.stderr
-    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
-    return result.stderr
+    return answer(*args) if status == 0 else refusal(*args, status=status)
 
 
 def ask(folder, generation_class="embed", *more, run="run", purpose="research", rights={}, status=0):
@@ -132,10 +111,6 @@ def test_a_manifest_is_an_in_toto_statement_that_other_tools_verify(folder):
     assert predicate["privacy"]["not_covered"]
     spent = answer("ledger", "trace", folder / "ledger.db", hashes(folder)[5])["epsilon"]
     assert clinical["spent_epsilon_micro"] == round(spent * 1e6)
-
-
-def hashes(folder):
-    return (folder / "hashes").read_text().split()
 
 
 def test_a_release_is_recorded_where_contributors_find_it(released):

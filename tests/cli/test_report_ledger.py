@@ -4,19 +4,18 @@ import base64
 import hashlib
 import http.server
 import json
-import os
-import pathlib
 import re
 import subprocess
 import threading
 
 import cbor2
+import example_corpus
 import made_up_run
 import pytest
 from command import discreet
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key, Encoding, PublicFormat
+from merkle import mth
 
-EXAMPLE = pathlib.Path(os.environ["DISCREET_BUILD"]) / "tests" / "ledger_example"
 ORIGIN = "test.example/corpus"
 VERIFIED, BROKEN, UNKNOWN = "VERIFIED", "BROKEN", "COULD NOT CHECK"
 BLOCK = re.compile(r'(<script type="application/octet-stream" id="ledger-data">)(.*?)(</script>)', re.S)
@@ -128,8 +127,8 @@ def ask(folder, jobs, host=None):
 def folder(tmp_path_factory):
     """An honest page of a ledger with two withdrawals, and the keys and notes of the ledger."""
     folder = tmp_path_factory.mktemp("ledger_page")
-    printed = subprocess.run([EXAMPLE, folder], check=True, capture_output=True, text=True).stdout.split()
-    for descriptor, key in zip(printed, ("contributor", "steward")):
+    example_corpus.make("ledger_example", folder)
+    for descriptor, key in zip(example_corpus.hashes(folder), ("contributor", "steward")):
         assert discreet("withdraw", descriptor, "--origin", ORIGIN, "--key", str(folder / f"{key}.key"), "--reason",
                         "<i>moved</i>\r\n\tto \ufeffÉ", "--events", str(folder / "events.jsonl")).returncode == 0
     recorded = discreet("withdraw", "--ledger", str(folder / "ledger.db"), "--key", str(folder / "ledger.key"), "--events",
@@ -156,15 +155,6 @@ def altered(folder, name, change):
     page = BLOCK.sub(lambda m: m[1] + base64.b64encode(data).decode() + m[3], page)
     (folder / f"{name}.html").write_text(page, "utf-8")
     return {"name": name, "page": f"{name}.html"}
-
-
-def mth(leaves):
-    if len(leaves) == 1:
-        return leaves[0]
-    k = 1
-    while 2 * k < len(leaves):
-        k *= 2
-    return hashlib.sha256(b"\1" + mth(leaves[:k]) + mth(leaves[k:])).digest()
 
 
 def leaf_hashes(leaves):

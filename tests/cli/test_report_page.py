@@ -3,19 +3,18 @@
 import html
 import http.server
 import json
-import os
 import pathlib
 import re
 import subprocess
 import threading
 
+import example_corpus
 import made_up_run
 import pytest
 from command import discreet
 
 WIDTHS = (320, 375, 768, 1100)
 PAGES = ("confidential", "public", "alarm", "ledger")
-LEDGER_EXAMPLE = pathlib.Path(os.environ["DISCREET_BUILD"]) / "tests" / "ledger_example"
 
 # Loads each page at each width and writes what it measures into its own document. The pages forbid
 # scripts, so the measuring is done from outside. The picture from elsewhere shows that requests are seen.
@@ -86,7 +85,7 @@ class Server(http.server.ThreadingHTTPServer):
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     made_up_run.write(folder / "run", steps=2350, planned=2350)
-    subprocess.run([LEDGER_EXAMPLE, folder], check=True, capture_output=True)
+    example_corpus.make("ledger_example", folder)
     made_up_run.write(folder / "not_private", secure=False, ended="interrupted", steps=50)
     for run, name, more in (("run", "confidential", ()), ("run", "public", ("--public",)),
                             ("not_private", "alarm", ()),

@@ -1,5 +1,6 @@
 """`discreet unlearn`: a model, its records, deletions and receipts."""
 
+import functools
 import hashlib
 import json
 import os
@@ -11,20 +12,12 @@ import subprocess
 import cbor2
 import pytest
 
+import command
 from command import discreet
 
 
-def answer(*args, status=0):
-    result = discreet("unlearn", *map(str, args), "--json")
-    assert result.returncode == status, result.stderr
-    return json.loads(result.stdout)
-
-
-def refusal(*args, status=2):
-    result = discreet("unlearn", *map(str, args))
-    assert result.returncode == status, result.stdout + result.stderr
-    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
-    return result.stderr
+answer = functools.partial(command.answer, "unlearn")
+refusal = functools.partial(command.refusal, "unlearn")
 
 
 def records(path, begin=0, end=300):

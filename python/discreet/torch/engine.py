@@ -340,7 +340,6 @@ class PrivacyEngine:
             p.grad = as_type(buffers[name], p.dtype) if p.requires_grad else None
         self._clipper.drop()
         self._close_batch()
-        self.last_step = step
         state.after_step(self, step)
         for callback in self.callbacks:
             callback({"step": step["t"] + 1, "epsilon": step["after"][1], "delta": self._session.budget()[1],

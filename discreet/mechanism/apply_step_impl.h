@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+
+#include "discreet/mechanism/apply_impl.h"
+
+namespace discreet::mechanism {
+
+// What is decided for a step before anything is drawn.
+struct Decided {
+  std::optional<Scheduler> scheduler;  // after the step's review
+  std::optional<double> projected;
+  double sigma = 0;  // 0: no noise (not enabled, or debug)
+  std::optional<accounting::Event> event;
+  bool due = false;  // the event is composed with this step
+  std::vector<std::string> warnings;
+};
+
+// Steps 9 to 11, and the event of step 15.
+Decided decide(const Mechanism::Fixed& fixed, const Mechanism::State& state);
+
+// What is released beside the noisy average, and what is known of it.
+struct Drawn {
+  std::vector<double> stddev;   // of the average, one per part
+  std::vector<double> normals;  // standard normal numbers, one per count
+  double signal = 0;            // norm of the average before noise
+  NoiseState noise;
+};
+
+// Values that lie elsewhere: averages already.
+template <class Real>
+struct Held {
+  std::span<const std::span<Real>> tensors;
+  const Team* team = nullptr;
+};
+
+// Steps 8, 9b, 13 and 14, in one pass over the sum: makes `values` the noisy average. `account`
+// depends on none of it and is done by one thread meanwhile.
+Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, const GradientSum& sum,
+           GradientSum& values, const Decided& decided, const std::function<void()>& account);
+// The same for averages that lie elsewhere. Real: float, double.
+template <class Real>
+Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, Held<Real>& held,
+           const Decided& decided);
+
+}  // namespace discreet::mechanism

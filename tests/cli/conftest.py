@@ -1,0 +1,10 @@
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def folder(original, tmp_path):
+    """A copy of what the module's fixture `original` made, for a test to change."""
+    shutil.copytree(original, tmp_path / "corpus")
+    return tmp_path / "corpus"
