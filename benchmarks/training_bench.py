@@ -2,8 +2,8 @@
 
 Ours draws Poisson batches of mean 256, copies the records, and appends each step to the trace; the peer takes fixed
 batches of 256 that are there already. SGD with momentum and one flat clip bound on both sides. Ordinary, private and
-peer take turns; times are medians over all turns, without the first step of each: the threads of whoever was before
-wait actively for some milliseconds, on the core that it needs.
+peer take turns of 40 steps, as a run takes thousands; times are medians over all turns, without the first step of
+each: the threads of whoever was before wait actively for some milliseconds, on the core that it needs.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ import time
 import warnings
 
 PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "build/benchmarks/training_bench"
-BATCH, TURNS, STEPS, THREADS = 256, 12, 10, 2
+BATCH, TURNS, STEPS, THREADS = 256, 6, 40, 2
 SLOW_STEPS = 2  # of a turn, for a peer that takes a second each
 
 
