@@ -83,12 +83,14 @@ void Reach::add_masks(Tensor& tensor, std::span<const CoordinateRange> ranges, s
 
 const std::uint32_t* Reach::mask(std::uint32_t c, std::size_t tensor,
                                  std::size_t piece) const noexcept {
-  return tensors_[tensor].masks[c * tensors_[tensor].pieces + piece];
+  const Tensor& t = tensors_[tensor];
+  return t.cells == 0 ? nullptr : t.masks[c * t.pieces + piece];
 }
 
 std::span<const kernels::Stripe> Reach::stripes(std::size_t tensor,
                                                 std::size_t piece) const noexcept {
   const Tensor& t = tensors_[tensor];
+  if (t.cells == 0) return {};
   return std::span(t.stripes).subspan(t.first_stripe[piece],
                                       t.first_stripe[piece + 1] - t.first_stripe[piece]);
 }

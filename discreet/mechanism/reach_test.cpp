@@ -115,7 +115,7 @@ TEST(Reach, HasTheSameBitsOnEveryTarget) {
 }
 
 TEST(Reach, TellsNothingByANullMaskAndTheRestByBits) {
-  const ModelLayout layout({{.name = "a", .shape = {40'000}}});
+  const ModelLayout layout({{.name = "a", .shape = {40'000}}, {.name = "nobody's", .shape = {9}}});
   const CoordinateRange ranges[] = {
       {0, 0, 16'384, 0}, {0, 16'384, 16'390, 1}, {0, 16'390, 16'400, 0}, {0, 16'400, 40'000, 1}};
   constexpr std::uint8_t kTwo[] = {1, 1, 1, 0};
@@ -125,6 +125,8 @@ TEST(Reach, TellsNothingByANullMaskAndTheRestByBits) {
     return words != nullptr && (words[i % 16'384 / 32] >> (i % 32) & 1) != 0;
   };
   EXPECT_EQ(reach.mask(1, 0, 2), nullptr);
+  EXPECT_EQ(reach.mask(0, 1, 0), nullptr);
+  EXPECT_TRUE(reach.stripes(1, 0).empty());
   for (std::size_t i = 0; i < 40'000; ++i) {
     ASSERT_TRUE(reaches(0, i)) << i;
     ASSERT_EQ(reaches(1, i), i < 16'384 || (i >= 16'390 && i < 16'400)) << i;
