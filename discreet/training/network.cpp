@@ -128,34 +128,28 @@ std::vector<float> Network::predict(std::span<const float> x, std::size_t record
   return std::move(values.back());
 }
 
-BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint32_t> labels,
-                                 std::span<const float> targets, int threads,
-                                 BackwardResult used) const {
+std::size_t Network::check(std::size_t numbers, std::span<const std::uint32_t> labels,
+                           std::span<const float> targets) const {
   const std::size_t records = shape_.classifies ? labels.size() : targets.size();
-  const std::size_t outputs = shape_.sizes.back();
-  if (x.size() != records * shape_.sizes[0])
-    throw Error(ErrorCode::kInvalidInput, "Network::backward",
-                fmt::format("{} numbers for {} records of {} features", x.size(), records,
-                            shape_.sizes[0]));
+  if (numbers != records * shape_.sizes[0])
+    throw Error(
+        ErrorCode::kInvalidInput, "Network::backward",
+        fmt::format("{} numbers for {} records of {} features", numbers, records, shape_.sizes[0]));
   for (const std::uint32_t label : labels)
-    if (label >= outputs)
+    if (label >= shape_.sizes.back())
       throw Error(ErrorCode::kInvalidInput, "Network::backward",
-                  fmt::format("label {} is none of the {} classes", label, outputs));
-  const std::size_t layers = shape_.sizes.size() - 1;
-  BackwardResult out = std::move(used);
-  out.activations.resize(layers);
-  out.output_gradients.resize(layers);
-  out.activations[0] = std::move(x);
-  out.activations.push_back(std::move(out.output_gradients.back()));
-  forward(out.activations, records, threads);
-  std::vector<float> gradient = std::move(out.activations.back());
-  out.activations.pop_back();
-  out.correct = 0;
+                  fmt::format("label {} is none of the {} classes", label, shape_.sizes.back()));
+  return records;
+}
+
+void Network::measure(std::span<float> outputs, std::span<const std::uint32_t> labels,
+                      std::span<const float> targets, int threads, Losses& out) const {
+  const std::size_t n = shape_.sizes.back(), records = outputs.size() / n;
   out.losses.resize(records);
   std::vector<std::uint8_t> correct(records);
   numerics::parallel_items(records, threads, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      const auto row = std::span(gradient).subspan(i * outputs, outputs);
+      const auto row = outputs.subspan(i * n, n);
       if (shape_.classifies) {
         bool hit = false;
         out.losses[i] = softmax_loss(row, labels[i], hit);
@@ -166,7 +160,32 @@ BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint
       }
     }
   });
+  out.correct = 0;
   for (const std::uint8_t hit : correct) out.correct += hit;
+}
+
+Losses Network::losses(std::span<const float> x, std::span<const std::uint32_t> labels,
+                       std::span<const float> targets, int threads) const {
+  std::vector<float> outputs = predict(x, check(x.size(), labels, targets), threads);
+  Losses out;
+  measure(outputs, labels, targets, threads, out);
+  return out;
+}
+
+BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint32_t> labels,
+                                 std::span<const float> targets, int threads,
+                                 BackwardResult used) const {
+  const std::size_t records = check(x.size(), labels, targets);
+  const std::size_t layers = shape_.sizes.size() - 1;
+  BackwardResult out = std::move(used);
+  out.activations.resize(layers);
+  out.output_gradients.resize(layers);
+  out.activations[0] = std::move(x);
+  out.activations.push_back(std::move(out.output_gradients.back()));
+  forward(out.activations, records, threads);
+  std::vector<float> gradient = std::move(out.activations.back());
+  out.activations.pop_back();
+  measure(gradient, labels, targets, threads, out);
   for (std::size_t l = layers; l-- > 0;) {
     out.output_gradients[l] = std::move(gradient);
     if (l == 0) break;

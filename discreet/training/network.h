@@ -23,12 +23,14 @@ struct NetworkShape {
   bool classifies = true;  // false: sizes.back() must be 1
 };
 
-// What a microbatch leaves: the losses, and the passes of the layers, which borrow from it.
-struct BackwardResult {
-  mechanism::BackwardPass<float> pass;
+struct Losses {
   std::vector<float> losses;  // one per record; confidential
   std::uint64_t correct = 0;  // records whose largest output is their label
+};
 
+// What a microbatch leaves: the losses, and the passes of the layers, which borrow from it.
+struct BackwardResult : Losses {
+  mechanism::BackwardPass<float> pass;
   std::vector<std::vector<float>> activations;       // inputs of each layer [B][size]
   std::vector<std::vector<float>> output_gradients;  // of each layer [B][size]
 };
@@ -49,6 +51,10 @@ class Network {
   // The outputs for records x [records][inputs], as [records][outputs].
   std::vector<float> predict(std::span<const float> x, std::size_t records, int threads = 1) const;
 
+  // As backward, without its passes.
+  Losses losses(std::span<const float> x, std::span<const std::uint32_t> labels,
+                std::span<const float> targets, int threads = 1) const;
+
   // Losses and passes of a microbatch: output gradients are those of each record's own loss, not
   // divided by anything. labels: one per record (classifies); targets: one per record (otherwise).
   // Throws kInvalidInput for sizes that do not fit or a label that is no class. Same bits for any
@@ -59,6 +65,12 @@ class Network {
                           BackwardResult used = {}) const;
 
  private:
+  // The number of records; throws as backward.
+  std::size_t check(std::size_t numbers, std::span<const std::uint32_t> labels,
+                    std::span<const float> targets) const;
+  // Outputs become the gradients of the losses.
+  void measure(std::span<float> outputs, std::span<const std::uint32_t> labels,
+               std::span<const float> targets, int threads, Losses& out) const;
   // From values[0], the records, to the values after every layer.
   void forward(std::vector<std::vector<float>>& values, std::size_t records, int threads) const;
   NetworkShape shape_;

@@ -76,6 +76,8 @@ TEST(Network, TakesOverTheMemoryOfAnEarlierMicrobatchOfAnySize) {
     used = network.backward(x, labels, {}, 1, std::move(used));
     EXPECT_EQ(used.losses, fresh.losses);
     EXPECT_EQ(used.correct, fresh.correct);
+    EXPECT_EQ(network.losses(x, labels, {}).losses, fresh.losses);
+    EXPECT_EQ(network.losses(x, labels, {}).correct, fresh.correct);
     EXPECT_EQ(used.activations, fresh.activations);
     EXPECT_EQ(used.output_gradients, fresh.output_gradients);
     ASSERT_EQ(used.pass.layers.size(), 3u);

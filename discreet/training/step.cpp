@@ -52,10 +52,10 @@ void compute_gradients(Training& training, std::span<const std::uint64_t> record
                                                  std::move(training.gradients));
 }
 
-void add_to(EpochTally& tally, const BackwardResult& gradients) {
-  tally.records += gradients.losses.size();
-  tally.correct += gradients.correct;
-  for (const float loss : gradients.losses) tally.loss += static_cast<double>(loss);
+void add_to(EpochTally& tally, const Losses& own) {
+  tally.records += own.losses.size();
+  tally.correct += own.correct;
+  for (const float loss : own.losses) tally.loss += static_cast<double>(loss);
 }
 
 // classes: of the records, if they are contributions; else empty.

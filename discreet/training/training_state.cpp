@@ -85,8 +85,8 @@ Score score(const Network& network, std::span<const std::span<const float>> mode
   for (std::size_t begin = 0; begin < data.rows; begin += kRecords) {
     const std::size_t n = std::min(kRecords, data.rows - begin);
     const auto x = std::span(data.x).subspan(begin * data.features, n * data.features);
-    const BackwardResult result = measured.backward(
-        {x.begin(), x.end()},
+    const Losses result = measured.losses(
+        x,
         data.classes != 0 ? std::span(data.label).subspan(begin, n)
                           : std::span<const std::uint32_t>(),
         data.classes != 0 ? std::span<const float>() : std::span(data.target).subspan(begin, n),
