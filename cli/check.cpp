@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,14 +10,14 @@
 #include "cli/config_file.h"
 #include "cli/numbers.h"
 #include "cli/sampling.h"
-#include "discreet/accounting/accountant.h"
+#include "cli/training_run.h"
 #include "discreet/base/error.h"
 #include "discreet/mechanism/config_document.h"
 #include "discreet/mechanism/config_read.h"
 #include "discreet/mechanism/config_table.h"
 #include "discreet/mechanism/prevalidation.h"
-#include "discreet/training/open.h"
-#include "discreet/training/private_bounds.h"
+#include "discreet/training/plan.h"
+#include "discreet/training/train.h"
 
 namespace discreet::cli {
 namespace {
@@ -26,51 +27,66 @@ using namespace mechanism;
 struct Options {
   std::string file;
   std::vector<std::string> settings;
+  std::string seed, insecure_seed;
+  std::string on_bad_row = "refuse";
   bool json = false;
   bool schema = false;
   bool reference = false;
   bool resolved = false;
+  bool no_data = false;
 };
 
 struct Checked {
   LoadedConfig loaded;
-  std::string hash;
-  std::vector<std::string> not_private;
-  std::optional<accounting::Interval> epsilon;  // of the whole planned run
-  std::string unknown;                          // why there is none
+  std::optional<training::Plan> plan;  // none with --no-data
 
   const DpConfig& privacy() const { return loaded.config.privacy; }
 };
 
+LoadedConfig load(const Options& options) {
+  return training::load_training_config(
+      read_config_file(options.file), options.file,
+      training_settings(options.settings, options.seed, options.insecure_seed),
+      std::filesystem::path(options.file).parent_path());
+}
+
+// Of clipping from backward passes, where it costs more than this share of epsilon.
+constexpr double kNoticeable = 0.02;
+
+void note_costs(Checked& checked) {
+  const DpConfig& c = checked.privacy();
+  const training::Plan& plan = *checked.plan;
+  std::vector<std::string>& notes = checked.loaded.notes;
+  notes.insert(notes.end(), plan.notes.begin(), plan.notes.end());
+  notes.insert(notes.end(), plan.forecast.warnings.begin(), plan.forecast.warnings.end());
+  const std::optional<accounting::Interval>& epsilon = plan.forecast.epsilon;
+  if (epsilon && plan.forecast.is_ended_by_budget())
+    notes.push_back(fmt::format(
+        "the budget ends the run after {} steps{}: one more would spend more than target_epsilon "
+        "{}; raise noise_multiplier, or see 'discreet plan'",
+        plan.forecast.steps, c.target_steps ? fmt::format(" of {}", *c.target_steps) : "",
+        c.target_epsilon));
+  if (epsilon && plan.epsilon_explicit &&
+      epsilon->upper > *plan.epsilon_explicit * (1 + kNoticeable))
+    notes.push_back(fmt::format(
+        "{} charges the rounding of its sums: epsilon {} instead of {} ({:.0f}% more); to avoid "
+        "it, "
+        "set {}, which computes the gradient of each record",
+        c.clip_ghost ? "ghost clipping" : "the fused kernel", brief_up(epsilon->upper),
+        brief_up(*plan.epsilon_explicit), 100 * (epsilon->upper / *plan.epsilon_explicit - 1),
+        c.clip_ghost ? "clipping.ghost: false" : "fused_kernel: false"));
+  if (epsilon && plan.forecast.bounded_by != spelling(c.accountant))
+    notes.push_back(
+        fmt::format("accountant {} has no bound for subsampled steps; the upper end is "
+                    "that of {}",
+                    spelling(c.accountant), plan.forecast.bounded_by));
+}
+
 Checked check(const Options& options) {
-  Checked out{
-      load_config(read_config_file(options.file), options.file, options.settings), {}, {}, {}, {}};
-  const DpConfig& c = out.privacy();
-  const DataConfig& data = out.loaded.config.data;
-  training::check_data(data);
-  out.hash = to_hex(config_hash(out.loaded.config));
-  out.not_private = not_private_reasons(c);
-  const PlannedRun run = planned_run(c);
-  out.unknown = run.unknown;
-  if (run.unknown.empty()) {
-    const auto accountant =
-        accounting::make_accountant(spelling(c.accountant), {c.log_space_accounting});
-    try {
-      if (!data.private_bounds.empty()) {
-        accountant->compose(training::private_bounds_event(data.private_bounds_noise, c.adjacency));
-      }
-      for (const auto& [event, count] : run.events) accountant->compose(event, count);
-      out.epsilon = accountant->epsilon(c.target_delta).epsilon;
-    } catch (const Error& error) {
-      out.unknown = error.sentence();
-    }
-  }
-  if (out.epsilon && out.epsilon->upper > c.target_epsilon) {
-    out.loaded.notes.push_back(
-        fmt::format("{} steps would spend epsilon {}, more than target_epsilon {}: the run ends "
-                    "earlier; raise noise_multiplier, or see 'discreet plan'",
-                    *c.target_steps, brief_up(out.epsilon->upper), c.target_epsilon));
-  }
+  Checked out{load(options), std::nullopt};
+  if (options.no_data) return out;
+  out.plan = training::plan_run(out.loaded.config, parse_threads(""), bad_row(options.on_bad_row));
+  note_costs(out);
   return out;
 }
 
@@ -112,59 +128,109 @@ std::string describe(const OptimizerConfig& o) {
   return out;
 }
 
+void print_noise(const Checked& checked) {
+  const DpConfig& c = checked.privacy();
+  if (checked.plan && !checked.plan->classes.empty()) {
+    // The configuration's multiplier and norm have no meaning for contributions.
+    for (const training::Corpus::ClassBounds& own : checked.plan->classes) {
+      std::vector<std::string> clip;
+      for (const auto& [block, bound] : own.clip)
+        clip.push_back(fmt::format("{} {}", block, bound));
+      fmt::print("  class          {}: {} contributions, {} noise at multiplier {}, norm {}{}\n",
+                 own.name, own.contributions, spelling(c.noise_family), own.noise_multiplier,
+                 fmt::join(clip, ", "),
+                 own.flat_clip ? fmt::format(" inside {}", *own.flat_clip) : "");
+    }
+    return;
+  }
+  fmt::print("  clipping       {}, norm {}\n", spelling(c.clip_strategy),
+             c.clip_norm_adaptive ? fmt::format("adaptive from {}", c.clip_norm)
+                                  : fmt::format("{}", c.clip_norm));
+  fmt::print("  noise          {} at multiplier {}, mode {}\n", spelling(c.noise_family),
+             c.noise_multiplier, spelling(c.mode));
+}
+
+void print_plan(const Checked& checked) {
+  const DpConfig& c = checked.privacy();
+  const Forecast& forecast = checked.plan->forecast;
+  if (forecast.epsilon)
+    fmt::print("  planned run    {} steps spend epsilon ≤ {} at delta {}, {}\n", forecast.steps,
+               round_up(forecast.epsilon->upper), c.target_delta, spelling(c.adjacency));
+  else if (!forecast.unknown.empty())
+    fmt::print("  planned run    epsilon not known in advance, at most {} at delta {}, {}: {}\n",
+               c.target_epsilon, c.target_delta, spelling(c.adjacency), forecast.unknown);
+  else
+    fmt::print("  planned run    {} steps without noise\n", forecast.steps);
+}
+
 void print_text(const Checked& checked) {
   const DpConfig& c = checked.privacy();
-  fmt::print("OK\n  hash           {}\n", checked.hash);
-  fmt::print("  data           {}\n  model          {}\n  optimizer      {}\n",
-             describe(checked.loaded.config.data), describe(checked.loaded.config.model),
-             describe(checked.loaded.config.optimizer));
+  fmt::print("OK\n  hash           {}\n", to_hex(config_hash(checked.loaded.config)));
+  if (checked.plan) {
+    fmt::print("  data           {}\n  model          {}, {} parameters\n  optimizer      {}\n",
+               describe(checked.loaded.config.data), describe(checked.loaded.config.model),
+               checked.plan->parameters, describe(checked.loaded.config.optimizer));
+  }
   if (c.enabled) {
     fmt::print("  sampler        {}: {}\n", spelling(c.sampling_mode),
                describe_sampling(sampling_of(c)));
-    fmt::print("  clipping       {}, norm {}\n", spelling(c.clip_strategy),
-               c.clip_norm_adaptive ? fmt::format("adaptive from {}", c.clip_norm)
-                                    : fmt::format("{}", c.clip_norm));
-    fmt::print("  noise          {} at multiplier {}, mode {}\n", spelling(c.noise_family),
-               c.noise_multiplier, spelling(c.mode));
+    print_noise(checked);
     fmt::print("  budget         epsilon {} at delta {}, {}, by {}\n", c.target_epsilon,
                c.target_delta, spelling(c.adjacency), spelling(c.accountant));
-    if (checked.epsilon) {
-      fmt::print("  planned run    {} steps spend epsilon ≤ {} at delta {}, {}\n", *c.target_steps,
-                 round_up(checked.epsilon->upper), c.target_delta, spelling(c.adjacency));
-    } else {
-      fmt::print("  planned run    epsilon not known in advance: {}\n", checked.unknown);
-    }
   }
-  for (const std::string& reason : checked.not_private) fmt::print("  not_private    {}\n", reason);
+  if (checked.plan && c.enabled) print_plan(checked);
+  for (const std::string& reason : not_private_reasons(c))
+    fmt::print("  not_private    {}\n", reason);
   for (const std::string& note : checked.loaded.notes) fmt::print("  note           {}\n", note);
 }
 
 // Numbers that JSON cannot hold are null.
 nlohmann::json finite(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); }
 
+nlohmann::json to_json(const training::Corpus::ClassBounds& own) {
+  nlohmann::json clip = nlohmann::json::object();
+  for (const auto& [block, bound] : own.clip) clip[block] = bound;
+  return {{"class", own.name},
+          {"contributions", own.contributions},
+          {"noise_multiplier", own.noise_multiplier},
+          {"clip_norm", std::move(clip)},
+          {"flat_clip_norm", own.flat_clip ? nlohmann::json(*own.flat_clip) : nlohmann::json()}};
+}
+
 void print_json(const Checked& checked) {
   const DpConfig& c = checked.privacy();
   nlohmann::json out = {{"ok", true},
-                        {"hash", checked.hash},
+                        {"hash", to_hex(config_hash(checked.loaded.config))},
                         {"enabled", c.enabled},
-                        {"not_private", checked.not_private},
+                        {"not_private", not_private_reasons(c)},
                         {"notes", checked.loaded.notes},
                         {"target_epsilon", c.target_epsilon},
                         {"delta", c.target_delta},
                         {"adjacency", spelling(c.adjacency)},
                         {"accountant", spelling(c.accountant)},
                         {"sampling_mode", spelling(c.sampling_mode)},
-                        {"noise_multiplier", c.noise_multiplier},
-                        {"data", describe(checked.loaded.config.data)},
-                        {"model", describe(checked.loaded.config.model)},
-                        {"optimizer", describe(checked.loaded.config.optimizer)},
                         {"epsilon", nullptr}};
-  if (checked.epsilon) {
-    out["epsilon"] = {{"lower", finite(checked.epsilon->lower)},
-                      {"upper", finite(checked.epsilon->upper)}};
-    out["steps"] = *c.target_steps;
-  } else {
-    out["epsilon_unknown"] = checked.unknown;
+  const bool governed = checked.plan && !checked.plan->classes.empty();
+  if (!governed) out["noise_multiplier"] = c.noise_multiplier;
+  if (checked.plan) {
+    const training::Plan& plan = *checked.plan;
+    const Forecast& forecast = plan.forecast;
+    out["data"] = describe(checked.loaded.config.data);
+    out["model"] = describe(checked.loaded.config.model);
+    out["optimizer"] = describe(checked.loaded.config.optimizer);
+    out["parameters"] = plan.parameters;
+    out["planned_steps"] = c.target_steps ? nlohmann::json(*c.target_steps) : nlohmann::json();
+    if (governed)
+      for (const auto& own : plan.classes) out["classes"].push_back(to_json(own));
+    if (forecast.epsilon)
+      out["epsilon"] = {{"lower", finite(forecast.epsilon->lower)},
+                        {"upper", finite(forecast.epsilon->upper)}};
+    if (forecast.unknown.empty()) {
+      out["steps"] = forecast.steps;
+      out["ended"] = forecast.is_ended_by_budget() ? "budget_reached" : "completed";
+    } else {
+      out["epsilon_unknown"] = forecast.unknown;
+    }
   }
   fmt::print("{}\n", out.dump());
 }
@@ -177,13 +243,10 @@ void run(const Options& options) {
   } else if (options.file.empty()) {
     throw Error(ErrorCode::kInvalidInput, "check",
                 "give a configuration file; 'discreet init' writes one");
+  } else if (options.resolved) {
+    fmt::print("{}", write_yaml(load(options).config));
   } else {
-    const Checked checked = check(options);
-    if (options.resolved) {
-      fmt::print("{}", write_yaml(checked.loaded.config));
-    } else {
-      (options.json ? print_json : print_text)(checked);
-    }
+    (options.json ? print_json : print_text)(check(options));
   }
 }
 
@@ -199,6 +262,12 @@ void add_check(CLI::App& command, int&) {
   CLI::Option* json = command.add_flag("--json", options->json, "Print one JSON object");
   CLI::Option* resolved = command.add_flag(
       "--resolved", options->resolved, "Print the whole configuration with every key filled in");
+  command.add_flag("--no-data", options->no_data,
+                   "Check the configuration alone, for data and a model that it does not describe");
+  command.add_option("--seed", options->seed, "As of 'train'");
+  command.add_option("--insecure-seed", options->insecure_seed, "As of 'train'");
+  command.add_option("--on-bad-row", options->on_bad_row, "As of 'train'")
+      ->check(CLI::IsMember({"refuse", "skip"}));
   CLI::Option* schema =
       command.add_flag("--schema", options->schema, "Print the JSON schema of configurations");
   CLI::Option* reference =

@@ -119,6 +119,10 @@ nlohmann::json to_json(const Outcome& outcome) {
                         {"ended", training::to_string(r.ended)},
                         {"not_private", r.not_private},
                         {"notes", r.notes}};
+  if (r.released)
+    out["released"] = {{"clip_fraction", r.released->clip_fraction},
+                       {"group_clip_fraction", r.released->group_clip_fraction}};
+  if (!r.zeroed.empty()) out["confidential"] = {{"warning", r.zeroed}};
   if (r.epsilon) out["epsilon"] = {{"lower", r.epsilon->lower}, {"upper", r.epsilon->upper}};
   return out;
 }
@@ -126,7 +130,8 @@ nlohmann::json to_json(const Outcome& outcome) {
 void print_text(const Outcome& outcome, const std::string& again) {
   const auto& [r, report] = outcome;
   const std::string run = r.directory.string();
-  fmt::print("{}\n", r.not_private.empty() ? "A private model" : "A model that is NOT PRIVATE");
+  fmt::print("{}{}\n", r.not_private.empty() ? "A private model" : "A model that is NOT PRIVATE",
+             r.is_noise_only ? " that holds noise only" : "");
   fmt::print("  model      {}/model.safetensors\n", run);
   if (report) fmt::print("  report     {}\n", *report);
   if (r.epsilon)
@@ -150,7 +155,12 @@ void print_text(const Outcome& outcome, const std::string& again) {
       break;
   }
   for (const std::string& reason : r.not_private) fmt::print("  not_private  {}\n", reason);
+  if (!r.zeroed.empty())
+    fmt::print("  warning    {} (confidential: it depends on the records)\n", r.zeroed);
   for (const std::string& note : r.notes) fmt::print("  note       {}\n", note);
+  if (r.released)
+    fmt::print("  released   clip fraction {:.4f} in the last step, noised inside epsilon\n",
+               r.released->clip_fraction);
   if (r.accuracy || r.loss) fmt::print("  note       {}; {}\n", kHeldOut, kTuning);
 }
 
@@ -185,24 +195,32 @@ int parse_threads(const std::string& text) {
   return static_cast<int>(threads);
 }
 
+std::vector<std::string> training_settings(std::vector<std::string> settings,
+                                           const std::string& seed,
+                                           const std::string& insecure_seed) {
+  if (!seed.empty()) settings.push_back(fmt::format("seed={}", random::parse_seed(seed)));
+  if (!insecure_seed.empty()) {
+    settings.push_back(fmt::format("seed={}", random::parse_seed(insecure_seed)));
+    settings.emplace_back("secure=false");
+  }
+  return settings;
+}
+
+training::BadRow bad_row(const std::string& text) {
+  return text == "skip" ? training::BadRow::kSkip : training::BadRow::kRefuse;
+}
+
 Outcome train_and_report(const TrainingOptions& options, std::string_view yaml,
                          std::string_view name, const std::filesystem::path& relative_to,
                          const std::function<void(const Progress&)>& each_step) {
-  std::vector<std::string> settings = options.settings;
-  if (!options.seed.empty())
-    settings.push_back(fmt::format("seed={}", random::parse_seed(options.seed)));
-  if (!options.insecure_seed.empty()) {
-    settings.push_back(fmt::format("seed={}", random::parse_seed(options.insecure_seed)));
-    settings.emplace_back("secure=false");
-  }
-  const mechanism::LoadedConfig loaded =
-      training::load_training_config(yaml, name, settings, relative_to);
+  const mechanism::LoadedConfig loaded = training::load_training_config(
+      yaml, name, training_settings(options.settings, options.seed, options.insecure_seed),
+      relative_to);
   training::TrainOptions train;
   train.directory = options.out;
   train.resume = options.resume;
   train.threads = parse_threads(options.threads);
-  train.on_bad_row =
-      options.on_bad_row == "skip" ? training::BadRow::kSkip : training::BadRow::kRefuse;
+  train.on_bad_row = bad_row(options.on_bad_row);
   train.stop = &stop_asked;
   Display display(loaded.config.privacy.enabled);
   train.progress = [&](const Progress& progress) {

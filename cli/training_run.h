@@ -40,6 +40,12 @@ Outcome train_and_report(const TrainingOptions& options, std::string_view yaml,
 nlohmann::json to_json(const Outcome& outcome);
 void print_text(const Outcome& outcome, const std::string& again);
 
+// The settings of --set, --seed and --insecure-seed, and what --on-bad-row says.
+std::vector<std::string> training_settings(std::vector<std::string> settings,
+                                           const std::string& seed,
+                                           const std::string& insecure_seed);
+training::BadRow bad_row(const std::string& text);
+
 // Of --threads: as many as there are processors if it is empty.
 int parse_threads(const std::string& text);
 

@@ -49,6 +49,9 @@ class Accountant {
 
   // "pld", "rdp", "moments", "gdp" or "f_dp".
   virtual std::string_view name() const noexcept = 0;
+  // The one whose theorem gives the upper end of epsilon() for the events so far: name(), except
+  // that gdp takes it from "rdp" where a step is subsampled.
+  virtual std::string_view bounded_by() const noexcept { return name(); }
   virtual std::unique_ptr<Accountant> clone() const = 0;
   // Of the events; kAddRemove while there are none.
   virtual Adjacency adjacency() const noexcept = 0;

@@ -80,6 +80,9 @@ class GdpAccountant final : public TallyAccountant {
  public:
   using TallyAccountant::TallyAccountant;
   std::string_view name() const noexcept override { return "gdp"; }
+  std::string_view bounded_by() const noexcept override {
+    return all(is_full_batch) ? name() : "rdp";
+  }
   std::unique_ptr<Accountant> clone() const override {
     return std::make_unique<GdpAccountant>(*this);
   }

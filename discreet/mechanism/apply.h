@@ -18,6 +18,7 @@
 #include "discreet/mechanism/clip_statistics.h"
 #include "discreet/mechanism/compression.h"
 #include "discreet/mechanism/config.h"
+#include "discreet/mechanism/forecast.h"
 #include "discreet/mechanism/metrics.h"
 #include "discreet/mechanism/noise.h"
 #include "discreet/mechanism/route.h"
@@ -155,6 +156,10 @@ class Mechanism {
   StepResult release_into(const HeldGradients& averages, const Team* team = nullptr);
 
   std::uint64_t t() const noexcept;  // optimizer steps done
+  // How the run ends if all steps to come are taken: the decisions of release(), one after the
+  // other, without a gradient or a draw. The plan of `discreet check`, and what an interrupted run
+  // claims. The time it takes grows with the changes of the schedule, not with the steps.
+  Forecast forecast() const;
   // Spent so far, at target_delta less what the noise sampler leaves out.
   accounting::EpsilonBound spent() const;
   const accounting::Accountant& accountant() const noexcept;

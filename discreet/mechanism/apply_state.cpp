@@ -355,6 +355,13 @@ cbor::Value trace_iter(const StepResult& step) {
   entries.push_back({"cumulative_epsilon_before", step.budget.before.upper});
   entries.push_back({"cumulative_epsilon_after", step.budget.after.upper});
   entries.push_back({"dp_replay_t", ByteView(step.replay)});
+  // Noised inside the step's event: the one part of the line that may be published.
+  if (step.released)
+    entries.push_back(
+        {"released", cbor::map({{"clip_fraction", step.released->clip_fraction},
+                                {"group_clip_fraction",
+                                 cbor::array({step.released->group_clip_fraction.begin(),
+                                              step.released->group_clip_fraction.end()})}})});
   return cbor::map(std::move(entries));
 }
 

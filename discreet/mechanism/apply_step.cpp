@@ -37,21 +37,6 @@ class Tentative {
   bool kept_ = false;
 };
 
-// Steps 15 and 16: composes what is due and refuses a total above the target.
-accounting::EpsilonBound compose_within_budget(const Fixed& fixed, const State& state,
-                                               const Decided& decided) {
-  if (!decided.due) return state.spent;
-  state.accountant->compose(*decided.event,
-                            fixed.steps_reserved() / fixed.sampling.steps_per_event());
-  const accounting::EpsilonBound after = state.accountant->epsilon(fixed.delta);
-  if (after.epsilon.upper <= fixed.dp().target_epsilon) return after;
-  throw Error(ErrorCode::kPrivacyBudgetExceeded, "Accountant.Update_v1",
-              fmt::format("step {} would take epsilon to {}, above the target {} at delta {} ({} "
-                          "spent); nothing was released",
-                          state.t, after.epsilon.upper, fixed.dp().target_epsilon,
-                          fixed.dp().target_delta, state.cumulative_epsilon));
-}
-
 // Step 19.
 DpMetrics measure(const Fixed& fixed, const State& state, const Accumulation& accumulation,
                   const Decided& decided, const Drawn& drawn) {
@@ -82,9 +67,10 @@ DpMetrics measure(const Fixed& fixed, const State& state, const Accumulation& ac
   out.fairness_clip_ratio = statistics.fairness_clip_ratio();
   out.scaling_law_confidence = decided.scheduler ? confidence(*decided.scheduler, state.t) : 1;
   out.peft_noise_reduction_factor = peft_noise_reduction_factor(fixed.layout);
-  out.accountant_type_used = state.accountant->name();
+  out.accountant_type_used = state.accountant->bounded_by();
   out.privacy_allocation_mode = spelling(fixed.dp().privacy_allocation);
   out.zeroed_records = statistics.zeroed();
+  out.records = statistics.records();
   return out;
 }
 
@@ -132,12 +118,8 @@ Digest next_sigma_chain(const State& state, double sigma) {
 
 }  // namespace
 
-template <class Values>
-StepResult Mechanism::release(const Accumulation& accumulation, Values& values) {
-  const Fixed& fixed = *fixed_;
+void require_step(const Fixed& fixed, const State& state) {
   const DpConfig& dp = fixed.dp();
-  State& state = *state_;
-  // Steps 1 to 4 are in the state: validated, resolved, allocated for this t. What depends on t:
   prevalidate_step(dp, state.t);
   const std::uint64_t planned = charged_steps(dp);
   if (dp.enabled && (state.t >= planned || state.t + state.again >= 2 * planned))
@@ -145,6 +127,29 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
                 fmt::format("step {} is to be taken after {} that were executed again; delta is "
                             "charged for {} planned steps: plan more target_steps",
                             state.t, state.again, planned));
+}
+
+accounting::EpsilonBound compose_within_budget(const Fixed& fixed, const State& state,
+                                               const Decided& decided) {
+  if (!decided.due) return state.spent;
+  state.accountant->compose(*decided.event,
+                            fixed.steps_reserved() / fixed.sampling.steps_per_event());
+  const accounting::EpsilonBound after = state.accountant->epsilon(fixed.delta);
+  if (after.epsilon.upper <= fixed.dp().target_epsilon) return after;
+  throw Error(ErrorCode::kPrivacyBudgetExceeded, "Accountant.Update_v1",
+              fmt::format("step {} would take epsilon to {}, above the target {} at delta {} ({} "
+                          "spent); nothing was released",
+                          state.t, after.epsilon.upper, fixed.dp().target_epsilon,
+                          fixed.dp().target_delta, state.cumulative_epsilon));
+}
+
+template <class Values>
+StepResult Mechanism::release(const Accumulation& accumulation, Values& values) {
+  const Fixed& fixed = *fixed_;
+  const DpConfig& dp = fixed.dp();
+  State& state = *state_;
+  // Steps 1 to 4 are in the state: validated, resolved, allocated for this t. What depends on t:
+  require_step(fixed, state);
   if (accumulation.microbatches != dp.gradient_accumulation_steps)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 fmt::format("{} of {} microbatches are in; call accumulate for the rest",

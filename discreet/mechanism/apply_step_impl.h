@@ -19,6 +19,14 @@ struct Decided {
 // Steps 9 to 11, and the event of step 15.
 Decided decide(const Mechanism::Fixed& fixed, const Mechanism::State& state);
 
+// Whether step t may be taken at all: throws kInvalidDpConfig beyond what delta is charged for.
+void require_step(const Mechanism::Fixed& fixed, const Mechanism::State& state);
+
+// Steps 15 and 16: composes what is due and refuses a total above the target.
+accounting::EpsilonBound compose_within_budget(const Mechanism::Fixed& fixed,
+                                               const Mechanism::State& state,
+                                               const Decided& decided);
+
 // What is released beside the noisy average, and what is known of it.
 struct Drawn {
   std::vector<double> stddev;   // of the average, one per part

@@ -36,6 +36,7 @@ struct DpMetrics {
   std::optional<double> pld_epsilon_tight;  // where the accountant is PLD
   std::string privacy_allocation_mode;
   std::uint64_t zeroed_records = 0;  // * not finite, under nonfinite: zero
+  std::uint64_t records = 0;         // * of the step, those zeroed too; not in the trace
 
   // The sixteen metrics of the trace's `iter` line, by name, and zeroed_records.
   cbor::Value to_cbor() const;

@@ -53,13 +53,4 @@ accounting::Sampling sampling_of(const DpConfig& resolved);
 // one part.
 accounting::Event step_event(const DpConfig& resolved, double noise_multiplier);
 
-// The whole planned run as events, where the configuration alone fixes it: target_steps given, mode
-// fixed or step_decay, no factors by name, no adaptive bounds of several parts. Otherwise no
-// events, and the reason.
-struct PlannedRun {
-  std::vector<accounting::RepeatedEvent> events;
-  std::string unknown;  // empty if events hold; a sentence otherwise
-};
-PlannedRun planned_run(const DpConfig& resolved);
-
 }  // namespace discreet::mechanism

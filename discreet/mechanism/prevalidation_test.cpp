@@ -157,7 +157,7 @@ TEST(Prevalidation, GdpBelowRateOneIsServedByItsCertifiedBound) {
       "accountant: gdp\nsampling_rate: 0.001\nnoise_multiplier: 0.6\n"
       "target_steps: 10000\neffective_batch_size: null");
   const auto accountant = accounting::make_accountant(spelling(c.accountant));
-  for (const auto& [event, count] : planned_run(c).events) accountant->compose(event, count);
+  accountant->compose(step_event(c, c.noise_multiplier), 10000);
   const auto bound = accountant->epsilon(1e-5);
   EXPECT_GE(bound.epsilon.upper, 2.456);  // the truth; the central limit says 1.505
   EXPECT_LT(bound.approximation->not_a_bound(), 1.51);
@@ -278,47 +278,6 @@ TEST(Prevalidation, DisabledNeedsNoBudgetAndIsCheckedForRangesOnly) {
   EXPECT_NO_THROW(load_config(
       "security: {differential_privacy: {enabled: false, mode: budget_adaptive}}", "f"));
   EXPECT_SAYS(refusal_of("enabled: false\ntarget_delta: 2"), "target_delta is 2");
-}
-
-// The oracle is the accountant fed by hand.
-TEST(PlannedRun, IsTheEventsOfTheSchedule) {
-  const auto epsilon = [](const DpConfig& c) {
-    const auto accountant = accounting::make_accountant("pld");
-    for (const auto& [event, count] : planned_run(c).events) accountant->compose(event, count);
-    return accountant->epsilon(1e-5).epsilon.upper;
-  };
-  const auto by_hand = [](const std::vector<std::pair<double, std::uint64_t>>& steps) {
-    const auto accountant = accounting::make_accountant("pld");
-    for (const auto& [noise, count] : steps) {
-      accountant->compose(
-          {accounting::Gaussian{noise}, accounting::Poisson{0.01}, Adjacency::kAddRemove}, count);
-    }
-    return accountant->epsilon(1e-5).epsilon.upper;
-  };
-  EXPECT_EQ(epsilon(privacy_of("target_steps: 1000")), by_hand({{1, 1000}}));
-  EXPECT_NEAR(epsilon(privacy_of("target_steps: 1000")), 1.828, 1e-3);
-  EXPECT_EQ(
-      epsilon(privacy_of("target_steps: 1000\nphases: {warmup: {steps: 100, "
-                         "noise_multiplier: 2}, cooldown: {steps: 50, noise_multiplier: 4}}")),
-      by_hand({{2, 100}, {1, 850}, {4, 50}}));
-  EXPECT_EQ(epsilon(privacy_of("target_steps: 250\nnoise_multiplier: 4\nmode: step_decay\n"
-                               "decay: {every: 100}")),
-            by_hand({{4, 100}, {2, 100}, {1, 50}}));
-  EXPECT_EQ(epsilon(privacy_of("target_steps: 1000\naccounting_adjustment_factor: 2\n"
-                               "sampling_rate: 0.005\neffective_batch_size: null\n"
-                               "clipping: {strategy: ghost}")),
-            by_hand({{1, 1000}}));
-  // Two centred counts beside the gradient: sigma_eff^-2 = 1 + 2 / (4 sigma_b^2).
-  EXPECT_NEAR(epsilon(privacy_of("target_steps: 1000\nclipping: {norm: adaptive, adaptive: "
-                                 "{noise: 1}}")),
-              by_hand({{1 / std::sqrt(1.5), 1000}}), 1e-9);
-  for (const char* unknown : {"", "target_steps: 9\nmode: budget_adaptive",
-                              "target_steps: 9\ngroups: {a: {sigma_multiplier: 0.5}}",
-                              "target_steps: 9\nextends: llm_flash",
-                              "target_steps: 9\ndebug: true\nnoise_multiplier: 0"}) {
-    EXPECT_TRUE(planned_run(privacy_of(unknown)).events.empty()) << unknown;
-    EXPECT_FALSE(planned_run(privacy_of(unknown)).unknown.empty()) << unknown;
-  }
 }
 
 }  // namespace

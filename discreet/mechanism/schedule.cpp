@@ -109,6 +109,11 @@ Scheduler::Scheduler(ScheduleMode mode, Schedule profile, const ScheduleGoal& go
 
 bool Scheduler::is_fixed() const noexcept { return review_every_ == 0; }
 
+std::optional<std::uint64_t> Scheduler::next_review() const noexcept {
+  if (!follows_budget(mode_) || next_review_ >= goal_.steps) return std::nullopt;
+  return next_review_;
+}
+
 double Scheduler::sigma(std::uint64_t t, const accounting::Accountant& spent) {
   if (follows_budget(mode_) && t >= next_review_ && t < goal_.steps) review(t, spent);
   return sigma_at(decided_, t);

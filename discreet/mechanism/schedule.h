@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -85,6 +86,8 @@ class Scheduler {
   const Schedule& schedule() const noexcept { return decided_; }
   // Whether reviews may still change it.
   bool is_fixed() const noexcept;
+  // The step at which it is reviewed next; none if it never is again.
+  std::optional<std::uint64_t> next_review() const noexcept;
   const StepEvent& event() const noexcept { return event_; }
   const ScheduleGoal& goal() const noexcept { return goal_; }
 

@@ -57,9 +57,10 @@ void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
 }  // namespace
 
 Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads, std::string run,
-               std::filesystem::path note, bool append)
+               std::filesystem::path note, Writes writes)
     : injection_(config.corpus.injection),
       noise_{config.privacy.noise_family, config.privacy.noise_discrete.value_or(0)},
+      plan_only_(writes == Writes::kNothing),
       run_(std::move(run)) {
   const mechanism::CorpusConfig& c = config.corpus;
   if (config.data.format != mechanism::DataFormat::kCsv)
@@ -71,9 +72,14 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads, std:
   const std::string& policy = needed(c.policy, "policy");
   policy_ = admission::read_policy(text_of(policy), policy);
   const std::string& uses = needed(c.uses, "uses");
-  ledger_ = std::make_unique<CorpusLedger>(config, policy_, std::move(note), append);
+  ledger_ =
+      std::make_unique<CorpusLedger>(config, policy_, std::move(note), writes != Writes::kUses);
   admit(config, data, threads, run_);
-  uses_ = std::make_unique<admission::UseStore>(uses);
+  // A store that would be made is left to the run; one that could not be made is refused here.
+  const std::filesystem::path store = uses;
+  const bool could_be_made =
+      !std::filesystem::exists(store) && std::filesystem::is_directory(store.parent_path());
+  if (!plan_only_ || !could_be_made) uses_ = std::make_unique<admission::UseStore>(store);
 }
 
 void Corpus::admit(const mechanism::Config& config, Dataset& data, int threads,
@@ -162,13 +168,23 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
   routes_.injection = injection_;
 }
 
-void Corpus::begin(Identity identity, const mechanism::Mechanism& mechanism, std::uint64_t step) {
-  identity_ = std::move(identity);
+namespace {
+
+[[noreturn]] void exhausted(std::size_t contributions, std::uint64_t steps) {
+  throw Error(ErrorCode::kPrivacyBudgetExceeded, "corpus",
+              fmt::format("of {} contributions of amplified classes the schedule of steps has not "
+                          "{} left: {}; plan fewer steps, or leave them out of the descriptors",
+                          contributions, steps, "USES_EXHAUSTED"));
+}
+
+}  // namespace
+
+void Corpus::require_room(const mechanism::Mechanism& mechanism) {
   steps_ = mechanism.config().privacy.target_steps.value();
   steps_per_epoch_ = mechanism.sampling().steps_per_epoch;
   terms_ = epoch_terms(policy_, classes_, mechanism);
-  require_room(classes_, mechanism, injection_, steps_, ledger_->header().delta);
-  std::vector<admission::UseStore::Claim> claims;
+  training::require_room(classes_, mechanism, injection_, steps_, ledger_->header().delta);
+  claims_.clear();
   for (std::size_t i = 0; i < descriptors_.size(); ++i) {
     if (!classes_[class_of_[i]].amplified) continue;
     const std::uint64_t cap = classes_[class_of_[i]].resolution.most_uses;
@@ -176,16 +192,18 @@ void Corpus::begin(Identity identity, const mechanism::Mechanism& mechanism, std
       throw Error(ErrorCode::kPrivacyBudgetExceeded, "corpus",
                   fmt::format("class {} is promised {} steps, and the run has {}",
                               descriptors_[i].data_class, cap, steps_));
-    claims.push_back({hashes_[i], steps_, cap});
+    claims_.push_back({hashes_[i], steps_, cap});
   }
-  if (!claims.empty()) {
-    const std::vector<std::uint8_t> reserved = uses_->reserve(identity_.uses, kSchedule, claims);
-    if (std::ranges::count(reserved, 0) != 0)
-      throw Error(
-          ErrorCode::kPrivacyBudgetExceeded, "corpus",
-          fmt::format("of {} contributions of amplified classes the schedule of steps has not "
-                      "{} left: {}; plan fewer steps, or leave them out of the descriptors",
-                      claims.size(), steps_, "USES_EXHAUSTED"));
+  if (!plan_only_ || uses_ == nullptr) return;
+  for (const admission::UseStore::Claim& claim : claims_)
+    if (uses_->used(claim.descriptor) + claim.uses > claim.cap) exhausted(claims_.size(), steps_);
+}
+
+void Corpus::begin(Identity identity, std::uint64_t step) {
+  identity_ = std::move(identity);
+  if (!claims_.empty()) {
+    const std::vector<std::uint8_t> reserved = uses_->reserve(identity_.uses, kSchedule, claims_);
+    if (std::ranges::count(reserved, 0) != 0) exhausted(claims_.size(), steps_);
   }
   enter_epoch(step);
 }
@@ -241,6 +259,23 @@ std::string Corpus::sentence() const {
   }
   return fmt::format("corpus {}: {} contributions admitted, {} refused{}{}", policy_.corpus,
                      descriptors_.size(), total, codes, codes.empty() ? "" : ")");
+}
+
+std::vector<Corpus::ClassBounds> Corpus::bounds(const mechanism::Mechanism& mechanism) const {
+  std::vector<ClassBounds> out;
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    const mechanism::RoutePlan& plan = classes_[c].resolution.plan;
+    ClassBounds own{classes_[c].descriptor.data_class,
+                    0,
+                    mechanism.router()->noise_multiplier(c),
+                    plan.flat_clip,
+                    {}};
+    own.contributions = static_cast<std::uint64_t>(std::ranges::count(class_of_, c));
+    for (const mechanism::RouteBlock& block : plan.blocks)
+      own.clip.emplace_back(block.name, block.clip);
+    out.push_back(std::move(own));
+  }
+  return out;
 }
 
 cbor::Value Corpus::ledger_name() const {

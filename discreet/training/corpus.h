@@ -41,14 +41,23 @@ class Corpus {
   // ledger; and if no record is left.
   //   run   the name of the run in the ledger: public, of this run and no other
   //   note  where the run keeps the ledger's last note
-  //   append  false: the run is executed again
+  enum class Writes : std::uint8_t {
+    kAll,      // ledger and uses
+    kUses,     // the run is executed again: the ledger has it already
+    kNothing,  // the run is planned only: neither file is made or written
+  };
   Corpus(const mechanism::Config& config, Dataset& data, int threads, std::string run,
-         std::filesystem::path note, bool append);
+         std::filesystem::path note, Writes writes = Writes::kAll);
 
   // Resolves every admitted descriptor for a model. layout: with public modules marked. Throws as
   // resolve(); kInvalidDpConfig if a class is amplified for another sampler than the run's.
   void resolve(const mechanism::ModelLayout& layout, const mechanism::SamplingPlan& sampling);
   const mechanism::Routes& routes() const noexcept { return routes_; }
+
+  // Throws kInvalidDpConfig or kPrivacyBudgetExceeded if the planned run of this mechanism does not
+  // fit what its classes are promised. Planned only: also if an amplified class has too few steps
+  // left; else begin() finds that.
+  void require_room(const mechanism::Mechanism& mechanism);
 
   // Under which name uses are reserved from now on. A run whose steps are executed again on other
   // bits takes new ones: what was released is then there twice, and counts twice.
@@ -60,7 +69,7 @@ class Corpus {
   // Reserves the schedule of amplified classes: kPrivacyBudgetExceeded if a contribution has too
   // few steps left (what the others had is reserved all the same, and found again by the same run);
   // and the epoch of `step`.
-  void begin(Identity identity, const mechanism::Mechanism& mechanism, std::uint64_t step);
+  void begin(Identity identity, std::uint64_t step);
   // Reserves the epoch of a step in the ledger; nothing if it is there.
   void enter_epoch(std::uint64_t step);
   // The classes of the records of a step of that epoch. Durable when it returns; the same step
@@ -72,6 +81,16 @@ class Corpus {
   // For the trace: policy, what was admitted and refused and why, the classes and what each was
   // promised. Public.
   cbor::Value summary(const mechanism::Mechanism& mechanism) const;
+  // Of each class: its name, how many contributions it has, the noise multiplier of its releases
+  // and its bounds by block. Public.
+  struct ClassBounds {
+    std::string name;
+    std::uint64_t contributions = 0;
+    double noise_multiplier = 0;
+    std::optional<double> flat_clip;
+    std::vector<std::pair<std::string, double>> clip;  // by block
+  };
+  std::vector<ClassBounds> bounds(const mechanism::Mechanism& mechanism) const;
   std::string sentence() const;
 
  private:
@@ -86,13 +105,15 @@ class Corpus {
   std::vector<std::uint32_t> class_of_;             // one per record: an index of the routes
   std::vector<CorpusClass> classes_;                // the distinct bounds among them
   mechanism::Routes routes_;
-  std::unique_ptr<admission::UseStore> uses_;
+  std::unique_ptr<admission::UseStore> uses_;  // null: planned only, and there is none yet
+  bool plan_only_ = false;
 
   std::string run_;  // in the ledger, at its beginning
   std::uint64_t at_ = 0;
   std::unique_ptr<CorpusLedger> ledger_;
   std::vector<ledger::Ledger::Contribution> admitted_;  // for the ledger
   std::vector<ledger::Terms> terms_;                    // of an epoch, by class; steps filled in
+  std::vector<admission::UseStore::Claim> claims_;      // the schedule of amplified classes
   Identity identity_;
   std::uint64_t steps_ = 0, steps_per_epoch_ = 1;
   std::optional<std::uint64_t> epoch_;  // entered

@@ -234,7 +234,7 @@ CsvSchema csv_schema(const DataConfig& d, const mechanism::BoundsMap& released) 
 }
 
 Data open_data(const mechanism::Config& config, const std::filesystem::path& relative_to,
-               BadRow on_bad_row, const random::Generator* bounds_noise) {
+               BadRow on_bad_row, const random::Generator* bounds_noise, bool plan_only) {
   const DataConfig& d = config.data;
   check_data(d);
   Data out;
@@ -249,21 +249,27 @@ Data open_data(const mechanism::Config& config, const std::filesystem::path& rel
   };
   const std::filesystem::path train = *place(d.train);
   if (!d.private_bounds.empty()) {
-    if (bounds_noise == nullptr)
+    if (bounds_noise == nullptr && !plan_only)
       refuse(
           "data.private_bounds needs the secret noise of a run; it is released by training, or "
           "declare the bounds under data.numeric");
     std::vector<std::string> columns = d.private_bounds;
     std::sort(columns.begin(), columns.end());
     columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
-    PrivateBounds bounds =
-        release_csv_bounds(train, d.separator[0], columns, d.private_bounds_noise,
-                           config.privacy.adjacency, *bounds_noise, on_bad_row);
-    out.before.push_back(std::move(bounds.release));
-    for (const auto& [name, column] : bounds.bounds) {
-      out.released_bounds[name] = {column.lower, column.upper};
-      out.notes.push_back(
-          fmt::format("released privately: {} in [{}, {}]", name, column.lower, column.upper));
+    if (plan_only) {
+      out.before.push_back(plan_csv_bounds(train, d.separator[0], columns, d.private_bounds_noise,
+                                           config.privacy.adjacency, on_bad_row));
+      for (const std::string& name : columns) out.released_bounds[name] = {0, 1};
+    } else {
+      PrivateBounds bounds =
+          release_csv_bounds(train, d.separator[0], columns, d.private_bounds_noise,
+                             config.privacy.adjacency, *bounds_noise, on_bad_row);
+      out.before.push_back(std::move(bounds.release));
+      for (const auto& [name, column] : bounds.bounds) {
+        out.released_bounds[name] = {column.lower, column.upper};
+        out.notes.push_back(
+            fmt::format("released privately: {} in [{}, {}]", name, column.lower, column.upper));
+      }
     }
   }
   out.train = read_part(d, out.released_bounds, train, place(d.train_labels), on_bad_row);

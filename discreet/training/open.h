@@ -32,10 +32,13 @@ void check_data(const mechanism::DataConfig& data);
 // and on no other, so that one record more or less moves no other to the other side; equal records
 // are on the same side.
 //
+// plan_only: nothing is released. Columns of data.private_bounds are read, to see that they can be,
+// and stand in `out` with arbitrary bounds.
+//
 // Throws as check_data and the readers; kMalformed for a file without records.
 Data open_data(const mechanism::Config& config, const std::filesystem::path& relative_to,
-               BadRow on_bad_row = BadRow::kRefuse,
-               const random::Generator* bounds_noise = nullptr);
+               BadRow on_bad_row = BadRow::kRefuse, const random::Generator* bounds_noise = nullptr,
+               bool plan_only = false);
 
 // Records to predict, as the section says records are read; `labels` may be missing, and the column
 // of the labels too. released: Data::released_bounds of the run. Throws as open_data; kInvalidInput

@@ -50,6 +50,33 @@ NumericColumn bounds_of(const std::string& column, std::vector<double> noisy, do
   return {edge(static_cast<std::size_t>(lower)), edge(static_cast<std::size_t>(upper))};
 }
 
+mechanism::PriorRelease release_of(std::size_t columns, double noise_multiplier,
+                                   accounting::Adjacency adjacency) {
+  return {private_bounds_event(noise_multiplier, adjacency), columns * kBoundsBuckets};
+}
+
+std::vector<std::vector<double>> count_csv(const std::filesystem::path& path, char separator,
+                                           const std::vector<std::string>& columns,
+                                           BadRow on_bad_row) {
+  CsvRows rows(path, separator);
+  std::vector<std::size_t> at;
+  for (const std::string& name : columns)
+    at.push_back(column_of(name, rows.header(), path.string()));
+  std::vector<std::vector<double>> counts(columns.size(), std::vector<double>(kBoundsBuckets));
+  std::vector<std::size_t> buckets(columns.size());
+  rows.for_each(on_bad_row, [&](const std::vector<std::string_view>& fields) {
+    for (std::size_t c = 0; c < columns.size(); ++c) try {
+        buckets[c] = bounds_bucket(parse_number(fields[at[c]]));
+      } catch (BadField& bad) {
+        bad.column = columns[c];
+        throw;
+      }
+    // Only a whole row counts.
+    for (std::size_t c = 0; c < columns.size(); ++c) ++counts[c][buckets[c]];
+  });
+  return counts;
+}
+
 }  // namespace
 
 std::size_t bounds_bucket(double value) noexcept {
@@ -70,8 +97,7 @@ PrivateBounds release_bounds(const std::vector<std::string>& columns,
   // Twice up: the square root and the product may each have been rounded down.
   const double deviation = numerics::next_up(
       noise_multiplier * numerics::next_up(std::sqrt(static_cast<double>(columns.size()))));
-  PrivateBounds out{
-      {}, {private_bounds_event(noise_multiplier, adjacency), columns.size() * kBoundsBuckets}};
+  PrivateBounds out{{}, release_of(columns.size(), noise_multiplier, adjacency)};
   for (std::size_t c = 0; c < columns.size(); ++c)
     random::add_gaussian(noise, random::Position::at(0, c), deviation, std::span(counts.at(c)));
   for (std::size_t c = 0; c < columns.size(); ++c)
@@ -83,23 +109,16 @@ PrivateBounds release_csv_bounds(const std::filesystem::path& path, char separat
                                  const std::vector<std::string>& columns, double noise_multiplier,
                                  accounting::Adjacency adjacency, const random::Generator& noise,
                                  BadRow on_bad_row) {
-  CsvRows rows(path, separator);
-  std::vector<std::size_t> at;
-  for (const std::string& name : columns)
-    at.push_back(column_of(name, rows.header(), path.string()));
-  std::vector<std::vector<double>> counts(columns.size(), std::vector<double>(kBoundsBuckets));
-  std::vector<std::size_t> buckets(columns.size());
-  rows.for_each(on_bad_row, [&](const std::vector<std::string_view>& fields) {
-    for (std::size_t c = 0; c < columns.size(); ++c) try {
-        buckets[c] = bounds_bucket(parse_number(fields[at[c]]));
-      } catch (BadField& bad) {
-        bad.column = columns[c];
-        throw;
-      }
-    // Only a whole row counts.
-    for (std::size_t c = 0; c < columns.size(); ++c) ++counts[c][buckets[c]];
-  });
-  return release_bounds(columns, std::move(counts), noise_multiplier, adjacency, noise);
+  return release_bounds(columns, count_csv(path, separator, columns, on_bad_row), noise_multiplier,
+                        adjacency, noise);
+}
+
+mechanism::PriorRelease plan_csv_bounds(const std::filesystem::path& path, char separator,
+                                        const std::vector<std::string>& columns,
+                                        double noise_multiplier, accounting::Adjacency adjacency,
+                                        BadRow on_bad_row) {
+  count_csv(path, separator, columns, on_bad_row);
+  return release_of(columns.size(), noise_multiplier, adjacency);
 }
 
 random::Generator private_bounds_stream(const mechanism::DpConfig& config,

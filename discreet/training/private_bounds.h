@@ -56,6 +56,13 @@ PrivateBounds release_csv_bounds(const std::filesystem::path& path, char separat
                                  accounting::Adjacency adjacency, const random::Generator& noise,
                                  BadRow on_bad_row = BadRow::kRefuse);
 
+// Reads the columns as release_csv_bounds does, throws as it does for what cannot be read, and
+// releases nothing: what the release will be to the Mechanism of the run.
+mechanism::PriorRelease plan_csv_bounds(const std::filesystem::path& path, char separator,
+                                        const std::vector<std::string>& columns,
+                                        double noise_multiplier, accounting::Adjacency adjacency,
+                                        BadRow on_bad_row = BadRow::kRefuse);
+
 // The stream of this noise from the run's master key: as mechanism_streams, under a name of its
 // own.
 random::Generator private_bounds_stream(const mechanism::DpConfig& config,

@@ -134,7 +134,7 @@ bool is_checkpoint_due(const Training& training) {
 
 }  // namespace
 
-StepReport step(Training& training, RunFiles& files,
+StepReport step(Training& training, run::Session& session,
                 const std::function<void()>& write_checkpoint) {
   // Sample.
   const std::vector<std::uint64_t> batch = training.sampler.batch(training.mechanism.t());
@@ -170,11 +170,11 @@ StepReport step(Training& training, RunFiles& files,
   update(training, *released, allocation);
 
   // Append: the trace, and with it whatever must know of the step before a checkpoint does.
-  files.append("iter", trace_iter(*released));
+  session.record(*released);
   training.mechanism.reuse(
       std::exchange(released->gradients, mechanism::GradientSum(mechanism::ModelLayout({}))));
   const std::optional<Evaluation> evaluation = evaluation_if_due(training);
-  if (evaluation) files.append("evaluation", evaluation->to_cbor());
+  if (evaluation) session.record("evaluation", evaluation->to_cbor());
 
   // Checkpoint.
   if (is_checkpoint_due(training)) write_checkpoint();

@@ -8,11 +8,11 @@
 
 #include "discreet/mechanism/apply.h"
 #include "discreet/mechanism/sample.h"
+#include "discreet/run/session.h"
 #include "discreet/training/corpus.h"
 #include "discreet/training/dataset.h"
 #include "discreet/training/network.h"
 #include "discreet/training/optimizer.h"
-#include "discreet/training/run_files.h"
 
 namespace discreet::training {
 
@@ -68,7 +68,8 @@ struct StepReport {
 //   checkpoint: writes one; called if it is due after this step.
 // Throws as the mechanism, then with weights, optimizer, tally and mechanism as they were, and as
 // RunFiles, then with the step done.
-StepReport step(Training& training, RunFiles& files, const std::function<void()>& write_checkpoint);
+StepReport step(Training& training, run::Session& session,
+                const std::function<void()>& write_checkpoint);
 
 // Mean loss and accuracy of a model of this shape over a data set; same bits for any threads.
 struct Score {

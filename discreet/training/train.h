@@ -45,18 +45,12 @@ struct TrainOptions {
   const std::atomic<bool>* stop = nullptr;  // when it turns true the run ends after its step
 };
 
-enum class Ended : std::uint8_t {
-  kCompleted,      // completed: all planned steps
-  kBudgetReached,  // budget_reached: the next step would have spent more than target_epsilon
-  kInterrupted,    // interrupted: by `stop`
-};
-std::string_view to_string(Ended ended) noexcept;
+using run::Ended;
+using run::to_string;
 
 struct RunResult {
   std::filesystem::path directory;
-  // The claim for all that the run has released; none if nothing is claimed (not enabled, no
-  // noise). A run that was interrupted may have been so because of what was seen. Its claim is that
-  // of the planned steps, or the budget, whichever is less; so is that of a run that was killed.
+  // The claim for all that the run has released: run::claim().
   std::optional<accounting::Interval> epsilon;
   double delta = 0;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
@@ -68,6 +62,11 @@ struct RunResult {
   Ended ended = Ended::kCompleted;
   std::vector<std::string> not_private;  // why the run is not private; empty if it is
   std::vector<std::string> notes;        // sentences a person should read
+  // Of metrics.release: dp, those of the last step: noised, inside the claim.
+  std::optional<mechanism::ReleasedMetrics> released;
+  // Confidential: it depends on the records. run::Session::End says when they are given.
+  std::string zeroed;
+  bool is_noise_only = false;
 };
 
 // Trains as the configuration says and leaves a run directory: config.yaml, model.safetensors,
@@ -83,8 +82,10 @@ struct RunResult {
 // `resumed` says so; kPrivacyBudgetExceeded if the budget does not allow that.
 //
 // Throws kPrivacyBudgetExceeded if not even the first step is within the budget, kInvalidDpConfig
-// for sections that do not fit together, as open_data, the mechanism and RunFiles. A new run that
-// fails before its first step leaves no files.
+// for sections that do not fit together, as Setup and RunFiles. Whatever plan_run() refuses is
+// refused before the first step, and a new run leaves no files then. A run that fails in a step
+// leaves its directory with a `failure` line, whichever step it is; resumed, it repeats the step
+// and fails as before, unless what failed has changed.
 RunResult train(const mechanism::Config& resolved, const TrainOptions& options);
 
 }  // namespace discreet::training

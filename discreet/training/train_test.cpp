@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "discreet/base/error.h"
+#include "discreet/run/run_keys.h"
 #include "discreet/training/environment.h"
-#include "discreet/training/run_keys.h"
 #include "discreet/training/safetensors.h"
 #include "discreet/training/train_testing.h"
 
@@ -107,7 +107,7 @@ TEST(Train, RefusesMoreRecordsThanDeclared) {
 TEST(Train, KeysDifferWithTheEnvironmentARunWasBegunIn) {
   const random::Key key = random::Key::from_seed(1);
   const auto coins = [&](const char* blas) {
-    const random::Key in = in_environment(key, cbor::map({{"blas", blas}}));
+    const random::Key in = run::in_environment(key, cbor::map({{"blas", blas}}));
     return in.secret_bytes()[0] | in.secret_bytes()[1] << 8 | in.secret_bytes()[2] << 16;
   };
   EXPECT_EQ(coins("a"), coins("a"));

@@ -40,14 +40,6 @@ Digest digest_of(const nb::bytes& bytes) {
   return out;
 }
 
-Error error_of(const std::string& code, const std::string& op, const std::string& sentence) {
-  for (int c = 0; c <= static_cast<int>(ErrorCode::kIoError); ++c)
-    if (to_string(static_cast<ErrorCode>(c)) == code)
-      return {static_cast<ErrorCode>(c), op, sentence};
-  throw Error(ErrorCode::kInvalidInput, "Mechanism",
-              fmt::format("'{}' is no code of a discreet.Error", code));
-}
-
 void add_session(nb::module_& m) {
   nb::class_<Session>(m, "MechanismSession")
       .def(
@@ -58,10 +50,10 @@ void add_session(nb::module_& m) {
             const LoadedConfig config = loaded(yaml, name, settings);
             random::Key master =
                 key ? random::Key::from_bytes(python::view(*key)) : random::Key::from_system();
-            new (self) Session(
-                config, layout_of(tensors),
-                training::run_streams(config.config.privacy, std::move(master), std::nullopt),
-                data ? digest_of(*data) : Digest{}, threads);
+            new (self)
+                Session(config, layout_of(tensors),
+                        run::run_streams(config.config.privacy, std::move(master), std::nullopt),
+                        data ? digest_of(*data) : Digest{}, threads);
           },
           "yaml"_a, "name"_a, "settings"_a, "tensors"_a, "key"_a.none(), "data_commitment"_a.none(),
           "threads"_a)
@@ -131,6 +123,13 @@ void add_session(nb::module_& m) {
               const std::string& sentence) {
              const Error error = error_of(code, op, sentence);
              return to_python(s.with([&](Mechanism& m) { return m.emit_error(error).to_cbor(); }));
+           })
+      .def("claim",
+           [](Session& s,
+              const std::optional<std::string>& said) -> std::optional<std::pair<double, double>> {
+             const auto claim = s.claim(ended_of(said));
+             if (!claim) return std::nullopt;
+             return std::pair(claim->lower, claim->upper);
            })
       .def("save",
            [](Session& s) {

@@ -3,8 +3,8 @@
 #include <nanobind/stl/pair.h>
 
 #include "discreet/mechanism/config_resolve.h"
+#include "discreet/run/session.h"
 #include "discreet/training/environment.h"
-#include "discreet/training/run_files.h"
 #include "python/src/accounting.h"
 #include "python/src/rooms.h"
 #include "python/src/session.h"
@@ -18,26 +18,6 @@ using discreet::python::TensorTuple;
 
 namespace {
 
-cbor::Value to_cbor(nb::handle object) {
-  if (object.is_none()) return nullptr;
-  if (nb::isinstance<nb::bool_>(object)) return nb::cast<bool>(object);
-  if (nb::isinstance<nb::int_>(object)) {
-    const auto number = nb::cast<std::int64_t>(object);
-    return number < 0 ? cbor::Value(number) : cbor::Value(static_cast<std::uint64_t>(number));
-  }
-  if (nb::isinstance<nb::float_>(object)) return nb::cast<double>(object);
-  if (nb::isinstance<nb::str>(object)) return nb::cast<std::string>(object);
-  if (nb::isinstance<nb::dict>(object)) {
-    std::vector<cbor::Entry> entries;
-    for (const auto& [key, value] : nb::cast<nb::dict>(object))
-      entries.push_back({nb::cast<std::string>(key), to_cbor(value)});
-    return cbor::map(std::move(entries));
-  }
-  std::vector<cbor::Value> items;
-  for (const nb::handle item : object) items.push_back(to_cbor(item));
-  return cbor::array(std::move(items));
-}
-
 using Texts = std::map<std::string, std::string>;
 
 cbor::Value environment_with(const Texts& further) {
@@ -46,25 +26,23 @@ cbor::Value environment_with(const Texts& further) {
   return cbor::map(std::move(entries));
 }
 
-std::string specification() { return fmt::format("{} {}", kAlgorithm, kSpecVersion); }
-
 // Everything that is made before the mechanism is.
 struct Opened {
   Opened(const LoadedConfig& config, const std::filesystem::path& directory, bool resume,
          const Digest& data, const Texts& further)
-      : files(std::make_unique<training::RunFiles>(directory, config.config, resume)),
+      : files(std::make_unique<run::RunFiles>(directory, config.config, resume)),
         environment(environment_with(further)),
-        commitment(training::data_commitment(data, files->secret())),
-        key(training::run_key(files->secret(), config.config, data)) {}
+        commitment(run::data_commitment(data, files->secret())),
+        key(run::run_key(files->secret(), config.config, data)) {}
 
-  training::RunStreams streams(const DpConfig& privacy) const {
+  run::RunStreams streams(const DpConfig& privacy) const {
     const auto& header = files->header();
-    return training::run_streams(
-        privacy, training::in_environment(key, header ? header->environment : environment),
-        header ? std::optional(header->generator) : std::nullopt);
+    return run::run_streams(privacy,
+                            run::in_environment(key, header ? header->environment : environment),
+                            header ? std::optional(header->generator) : std::nullopt);
   }
 
-  std::unique_ptr<training::RunFiles> files;
+  std::unique_ptr<run::RunFiles> files;
   cbor::Value environment;
   Digest commitment;
   random::Key key;
@@ -77,7 +55,8 @@ class RunSession : public Session {
  public:
   RunSession(const LoadedConfig& config, const ModelLayout& layout, Opened opened, int threads)
       : Session(config, layout, opened.streams(config.config.privacy), opened.commitment, threads),
-        opened_(std::move(opened)) {
+        opened_(std::move(opened)),
+        records_(*opened_.files, mechanism(), opened_.key, opened_.environment) {
     try {
       require_same_run();
       begin();
@@ -91,23 +70,16 @@ class RunSession : public Session {
   std::optional<Bytes> saved;
   std::uint64_t charged_again = 0;  // steps, since the last checkpoint
 
-  void append(const std::string& kind, const cbor::Value& record) { files().append(kind, record); }
-
-  void write_checkpoint(ByteView training) {
-    const Mechanism& m = fixed();
-    files().write_checkpoint(
-        {specification(),
-         config_hash(m.config()),
-         m.layout().hash(),
-         m.t(),
-         {},
-         m.save(),
-         cbor::encode(cbor::map({{"environment", opened_.environment}, {"state", training}}))},
-        opened_.key);
-  }
-
+  void write_checkpoint(ByteView training) { records().write_checkpoint(training); }
   void write_model(ByteView bytes) { files().write_model(bytes); }
-  void flush() { files().flush(); }
+  void fail(const Error& error) {
+    with([&](Mechanism&) { records().fail(error); });
+  }
+  run::Session::End end(std::optional<run::Ended> said) {
+    return with([&](Mechanism&) {
+      return records().end(said, {{"accuracy", nullptr}, {"loss", nullptr}});
+    });
+  }
   // Lets another process have the directory.
   void close() noexcept { opened_.files.reset(); }
 
@@ -125,12 +97,12 @@ class RunSession : public Session {
       refuse("a data set of another number of records");
     if (header->layout_hash != to_hex(layout().hash())) refuse("another model");
     if (header->config_hash != to_hex(config_hash(fixed().config()))) refuse("other settings");
-    if (header->specification != specification()) refuse("another specification");
+    if (header->specification != run::specification()) refuse("another specification");
   }
 
   void begin() {
     const auto checkpoint = opened_.files->checkpoint(
-        opened_.key, {specification(), config_hash(fixed().config()), layout().hash()});
+        opened_.key, {run::specification(), config_hash(fixed().config()), layout().hash()});
     if (!opened_.files->header()) {
       opened_.files->begin_trace(header(), {});
       return;
@@ -145,6 +117,7 @@ class RunSession : public Session {
       const cbor::Value training = cbor::decode(checkpoint->training);
       const ByteView bytes = training.at("state").as_bytes();
       saved.emplace(bytes.begin(), bytes.end());
+      records_.restore(training);
     }
     charged_again = opened_.files->steps_after(at);
     with([&](Mechanism& m) { m.restore(state, t + charged_again); });
@@ -166,35 +139,28 @@ class RunSession : public Session {
   }
 
   cbor::Value header() {
-    const Mechanism& m = fixed();
-    const SamplingPlan& plan = m.sampling();
-    const DpConfig& dp = m.config().privacy;
-    const auto number = [](const auto& x) { return x ? cbor::Value(*x) : nullptr; };
-    std::vector<cbor::Entry> entries = m.trace_header().as_map();
-    entries.push_back({"data_commitment", ByteView(opened_.commitment)});
-    entries.push_back({"environment", opened_.environment});
-    entries.push_back({"noise_generator", training::spelling(opened_.streams(dp).algorithm)});
-    entries.push_back({"objective", "minimize"});
-    entries.push_back({"trainer", "discreet.torch"});
-    entries.push_back({"assumed_exact", "the sums of clipped gradients, computed by PyTorch"});
-    entries.push_back({"declared_size", number(plan.size)});
-    entries.push_back({"effective_batch_size", number(plan.batch)});
-    entries.push_back({"sampling_rate", number(plan.rate)});
-    entries.push_back({"gradient_accumulation_steps", dp.gradient_accumulation_steps});
-    entries.push_back({"planned_steps", number(dp.target_steps)});
-    entries.push_back({"steps_per_epoch", plan.steps_per_epoch});
-    entries.push_back({"parameters", m.layout().trainable_parameters()});
-    return cbor::map(std::move(entries));
+    const DpConfig& dp = fixed().config().privacy;
+    return records_.header(
+        opened_.commitment, run::spelling(opened_.streams(dp).algorithm),
+        {{"trainer", "discreet.torch"},
+         {"assumed_exact", "the sums of clipped gradients, computed by PyTorch"}});
   }
 
-  training::RunFiles& files() {
+  void released(const StepResult& step) override { records().record(step); }
+
+  run::RunFiles& files() {
     if (!opened_.files)
       throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
                   "the run was closed; go on with PrivacyEngine(directory=..., resume=True)");
     return *opened_.files;
   }
+  run::Session& records() {
+    files();
+    return records_;
+  }
 
   Opened opened_;
+  run::Session records_;
 };
 
 Digest rows_digest(std::uint64_t rows) {
@@ -223,14 +189,22 @@ void discreet::python::add_run(nb::module_& m) {
                                     : nb::object(nb::none());
                    })
       .def_prop_ro("charged_again", [](const RunSession& s) { return s.charged_again; })
-      .def("append", [](RunSession& s, const std::string& kind,
-                        const nb::dict& record) { s.append(kind, to_cbor(record)); })
       .def("write_checkpoint",
            [](RunSession& s, const nb::bytes& training) {
              s.write_checkpoint(python::view(training));
            })
       .def("write_model",
            [](RunSession& s, const nb::bytes& bytes) { s.write_model(python::view(bytes)); })
-      .def("flush", &RunSession::flush)
+      .def("fail", [](RunSession& s, const std::string& code, const std::string& op,
+                      const std::string& sentence) { s.fail(error_of(code, op, sentence)); })
+      .def("end",
+           [](RunSession& s, const std::optional<std::string>& said) {
+             const run::Session::End end = s.end(ended_of(said));
+             nb::dict out;
+             out["ended"] = std::string(to_string(end.ended));
+             out["epsilon"] = end.epsilon ? nb::object(pair_of(*end.epsilon)) : nb::none();
+             out["zeroed"] = end.zeroed;
+             return out;
+           })
       .def("close", &RunSession::close);
 }

@@ -14,7 +14,8 @@
 #include "discreet/base/nearest.h"
 #include "discreet/mechanism/apply.h"
 #include "discreet/mechanism/config_read.h"
-#include "discreet/training/run_keys.h"
+#include "discreet/run/run_keys.h"
+#include "discreet/run/session.h"
 #include "python/src/array.h"
 
 // The mechanism as Python holds it.
@@ -69,6 +70,26 @@ inline nb::object to_python(const cbor::Value& value) {
     }
   }
   return nb::none();
+}
+
+inline Error error_of(const std::string& code, const std::string& op, const std::string& sentence) {
+  for (int c = 0; c <= static_cast<int>(ErrorCode::kIoError); ++c)
+    if (to_string(static_cast<ErrorCode>(c)) == code)
+      return {static_cast<ErrorCode>(c), op, sentence};
+  throw Error(ErrorCode::kInvalidInput, "Mechanism",
+              fmt::format("'{}' is no code of a discreet.Error", code));
+}
+
+// "completed", "budget_reached" or "interrupted"; none: what the run is.
+inline std::optional<run::Ended> ended_of(const std::optional<std::string>& said) {
+  if (!said) return std::nullopt;
+  for (const run::Ended each :
+       {run::Ended::kCompleted, run::Ended::kBudgetReached, run::Ended::kInterrupted})
+    if (*said == to_string(each)) return each;
+  throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
+              fmt::format("ended is '{}'; give completed, budget_reached or interrupted, or leave "
+                          "it out",
+                          *said));
 }
 
 // The threads that PyTorch's operators run on, once use_openmp() was called; else empty.
@@ -186,7 +207,7 @@ inline nb::tuple pair_of(const accounting::Interval& interval) {
 class Session {
  public:
   // data_commitment: as kernel_replay_token() takes it.
-  Session(const LoadedConfig& config, const ModelLayout& layout, training::RunStreams streams,
+  Session(const LoadedConfig& config, const ModelLayout& layout, run::RunStreams streams,
           const Digest& data_commitment, int threads)
       : notes(config.notes),
         streams_(std::move(streams)),
@@ -242,7 +263,12 @@ class Session {
     else
       held = spans_of<float>(averages);
     const Team* team = torch_team() ? &torch_team() : nullptr;
-    return to_dict(with([&](Mechanism& m) { return m.release_into(held, team); }), wanted);
+    return to_dict(with([&](Mechanism& m) {
+                     StepResult step = m.release_into(held, team);
+                     released(step);
+                     return step;
+                   }),
+                   wanted);
   }
 
   Sampler sampler(std::uint64_t rows) const {
@@ -260,10 +286,20 @@ class Session {
     });
   }
 
+  // How the run would end here, and its claim: none if nothing is claimed.
+  std::optional<accounting::Interval> claim(std::optional<run::Ended> said) {
+    return with([&](Mechanism& m) { return run::claim(m, run::ended(m, said)); });
+  }
+
   const Mechanism& fixed() const noexcept { return mechanism_; }  // for what never changes
   const ModelLayout& layout() const noexcept { return mechanism_.layout(); }
 
   const std::vector<std::string> notes;
+
+ protected:
+  Mechanism& mechanism() noexcept { return mechanism_; }
+  // Called after every release, before anything is made of it.
+  virtual void released(const StepResult&) {}
 
  private:
   nb::dict to_dict(const StepResult& step, bool traced = true) const {
@@ -306,7 +342,7 @@ class Session {
   }
 
   std::mutex mutex_;
-  training::RunStreams streams_;
+  run::RunStreams streams_;
   Mechanism mechanism_;
 };
 

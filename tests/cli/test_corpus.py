@@ -368,3 +368,34 @@ def test_a_run_that_goes_on_in_another_environment_uses_contributions_anew(corpu
         granted[contribution] = granted.get(contribution, 0) + uses * got
     caps = {row[0]: row[3] for row in after["contributions"]}
     assert caps and all(count <= caps[c] for c, count in granted.items())
+
+
+@pytest.mark.parametrize("injection", ["per_step", "per_microbatch", "per_sample"])
+def test_check_says_what_a_governed_run_will_do_and_writes_nothing(corpus, injection):
+    folder = corpus(injection=injection)
+    before = sorted(path.name for path in folder.iterdir())
+    checked = discreet("check", "train.yaml", "--json", cwd=folder)
+    assert checked.returncode == 0, checked.stderr
+    assert sorted(path.name for path in folder.iterdir()) == before
+    plan = json.loads(checked.stdout)
+    done = json.loads(train(folder, "run").stdout)
+    assert plan["epsilon"] == done["epsilon"] and plan["steps"] == done["steps"] == 12
+    # The classes' own noise and bounds; the configuration's mean nothing here.
+    classes = {each["class"]: each for each in header(folder, "run")["classes"]}
+    assert {each["class"]: each["noise_multiplier"] for each in plan["classes"]} == {
+        name: each["noise_multiplier"] for name, each in classes.items()}
+    assert all(each["contributions"] == 50 and each["clip_norm"] for each in plan["classes"])
+    assert "noise_multiplier" not in plan
+    text = discreet("check", "train.yaml", cwd=folder).stdout
+    assert "class          clinical: 50 contributions" in text
+    assert "  noise          " not in text and "  clipping       " not in text
+
+
+def test_check_of_a_corpus_fails_as_its_run_would(corpus):
+    folder = corpus(attested=0)
+    for setting in ("corpus.policy=absent.yaml", "corpus.uses=absent/corpus.uses", "corpus.at=null", "data.format=digits",
+                    "corpus.ledger_key=null", "seed=1"):
+        checked = discreet("check", "train.yaml", "--set", setting, cwd=folder)
+        trained = discreet("train", "train.yaml", "--set", setting, "--out", "run", cwd=folder)
+        assert checked.returncode == trained.returncode != 0, setting
+        assert checked.stderr == trained.stderr, setting

@@ -327,9 +327,7 @@ class PrivacyEngine:
         try:
             if self._seen == 0:
                 self._session.take_norms(0, 0, 0, self._clipper.part_count, None)
-            step = self._session.release_into(averages, self.directory is not None)
-            if self.directory is not None:
-                self._session.append("iter", step["trace"])
+            step = self._session.release_into(averages, False)
         except Error as error:
             self._failed(error)
             if error.code in ("PRIVACY_BUDGET_EXCEEDED", "ACCOUNTANT_OVERFLOW"):
@@ -347,9 +345,8 @@ class PrivacyEngine:
 
     def _failed(self, error: Error) -> None:
         self.drop()
-        if self.directory is not None and error.code not in ("PRIVACY_BUDGET_EXCEEDED", "INVALID_DP_CONFIG"):
-            self._session.append("failure", self._session.failure(error.code, error.op, error.sentence))
-            self._session.flush()
+        if self.directory is not None:
+            self._session.fail(error.code, error.op, error.sentence)
 
     def _check_forward(self) -> None:
         if nn.parallel.DistributedDataParallel._active_ddp_module is not None:
@@ -386,6 +383,10 @@ class PrivacyEngine:
 
     get_privacy_spent = get_epsilon
 
+    def _epsilon(self, claim: tuple[float, float] | None) -> Epsilon:
+        _, delta, adjacency, _ = self._session.budget()
+        return Epsilon(Interval(*claim or (float("inf"), float("inf"))), delta, adjacency)
+
     @property
     def accountant(self):
         """The core's accountant: epsilon, steps, and why a run is not private."""
@@ -405,7 +406,14 @@ class PrivacyEngine:
         return state.restore_more(self, path, more)
 
     def finish(self, ended: str | None = None) -> Epsilon:
-        """Writes the model and the trace's last line; the claim of the run."""
+        """Ends the run and returns its claim, which is also the one that the trace records.
+
+        ended: leave it out, and the run says what it is: "completed" if all planned steps were taken, "budget_reached" if
+            the budget does not allow the next one, else "interrupted". An interrupted run claims what its plan would have
+            spent, or the budget if none is known: whoever stopped it may have looked at it. "completed" and
+            "budget_reached" are rejected for a run that is not.
+        A run that is not private claims nothing: infinity.
+        """
         return state.finish(self, ended)
 
     def close(self) -> None:

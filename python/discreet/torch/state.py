@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import pathlib
+import warnings
 
 import torch
 
@@ -75,8 +76,6 @@ def restore_more(engine, path, more: dict) -> dict:
 def after_step(engine, step: dict) -> None:
     if engine.directory is None:
         return
-    for warning in step["warnings"]:
-        engine._session.append("warning", {"t": step["t"], "text": warning})
     engine._unsaved = (step["t"] + 1) % CHECKPOINT_EVERY == 0
 
 
@@ -91,26 +90,15 @@ def finish(engine, ended: str | None):
     session = engine._started()
     if engine._open and engine._seen > 0:
         refuse("a step is not finished; finish after optimizer.step()")
-    steps, planned = session.t(), engine.planned_steps
-    if ended is None:
-        ended = "completed" if planned is not None and steps == planned else "interrupted"
-    if ended not in ("completed", "budget_reached", "interrupted"):
-        refuse(f"ended is '{ended}'; give completed (the number of steps was fixed in advance), budget_reached or "
-               "interrupted")
-    epsilon = engine.get_epsilon()
-    claim = {"lower": epsilon.lower, "upper": epsilon.upper}
-    if ended == "interrupted":
-        # Who stopped it may have looked: what holds is the budget.
-        claim["upper"] = session.budget()[0]
-    if engine.directory is None:
-        return epsilon
-    engine._session.write_checkpoint(_pack(engine, engine._more))
-    engine._session.write_model(_safetensors(engine.module.state_dict()))
-    line = session.trace_end() | {"steps": steps, "planned_steps": planned, "ended": ended, "accuracy": None, "loss": None,
-                                  "epsilon": None if session.not_private() else claim}
-    session.append("run_end", line)
-    session.flush()
-    return epsilon
+    claim = session.claim(ended)
+    if engine.directory is not None:
+        engine._session.write_checkpoint(_pack(engine, engine._more))
+        engine._session.write_model(_safetensors(engine.module.state_dict()))
+        end = session.end(ended)
+        claim = end["epsilon"]
+        if end["zeroed"]:
+            warnings.warn(f"{end['zeroed']} (this depends on the records: keep it confidential)", stacklevel=3)
+    return engine._epsilon(None if session.not_private() else claim)
 
 
 def _safetensors(tensors: dict[str, torch.Tensor]) -> bytes:

@@ -15,7 +15,6 @@ namespace {
 using namespace accounting;
 
 constexpr std::uint64_t kMostBatches = std::uint64_t{1} << 24;
-constexpr std::uint64_t kMostDecays = 100'000;  // below sigma's clamp long before
 
 [[noreturn]] void missing(std::string_view key, std::string_view sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "PreValidation_v1",
@@ -71,48 +70,6 @@ Mechanism mechanism_of(const DpConfig& c, double noise) {
   return GaussianGroups{{{noise, c.clip_norm}}, std::nullopt, Adaptation{2, c.adaptive_noise}};
 }
 
-// Steps [begin, end) at one noise, or at one that decays.
-void append(std::vector<RepeatedEvent>& events, const DpConfig& c, std::uint64_t begin,
-            std::uint64_t end) {
-  const std::uint64_t unit = is_epoch_event(c.sampling_mode) ? batches_per_epoch(c) : 1;
-  const auto add = [&](double noise, std::uint64_t steps) {
-    if (steps > 0) events.push_back({step_event(c, noise), steps / unit});
-  };
-  if (c.mode == ScheduleMode::kFixed) return add(c.noise_multiplier, end - begin);
-  for (std::uint64_t level = begin / c.decay_every; level * c.decay_every < end; ++level) {
-    const std::uint64_t from = std::max(begin, level * c.decay_every);
-    const std::uint64_t to = std::min(end, (level + 1) * c.decay_every);
-    double noise = c.noise_multiplier;
-    for (std::uint64_t i = 0; i < level; ++i) noise *= c.decay_factor;
-    add(std::clamp(noise, 1e-8, 1e8), to - from);
-  }
-}
-
-std::string why_unknown(const DpConfig& c) {
-  if (!c.enabled) return "enabled is false";
-  if (!c.target_steps) return "target_steps is not given";
-  if (c.noise_multiplier == 0) return "noise_multiplier is 0";
-  for (const PhaseOverride* phase : {&c.warmup, &c.main, &c.cooldown}) {
-    if (phase->noise_multiplier == 0.0) return "a phase has no noise";
-  }
-  if (c.mode != ScheduleMode::kFixed && c.mode != ScheduleMode::kStepDecay) {
-    return fmt::format("in mode {} the noise follows the budget", spelling(c.mode));
-  }
-  if (c.mode == ScheduleMode::kStepDecay && *c.target_steps / c.decay_every > kMostDecays) {
-    return "the noise decays too often to list";
-  }
-  const bool several =
-      c.clip_strategy == ClipStrategy::kPerLayer || c.clip_strategy == ClipStrategy::kPerGroup ||
-      c.clip_strategy == ClipStrategy::kPerTensor || c.clip_strategy == ClipStrategy::kHybrid;
-  if (several && c.clip_norm_adaptive) {
-    return fmt::format("adaptive {} clipping releases two counts for each part of the model",
-                       spelling(c.clip_strategy));
-  }
-  if (c.per_layer_multiplier) return "factors on sigma by name depend on the model";
-  if (c.noise_family == NoiseFamily::kSkellam) return "Skellam noise depends on the model's size";
-  return {};
-}
-
 }  // namespace
 
 Sampling sampling_of(const DpConfig& c) {
@@ -137,24 +94,6 @@ Sampling sampling_of(const DpConfig& c) {
 
 Event step_event(const DpConfig& c, double noise_multiplier) {
   return {mechanism_of(c, noise_multiplier), sampling_of(c), c.adjacency};
-}
-
-PlannedRun planned_run(const DpConfig& c) {
-  PlannedRun run;
-  run.unknown = why_unknown(c);
-  if (!run.unknown.empty()) return run;
-  const std::uint64_t end = *c.target_steps;
-  const bool bounded = c.warmup.until_step || c.main.until_step;
-  if (!bounded) {
-    append(run.events, in_phase(c, c.training_phase), 0, end);
-    return run;
-  }
-  const std::uint64_t warm = std::min(end, c.warmup.until_step.value_or(0));
-  const std::uint64_t cool = std::min(end, c.main.until_step.value_or(end));
-  append(run.events, in_phase(c, TrainingPhase::kWarmup), 0, warm);
-  append(run.events, in_phase(c, TrainingPhase::kMain), warm, cool);
-  append(run.events, in_phase(c, TrainingPhase::kCooldown), cool, end);
-  return run;
 }
 
 }  // namespace discreet::mechanism

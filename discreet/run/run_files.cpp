@@ -1,4 +1,4 @@
-#include "discreet/training/run_files.h"
+#include "discreet/run/run_files.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -17,7 +17,7 @@
 #include "discreet/run/files.h"
 #include "discreet/run/secret.h"
 
-namespace discreet::training {
+namespace discreet::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -117,7 +117,7 @@ RunFiles::~RunFiles() { ::close(lock_); }
 void RunFiles::open_config(const mechanism::Config& resolved) {
   const fs::path path = at("config.yaml");
   if (fs::exists(path)) {
-    const Bytes bytes = run::read_file(path, std::size_t{1} << 20);
+    const Bytes bytes = read_file(path, std::size_t{1} << 20);
     const mechanism::Config before = mechanism::load_config(text_of(bytes), path.string()).config;
     const std::string differs = config_difference(before, resolved);
     if (!differs.empty())
@@ -130,7 +130,7 @@ void RunFiles::open_config(const mechanism::Config& resolved) {
   if (fs::exists(at("trace.jsonl")))
     refuse(fmt::format("{} has a trace but no config.yaml: put it back, or begin another run",
                        directory_.string()));
-  run::write_atomically(path, bytes_of(mechanism::write_yaml(resolved)));
+  write_atomically(path, bytes_of(mechanism::write_yaml(resolved)));
 }
 
 void RunFiles::open_secret(const mechanism::Config& resolved,
@@ -140,7 +140,7 @@ void RunFiles::open_secret(const mechanism::Config& resolved,
     return;
   }
   if (elsewhere) {
-    secret_ = run::load_secret(*elsewhere);
+    secret_ = load_secret(*elsewhere);
     return;
   }
   const fs::path path = at("secret.key");
@@ -151,23 +151,23 @@ void RunFiles::open_secret(const mechanism::Config& resolved,
           fmt::format("{} has a trace but no secret.key: its noise cannot be drawn again; begin "
                       "another run",
                       directory_.string()));
-    secret_ = run::create_secret(path);
+    secret_ = create_secret(path);
     return;
   }
   try {
-    secret_ = run::load_secret(path);
+    secret_ = load_secret(path);
   } catch (const Error& error) {
     // Killed while the key was written: without a trace it was never used.
     if (error.code() != ErrorCode::kMalformed || traced || fs::file_size(path) > 0) throw;
     fs::remove(path);
-    secret_ = run::create_secret(path);
+    secret_ = create_secret(path);
   }
 }
 
 void RunFiles::open_header() {
   const fs::path path = at("trace.jsonl");
-  std::vector<run::TraceLine> lines;
-  if (fs::exists(path)) lines = run::trace_lines(path);
+  std::vector<TraceLine> lines;
+  if (fs::exists(path)) lines = trace_lines(path);
   if (lines.empty()) {
     // The header is on the disk before anything else is released.
     if (fs::exists(at("model.safetensors")) || fs::exists(at("checkpoint.cbor")))
@@ -188,8 +188,8 @@ void RunFiles::open_header() {
   }
 }
 
-std::optional<run::Checkpoint> RunFiles::checkpoint(const random::Key& key,
-                                                    const run::Expected& expected) const {
+std::optional<Checkpoint> RunFiles::checkpoint(const random::Key& key,
+                                               const Expected& expected) const {
   const fs::path path = at("checkpoint.cbor");
   if (!fs::exists(path)) return std::nullopt;
   if (!header_)
@@ -197,30 +197,30 @@ std::optional<run::Checkpoint> RunFiles::checkpoint(const random::Key& key,
         fmt::format("{} has a checkpoint but no trace: what was released is not known; begin "
                     "another run",
                     directory_.string()));
-  return run::read_checkpoint(path, key, expected);
+  return read_checkpoint(path, key, expected);
 }
 
-std::uint64_t RunFiles::steps_after(const run::TracePosition& position) const {
-  const std::vector<run::TraceLine> lines = run::trace_lines(at("trace.jsonl"), position);
-  return static_cast<std::uint64_t>(std::ranges::count(lines, "iter", &run::TraceLine::kind));
+std::uint64_t RunFiles::steps_after(const TracePosition& position) const {
+  const std::vector<TraceLine> lines = trace_lines(at("trace.jsonl"), position);
+  return static_cast<std::uint64_t>(std::ranges::count(lines, "iter", &TraceLine::kind));
 }
 
-void RunFiles::begin_trace(const cbor::Value& header, const run::TracePosition& position) {
+void RunFiles::begin_trace(const cbor::Value& header, const TracePosition& position) {
   const fs::path path = at("trace.jsonl");
   if (!fs::exists(path)) {
-    trace_.emplace(run::TraceWriter::create(path, header));
+    trace_.emplace(TraceWriter::create(path, header));
     return;
   }
-  trace_.emplace(run::TraceWriter::reexecute(path, position));
+  trace_.emplace(TraceWriter::reexecute(path, position));
   if (position.lines == 0) trace_->append("run_header", header);
   trace_->flush();
 }
 
-void RunFiles::extend_trace(const run::TracePosition& position, const cbor::Value& resumed) {
-  trace_.emplace(run::TraceWriter::extend(at("trace.jsonl"), position, resumed));
+void RunFiles::extend_trace(const TracePosition& position, const cbor::Value& resumed) {
+  trace_.emplace(TraceWriter::extend(at("trace.jsonl"), position, resumed));
 }
 
-void RunFiles::write_checkpoint(run::Checkpoint checkpoint, const random::Key& key) {
+void RunFiles::write_checkpoint(Checkpoint checkpoint, const random::Key& key) {
   trace_->flush();
   checkpoint.trace = trace_->position();
   run::write_checkpoint(at("checkpoint.cbor"), checkpoint, key);
@@ -228,7 +228,7 @@ void RunFiles::write_checkpoint(run::Checkpoint checkpoint, const random::Key& k
 
 void RunFiles::write_model(ByteView bytes) {
   trace_->flush();
-  run::write_atomically(at("model.safetensors"), bytes);
+  write_atomically(at("model.safetensors"), bytes);
 }
 
 void RunFiles::remove_if_new() noexcept {
@@ -240,4 +240,4 @@ void RunFiles::remove_if_new() noexcept {
   if (made_directory_) fs::remove(directory_, ignored);
 }
 
-}  // namespace discreet::training
+}  // namespace discreet::run

@@ -9,7 +9,7 @@
 #include "discreet/run/checkpoint.h"
 #include "discreet/run/trace.h"
 
-namespace discreet::training {
+namespace discreet::run {
 
 // The directory of a run, held by one process at a time, and the order in which its files become
 // durable:
@@ -52,20 +52,19 @@ class RunFiles {
   const random::Key& secret() const noexcept { return *secret_; }
   // Of an earlier process; none if the run was not begun.
   const std::optional<RunHeader>& header() const noexcept { return header_; }
-  std::optional<run::Checkpoint> checkpoint(const random::Key& key,
-                                            const run::Expected& expected) const;
+  std::optional<Checkpoint> checkpoint(const random::Key& key, const Expected& expected) const;
   // `iter` lines after that position: steps that were released since.
-  std::uint64_t steps_after(const run::TracePosition& at) const;
+  std::uint64_t steps_after(const TracePosition& at) const;
 
   // Begins the trace, or goes on from `at` on the same bits (TraceWriter::reexecute).
-  void begin_trace(const cbor::Value& header, const run::TracePosition& at);
+  void begin_trace(const cbor::Value& header, const TracePosition& at);
   // Goes on after steps that may be executed on other bits (TraceWriter::extend).
-  void extend_trace(const run::TracePosition& at, const cbor::Value& resumed);
+  void extend_trace(const TracePosition& at, const cbor::Value& resumed);
 
   void append(std::string_view kind, const cbor::Value& record) { trace_->append(kind, record); }
   void flush() { trace_->flush(); }
   // The trace to the disk, then the checkpoint, which says where the trace is.
-  void write_checkpoint(run::Checkpoint checkpoint, const random::Key& key);
+  void write_checkpoint(Checkpoint checkpoint, const random::Key& key);
   // The trace to the disk, then the model.
   void write_model(ByteView bytes);
 
@@ -85,10 +84,10 @@ class RunFiles {
   int lock_ = -1;
   std::optional<random::Key> secret_;
   std::optional<RunHeader> header_;
-  std::optional<run::TraceWriter> trace_;
+  std::optional<TraceWriter> trace_;
 };
 
 // What two configurations say differently: "noise_multiplier was 1 and is 2; …"; empty if nothing.
 std::string config_difference(const mechanism::Config& before, const mechanism::Config& now);
 
-}  // namespace discreet::training
+}  // namespace discreet::run

@@ -1,4 +1,4 @@
-#include "discreet/training/run_keys.h"
+#include "discreet/run/run_keys.h"
 
 #include <fmt/core.h>
 #include <openssl/hmac.h>
@@ -6,7 +6,7 @@
 #include "discreet/base/error.h"
 #include "discreet/mechanism/config_resolve.h"
 
-namespace discreet::training {
+namespace discreet::run {
 
 Digest data_commitment(const Digest& data, const random::Key& secret) {
   const random::Key key = secret.derive("data commitment");
@@ -53,4 +53,4 @@ RunStreams run_streams(const mechanism::DpConfig& privacy, random::Key key,
               fmt::format("line 1 names the noise generator {}, which is none", *recorded));
 }
 
-}  // namespace discreet::training
+}  // namespace discreet::run

@@ -9,7 +9,7 @@
 #include "discreet/random/generator.h"
 #include "discreet/random/key.h"
 
-namespace discreet::training {
+namespace discreet::run {
 
 // The keys of a native run: from its secret, bound to what they are used with.
 
@@ -51,4 +51,4 @@ RunStreams run_streams(const mechanism::DpConfig& privacy, random::Key key,
 // "philox4x32", "aes_128_ctr", "chacha20".
 std::string_view spelling(random::Algorithm algorithm) noexcept;
 
-}  // namespace discreet::training
+}  // namespace discreet::run

@@ -1,0 +1,143 @@
+#include "discreet/training/setup.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "discreet/base/error.h"
+#include "discreet/run/files.h"
+#include "discreet/training/features.h"
+#include "discreet/training/model.h"
+#include "discreet/training/private_bounds.h"
+
+namespace discreet::training {
+namespace {
+
+using mechanism::Config;
+
+constexpr const char* kOperator = "train";
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
+}
+
+Digest digest_of(const Data& data) {
+  Sha256 hash;
+  hash.update(data.train.digest);
+  if (data.test) hash.update(data.test->digest);
+  return hash.finish();
+}
+
+OptimizerOptions optimizer_options(const Config& config) {
+  const mechanism::OptimizerConfig& o = config.optimizer;
+  return {o.kind,         o.rate,     o.momentum,
+          o.beta1,        o.beta2,    o.floor,
+          o.weight_decay, o.schedule, config.privacy.target_steps.value_or(0),
+          o.average};
+}
+
+// The first record only: what the shape of the model follows from.
+void keep_one(Dataset& data) {
+  data.rows = std::min<std::size_t>(data.rows, 1);
+  data.x.resize(data.rows * data.features);
+  if (!data.label.empty()) data.label.resize(data.rows);
+  if (!data.target.empty()) data.target.resize(data.rows);
+}
+
+}  // namespace
+
+Setup::Setup(const Config& resolved, const SetupOptions& options)
+    : config_(resolved), options_(options) {
+  if (!privacy().target_steps && !privacy().enabled)
+    refuse("a run without privacy ends by its steps only; give run.epochs or target_steps");
+  open_data();
+  open_corpus();
+  build();
+  forecast = training->mechanism.forecast();
+  if (forecast.failure && !(forecast.is_ended_by_budget() && forecast.steps > 0))
+    throw *forecast.failure;
+}
+
+void Setup::open_data() {
+  const std::optional<random::Generator> bounds_noise = bounds_stream();
+  data = training::open_data(config_, {}, options_.on_bad_row,
+                             bounds_noise ? &*bounds_noise : nullptr, options_.plan_only);
+  notes = data.notes;
+  rows = data.train.rows;
+  const Digest digest = digest_of(data);
+  commitment = run::data_commitment(digest, options_.secret);
+  key = run::run_key(options_.secret, config_, digest);
+  // Beyond N0 batches larger than most_records() are no rare event (apply.md).
+  if (privacy().declared_size && rows > *privacy().declared_size)
+    refuse(fmt::format(
+        "declared_size is {}, but there are {} records; declare at least as many as there may be",
+        *privacy().declared_size, rows));
+}
+
+void Setup::open_corpus() {
+  if (!config_.corpus.policy) return;
+  if (!privacy().target_steps)
+    refuse("a corpus needs planned steps: give run.epochs or target_steps");
+  const Corpus::Writes writes = options_.plan_only ? Corpus::Writes::kNothing
+                                : options_.again   ? Corpus::Writes::kUses
+                                                   : Corpus::Writes::kAll;
+  corpus.emplace(config_, data.train, options_.threads, ledger_run({}), options_.ledger_note,
+                 writes);
+  notes.push_back(corpus->sentence());
+  rows = data.train.rows;
+}
+
+void Setup::build() {
+  if (config_.data.format == mechanism::DataFormat::kCsv) features = data.train.feature_names;
+  if (options_.plan_only) {
+    keep_one(data.train);
+    if (data.test) keep_one(*data.test);
+  }
+  map_features(config_, data.train, options_.threads);
+  if (data.test) map_features(config_, *data.test, options_.threads);
+  streams = run::run_streams(privacy(), run::in_environment(*key, options_.environment),
+                             options_.generator);
+  Network network(shape_of(config_.model, data.train.features, data.train.classes),
+                  public_key(privacy()));
+  std::optional<mechanism::Routes> routes;
+  if (corpus) {
+    corpus->resolve(network.layout().with_public(privacy().public_modules, privacy().public_groups),
+                    mechanism::plan_sampling(privacy()));
+    routes = corpus->routes();
+  }
+  mechanism::Mechanism mechanism(config_, network.layout(), streams->mechanism(),
+                                 mechanism::kernel_replay_token(config_, commitment),
+                                 options_.threads, 1, data.before, std::move(routes));
+  if (corpus) corpus->require_room(mechanism);
+  mechanism::Sampler sampler(mechanism.sampling(), rows, streams->sampling({}));
+  Optimizer optimizer(optimizer_options(config_), mechanism.layout());
+  training.emplace(Training{config_,
+                            data.train,
+                            data.test ? &*data.test : nullptr,
+                            std::move(network),
+                            std::move(optimizer),
+                            std::move(sampler),
+                            std::move(mechanism),
+                            {},
+                            options_.threads,
+                            privacy().target_steps,
+                            corpus ? &*corpus : nullptr});
+}
+
+Digest Setup::identity(std::string_view purpose, const std::string& lineage) const {
+  const random::Key own = run::in_environment(*key, options_.environment);
+  return Sha256().update(own.derive(purpose).secret_bytes()).update(bytes_of(lineage)).finish();
+}
+
+std::string Setup::ledger_run(const std::string& lineage) const {
+  return to_hex(ByteView(identity("ledger", lineage)).first(16));
+}
+
+// Of bounds that are released before training: of the file as it is, since no record is read yet.
+std::optional<random::Generator> Setup::bounds_stream() const {
+  if (config_.data.private_bounds.empty() || !config_.data.train) return std::nullopt;
+  const Digest file = sha256(run::read_file(*config_.data.train, std::size_t{1} << 40));
+  return private_bounds_stream(privacy(), run::run_key(options_.secret, config_, file));
+}
+
+}  // namespace discreet::training
