@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from discreet.torch.clipper import Clipper  # noqa: E402
 from discreet.torch.pieces import Column, Explicit, Outer, Rows, Sum  # noqa: E402
+from discreet.torch.rows import BROADCAST, RowsPerRecord  # noqa: E402
 
 torch.set_num_threads(1)
 N = 6
@@ -208,7 +209,7 @@ LAYERS = {
     "network_conv": (lambda: nn.Sequential(nn.Conv2d(4, 6, 3), nn.GroupNorm(2, 6), nn.ReLU(inplace=True), nn.Flatten(),
                                            nn.LazyLinear(3)), images),
 }
-LEADING = {"positions": {"places": "broadcast"}, "flattened": {"layer": "multiple"}}
+LEADING = {"positions": {"places": BROADCAST}, "flattened": {"layer": RowsPerRecord([5])}}
 LOOPED = ("lstm", "gru")  # torch.func has no batching rule for them
 
 
@@ -253,8 +254,7 @@ def clipped(module, x, bound, parts=None, **options):
 
 def run(name, module, x, bound, parts=None, **options):
     clipper, dtype = clipped(module, x, bound, parts, **options)
-    for site in clipper.sites:
-        site.leading = LEADING.get(name, {}).get(site.name, "records")
+    clipper.learn(LEADING.get(name, {}))
     loss_of(module(x), weights(dtype)).mean().backward()
     sums = {key: buffer for key, buffer in clipper.buffers.items()}
     norms = clipper.sink.norms

@@ -16,10 +16,10 @@ from torch.nn.utils import parametrize
 from discreet import _core
 from discreet.torch import rules
 from discreet.torch.errors import refuse
+from discreet.torch.generic import GenericSite
+from discreet.torch.layers import check_layer, modules_of, watch_batch_norms
 from discreet.torch.pieces import Column, Outer, Sum
-from discreet.torch.sites import AttentionSite, GenericSite, LayerSite, Site, as_type
-
-_BATCH_NORM = (nn.modules.batchnorm._BatchNorm,)
+from discreet.torch.sites import AttentionSite, LayerSite, Site, as_type
 
 
 class Clipper:
@@ -45,19 +45,16 @@ class Clipper:
                 self.of_part[part].append(name)
         self.active = True
         self.probed = False
-        self.watch = None  # called with (site, inputs), by the probe
+        self.shapes: list = []  # of the module's inputs, where rows of layers are counted by them
         self.check = None  # called when a forward pass begins
         self.failed = self.drop  # called when a backward pass cannot end
         self.records = 0
         self.sink = None
         self.buffers: dict[str, torch.Tensor] = {}
-        self._hooks: list = []
-        try:
-            self.sites = list(self._sites())
-        except BaseException:
-            for hook in self._hooks:
-                hook.remove()
-            raise
+        for name, layer in modules_of(module):
+            check_layer(name, layer)
+        self.sites = list(self._sites())
+        self._hooks: list = watch_batch_norms(module)
         for site in self.sites:
             site.install()
         self._hooks += [p.register_hook(self._outside(name)) for name, p in self.parameters.items()]
@@ -72,9 +69,6 @@ class Clipper:
         for name, module in self.module.named_modules():
             if any(name == root or name.startswith(root + ".") or root == "" for root in inside):
                 continue
-            if isinstance(module, _BATCH_NORM):
-                self._hooks.append(module.register_forward_pre_hook(TrainingStatistics(name, module)))
-            check_layer(name, module)
             # Lists of parameters are never called: the module above uses them.
             lists = [m for m in module.children() if isinstance(m, (nn.ParameterList, nn.ParameterDict))]
             own = {id(p): p for m in (module, *lists) for p in m.parameters(recurse=False) if p.requires_grad}
@@ -91,7 +85,8 @@ class Clipper:
             elif not own:
                 continue
             rule = rules.rule_of(module)
-            if rule is not None and not attention and not parametrize.is_parametrized(module):
+            if rule is not None and not attention and not parametrize.is_parametrized(module) \
+                    and rules.knows(rule, module):
                 site = LayerSite(self, name, module, rule)
             else:
                 site = GenericSite(self, name, module)
@@ -111,12 +106,27 @@ class Clipper:
         finally:
             self.active = before
 
-    def remove(self) -> None:
+    def learn(self, rows: dict) -> None:
+        """By layer, how its rows belong to records (the self-check's result)."""
+        self.probed = True
+        for site in self.sites:
+            if site.name in rows:
+                site.learn(rows[site.name])
+        if any(getattr(one, "products", ()) for layout in rows.values()
+               for one in (layout if isinstance(layout, list) else [layout])):
+            self._hooks.append(self.module.register_forward_pre_hook(torch.compiler.disable(self._look), with_kwargs=True))
+
+    def _look(self, _, args, kwargs) -> None:
+        if self.active:
+            self.shapes = shapes_of((args, kwargs))
+
+    def remove(self) -> Clipper:
         """Gives the module its own forwards back."""
         for site in self.sites:
             site.module.__dict__.pop("forward", None)
         for hook in self._hooks:
             hook.remove()
+        return self
 
     # ---------------------------------------------------------------- the forward pass
 
@@ -131,10 +141,6 @@ class Clipper:
         for p in site.parameters.values():
             name = self.names[id(p)]
             self.uses[name] = self.uses.get(name, 0) + 1
-
-    def saw(self, site: Site, inputs) -> None:
-        if self.watch is not None:
-            self.watch(site, inputs)
 
     # ---------------------------------------------------------------- the backward pass
 
@@ -287,34 +293,12 @@ def _require_exact_products() -> None:
                "undo torch.set_float32_matmul_precision. Nothing was released")
 
 
+def shapes_of(tree) -> list[torch.Size]:
+    return [x.shape for x in torch.utils._pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
 def _leave_out(piece, rows: torch.Tensor) -> None:
     for one in getattr(piece, "pieces", [piece]):
         for key in ("a", "g", "gradients"):
             if hasattr(one, key):
                 setattr(one, key, getattr(one, key).index_fill(0, rows, 0))
-
-
-class TrainingStatistics:
-    """Stands before a BatchNorm: in training it would mix the records of a batch, and remember them."""
-
-    def __init__(self, name: str, module: nn.Module) -> None:
-        self.refusal = (f"{name} is a {type(module).__name__}: its statistics mix the records of a batch, so that no record's "
-                        "gradient can be bounded; use GroupNorm, as discreet.torch.fix(module) does, or freeze it in eval "
-                        "mode")
-        if module.training or any(p.requires_grad for p in module.parameters()):
-            refuse(self.refusal)
-
-    def __call__(self, module: nn.Module, _) -> None:
-        if module.training:
-            refuse(self.refusal)
-
-
-def check_layer(name: str, module: nn.Module) -> None:
-    """Refuses settings under which one record's gradient depends on others, or memory of them stays."""
-    if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
-        refuse(f"{name} keeps running statistics of private records; make it with track_running_stats=False")
-    if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-        # A bound on rows is put on them where they are looked up, frozen ones too.
-        for key in ("max_norm", "scale_grad_by_freq", "sparse") if module.weight.requires_grad else ("max_norm",):
-            if getattr(module, key):
-                refuse(f"{name} has {key}={getattr(module, key)}, which depends on who is in the batch; leave it out")

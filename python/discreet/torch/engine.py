@@ -201,9 +201,7 @@ class PrivacyEngine:
 
         # The self-check comes first: nothing is left behind by a module that cannot be served.
         if self_check:
-            leading = selfcheck.run(module, data_loader, example_inputs)
-            if criterion is not None:
-                selfcheck.check_criterion(module, data_loader, criterion, loss_reduction, example_inputs)
+            rows_of_layers = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion)
         else:
             validate(module, strict=True)
         text = _json(config).encode()
@@ -228,9 +226,7 @@ class PrivacyEngine:
                                 mean=loss_reduction == "mean", batch=float(batch))
         self._clipper.sink, self._clipper.check, self._clipper.failed = self, self._check_forward, self.drop
         if self_check:
-            self._clipper.probed = True
-            for site in self._clipper.sites:
-                site.leading = leading.get(site.name, "records")
+            self._clipper.learn(rows_of_layers)
         self._session, self._rows, self._batch = session, rows, batch
         _share_threads(self.threads)
         self._layout = tensors

@@ -10,17 +10,22 @@ from torch import nn
 from discreet.errors import Error
 from discreet.torch.clipper import Clipper
 from discreet.torch.errors import refuse
+from discreet.torch.layers import faults
 
 
 def validate(module: nn.Module, *, strict: bool = False) -> list[Error]:
-    """Why the module cannot be made private; empty if it can. strict: raises instead."""
-    try:
-        Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()
-    except Error as error:
-        if strict:
-            raise
-        return [error]
-    return []
+    """Every reason why the module cannot be made private; empty if it can. strict: raises the first instead.
+
+    It looks at settings of layers, at every depth. What a forward pass does is for the self-check of make_private."""
+    found = faults(module)
+    if not found:
+        try:
+            Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()
+        except Error as error:
+            found = [error]
+    if strict and found:
+        raise found[0]
+    return found
 
 
 def fix(module: nn.Module) -> nn.Module:

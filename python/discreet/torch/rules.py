@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from discreet.torch.pieces import CHUNK, Column, Explicit, Outer, Rows
 
 RULES: dict[type, object] = {}
+_OWN: set = set()  # this file's rules, of weights and biases
 
 
 def register_grad_sampler(*kinds: type):
@@ -39,10 +40,17 @@ def rule_of(module: nn.Module):
     return None
 
 
+def knows(rule, module: nn.Module) -> bool:
+    """Whether the rule is for these parameters: hooks such as the older weight_norm put others in their place."""
+    own = {name for name, p in module.named_parameters(recurse=False) if p.requires_grad}
+    return rule not in _OWN or own <= {"weight", "bias"}
+
+
 def _rule(*kinds: type):
     def decorate(function):
         for kind in kinds:
             RULES[kind] = function
+        _OWN.add(function)
         return function
     return decorate
 

@@ -1,245 +1,353 @@
-"""The start-up check: clipped sums of one small batch against autograd, record by record.
+"""The check before a run: that no record changes what others contribute, and that the module remembers none.
 
-It works on a copy of the module, in float64 where the module can, in training mode with dropout off, and with random numbers
-in place of the records' (indices stay as they are). It also learns how the rows of each layer belong to records, and sees
-whether the module remembers them.
+It works on one copy of the module, in its own precision and in training mode, with records that it makes up
+(publicrecords.py). Settings of layers are looked at first, at every depth (layers.py). Then, for a batch of a few records,
+
+(a) one record is replaced, shapes equal: the outputs, norms and clipped gradients of all others are unchanged in every bit;
+(b) each record is alone, and one is left out: outputs, losses and gradients are those of the batch, up to rounding (TOLERANCE).
+    Every random number is then the same one, so that a record draws what it draws in the batch (draws.py);
+(c) what the module holds after the pass does not depend on the replaced record (memory.py);
+(d) a second pass does not depend on the records of the first.
+
+(b) compares with autograd, so that rules of layers are checked too; and it learns how the rows of each layer belong to records
+(rows.py). A scalar output is judged as a loss.
+
+It does not see: a coupling that shows for other values only (a branch that none of the made-up records takes), or with another
+chance; memory outside of what memory.py reaches that has no effect on the next pass; what the training loop does with outputs,
+but for `criterion`; code that acts differently when it is called another time, or that knows that it is checked.
+docs/concepts/pytorch.md lists this, with what would lift it.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Mapping
+import warnings
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map
 
-from discreet.torch.clipper import Clipper
+from discreet.torch import criterion as losses
+from discreet.torch import draws, memory, rows
+from discreet.torch.clipper import Clipper, shapes_of
 from discreet.torch.errors import refuse
+from discreet.torch.generic import GenericSite
+from discreet.torch.outputs import SCALAR, SHARED, away, floats_of, loss_of, part, places_of, same
+from discreet.torch.publicrecords import CANNOT_CALL, Records
 
-RECORDS = 3
-CANNOT_CALL = (TypeError, RuntimeError, LookupError, ValueError, AttributeError)
-TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3}
-
-
-class _Sink:
-    """Clips to the median norm, so that some records are and some are not."""
-
-    def take_norms(self, norms: torch.Tensor) -> torch.Tensor:
-        self.norms = norms
-        return (norms.median() / norms.clamp(min=1e-300)).clamp(max=1)
+# (b): differences allowed, relative to a parameter's gradient, and to the record's whole gradient. The second is for
+# gradients that are 0 but for rounding, as that of an attention's key bias.
+TOLERANCE = {torch.float64: (1e-7, 1e-10), torch.float32: (1e-3, 2e-5), torch.bfloat16: (0.1, 0.02), torch.float16: (0.1, 0.02)}
+SMALL = 1 << 16  # frozen parameters up to this many numbers are copied for every pass
 
 
-def run(module: nn.Module, data_loader, example_inputs=None) -> dict[str, str]:
-    """Refuses a module whose clipped gradients are wrong, naming the layer; else how rows belong to records, by layer."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        args, kwargs = _inputs(module, data_loader, example_inputs)
-        Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()  # says what cannot be served
-        wide = [_to(args, torch.float64), _to(kwargs, torch.float64)]
+def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str = "mean", criterion=None) -> dict:
+    """Rejects a module whose records cannot be bounded; else how rows belong to records, by layer (Clipper.learn).
+    criterion: the loss, of outputs and targets; scalars among the outputs are then not taken for losses."""
+    with draws.kept(), torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a module warns in its own run
+        draws.seed(0)
         try:
-            return _compare(_as_in_training(copy.deepcopy(module).double(), *wide), *wide)
+            return Check(module, data_loader, example_inputs, reduction, criterion).run()
         except RuntimeError as error:
             if "use_reentrant" in str(error):
                 refuse("checkpoint(use_reentrant=True) begins a backward pass inside another, of which norms would be "
                        "parts; give use_reentrant=False")
-            if not _of_precision(error):
-                raise
-        return _compare(_as_in_training(copy.deepcopy(module), args, kwargs), args, kwargs)
+            raise
 
 
-def _as_in_training(module, args, kwargs):
-    """The module in training mode, without dropout; in eval mode if it draws other random numbers."""
+class FixedScales:
+    """Multiplies each record by a number that is known before."""
+
+    def __init__(self, scales: torch.Tensor) -> None:
+        self.scales, self.norms = scales, None
+
+    def take_norms(self, norms: torch.Tensor) -> torch.Tensor:
+        self.norms = norms.clone()
+        return self.scales.view(-1, 1).expand_as(norms)
+
+
+class Outcome:
+    """Of one pass through the clipper: outputs, norms and the sums of scaled gradients."""
+
+    def __init__(self, outputs, norms, sums) -> None:
+        self.outputs, self.norms, self.sums = outputs, norms, sums
+
+
+def copy_of(module: nn.Module, shared: dict | None = None) -> nn.Module:
+    try:
+        return copy.deepcopy(module, dict(shared or {}))
+    except Exception as error:  # noqa: BLE001
+        refuse(f"the self-check cannot copy the module ({type(error).__name__}: {error}); it must be an ordinary module that "
+               "copy.deepcopy can copy, without tensors of a graph in its attributes, sharded parameters, locks or open files")
+
+
+def in_training(module: nn.Module) -> nn.Module:
+    """In training mode, but for normalisations that are frozen with their statistics."""
+    frozen = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and not m.training]
     module.train()
-    quiet = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm, nn.RNNBase, nn.MultiheadAttention)
-    for below in module.modules():
-        if isinstance(below, quiet):
-            below.training = False
-    constant = {id(p): p for p in module.parameters()}
-
-    def once(seed, inputs):
-        twin = copy.deepcopy(module, dict(constant))
-        torch.manual_seed(seed)
-        out = twin(*inputs[0], **inputs[1])
-        return [y for y in tree_leaves(out) if isinstance(y, torch.Tensor)], dict(twin.named_buffers())
-
-    def other(x):
-        if not isinstance(x, torch.Tensor):
-            return x
-        return torch.randn_like(x) if x.is_floating_point() else x[:1].expand_as(x)
-
-    try:
-        out, kept = once(0, (args, kwargs))
-        again, _ = once(1, (args, kwargs))
-        _, of_others = once(0, tree_map(other, (args, kwargs)))
-    except CANNOT_CALL as error:
-        if _of_precision(error):
-            raise
-        return module.eval()  # it has other arguments in training, or in general
-    for name, b in kept.items():
-        if not _equal(b, of_others.get(name)):
-            refuse(f"self-check: the buffer {name} changes with the records that the module sees, and nothing noises it; a "
-                   "checkpoint of the module would hold it. Use a layer that does not remember records, or keep it in eval "
-                   "mode")
-    return module if all(map(_equal, out, again)) else module.eval()
+    for one in frozen:
+        one.eval()
+    return module
 
 
-def _equal(a, b) -> bool:
-    if b is None or a.shape != b.shape:
-        return False
-    return torch.equal(a, b) or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
+class Check:
+    def __init__(self, module, data_loader, example_inputs, reduction, criterion) -> None:
+        self.reduction, self.criterion = reduction, criterion
+        if criterion is not None:
+            losses.check_reduction(criterion, reduction)
+        Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()  # says what cannot be served
+        self.module = in_training(copy_of(module))
+        self.parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        self.shared = {id(p): p for p in self.module.parameters() if p.requires_grad or p.numel() > SMALL}
+        self.dtype = next(iter(self.parameters.values())).dtype
+        self.records = Records(self.module, data_loader, example_inputs)
+        self.numbers = list(range(self.records.count))
+        self.replaced = self.records.count // 2
+        self.drawn = False
 
+    def twin(self) -> nn.Module:
+        """The module as it was at first, with the same parameters."""
+        return copy_of(self.module, self.shared)
 
-def _of_precision(error: Exception) -> bool:
-    return isinstance(error, RuntimeError) and ("dtype" in str(error) or "scalar type" in str(error))
+    # ---------------------------------------------------------------- passes
 
+    def quiet(self) -> draws.OneNumber:
+        draws.seed(1)
+        return draws.OneNumber()
 
-def check_criterion(module: nn.Module, data_loader, criterion, reduction: str, example_inputs=None) -> None:
-    """Refuses a criterion of (outputs, targets) that couples records, or reduces them in another way than is said."""
-    named = getattr(criterion, "reduction", reduction)
-    if named in ("mean", "sum") and named != reduction:
-        refuse(f"the criterion has reduction='{named}', and loss_reduction is '{reduction}'; give loss_reduction='{named}'")
-    count = min(RECORDS, len(data_loader.dataset))
-    example = data_loader.collate_fn([data_loader.dataset[i] for i in range(count)])
-    if not (isinstance(example, (list, tuple)) and len(example) == 2 and isinstance(example[1], torch.Tensor)):
-        return
-    targets = example[1]
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
-        args, kwargs = _inputs(module, data_loader, example_inputs)
-        y = copy.deepcopy(module).eval()(*args, **kwargs)
-    if not isinstance(y, torch.Tensor) or not len(y) == len(targets) == RECORDS:
-        return
-    y = y.requires_grad_()
-    try:
-        (whole,) = torch.autograd.grad(criterion(y, targets), y)
-        alone = torch.cat([torch.autograd.grad(criterion(y[i:i + 1], targets[i:i + 1]), y)[0][i:i + 1]
-                           for i in range(RECORDS)])
-    except CANNOT_CALL:
-        return  # it is called with something else
-    for way, factor in (("mean", RECORDS), ("sum", 1)):
-        if torch.allclose(factor * whole, alone, rtol=1e-3, atol=1e-6 * alone.abs().max().item()):
-            if way != reduction:
-                refuse(f"the criterion is a {way} over records, and loss_reduction is '{reduction}'; give "
-                       f"loss_reduction='{way}'")
-            return
-    refuse("self-check: the criterion couples records: a record's gradient in a batch is not what it is alone, so that no "
-           "record's can be bounded. Give one that is a mean or sum of one number a record; divide by a public number, not by "
-           "one of the batch")
+    def call(self, *inputs) -> bool:
+        with torch.no_grad(), self.quiet():
+            outputs = floats_of(self.twin()(*inputs[0], **inputs[1]))
+        return not any(y.isnan().any() for _, y in outputs)
 
-
-def _inputs(module, data_loader, example):
-    if example is None:
-        count = min(RECORDS, len(data_loader.dataset))
-        example = data_loader.collate_fn([data_loader.dataset[i] for i in range(count)])
-        if isinstance(example, (list, tuple)):
-            example = example[0]
-    if isinstance(example, Mapping):
-        takes = inspect.signature(module.forward).parameters
-        anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes.values())
-        args, kwargs = (), {key: x for key, x in example.items() if anything or key in takes}
-    else:
-        args, kwargs = tuple(example) if isinstance(example, (list, tuple)) else (example,), {}
-    few = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-    if not few or any(x.dim() == 0 or x.shape[0] < RECORDS for x in few):
-        refuse(f"the self-check needs inputs of {RECORDS} records; give example_inputs=(…), the module's arguments")
-    public = lambda x: torch.randn_like(x) if x.is_floating_point() else x  # noqa: E731
-    return tree_map(lambda x: public(x[:RECORDS]) if isinstance(x, torch.Tensor) else x, (args, kwargs))
-
-
-def _to(tree, dtype):
-    return tree_map(lambda x: x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x, tree)
-
-
-def _rows(tree, rows):
-    return tree_map(lambda x: x[rows] if isinstance(x, torch.Tensor) else x, tree)
-
-
-def _loss(outputs, n: int, weights: torch.Tensor) -> torch.Tensor:
-    total = torch.zeros((), dtype=weights.dtype)
-    for y in tree_leaves(outputs):
-        if isinstance(y, torch.Tensor) and y.is_floating_point() and y.dim() > 0 and y.shape[0] == n:
-            y = y.reshape(n, -1)
-            ramp = torch.sin(torch.arange(1, y.shape[1] + 1, dtype=y.dtype))
-            total = total + (weights * ((y * ramp).sum(1) + 0.1 * y.square().sum(1))).sum()
-    return total
-
-
-def _compare(module, args, kwargs) -> dict[str, str]:
-    clipper = Clipper(module, {name: 0 for name, p in module.named_parameters() if p.requires_grad}, mean=False)
-    clipper.probed, clipper.sink = True, _Sink()
-    dtype = next(iter(clipper.parameters.values())).dtype
-    try:
-        leading = _probe(module, clipper, args, kwargs)
-    except CANNOT_CALL as error:
-        if _of_precision(error):
-            raise
-        refuse(f"the self-check could not call the module with what the data set gives ({error}); give "
-               "example_inputs=(…), the module's arguments for at least 3 records, or self_check=False")
-    for site in clipper.sites:
-        site.leading = leading.get(site.name, "records")
-    names, parameters = list(clipper.parameters), list(clipper.parameters.values())
-    weights = torch.tensor([float((i + 1) ** 2) for i in range(RECORDS)], dtype=dtype)
-    reference: list[list[torch.Tensor]] = []
-    with clipper.inactive():
-        for hook in clipper._hooks:
-            hook.remove()
-        for i in range(RECORDS):
-            rows = slice(i, i + 1)
+    def plain(self, numbers, gradient: bool = False):
+        """Outputs of an ordinary pass, the rows that each layer saw, and the shapes of the inputs."""
+        twin, seen = self.twin(), {}
+        for name, site in self.sites.items():
+            twin.get_submodule(name).register_forward_pre_hook(Watch(site, seen.setdefault(name, [])), with_kwargs=True)
+        args, kwargs = self.records.of(numbers)
+        with self.quiet() as mode, torch.set_grad_enabled(gradient):
             try:
-                outputs = module(*_rows(args, rows), **_rows(kwargs, rows))
-            except (RuntimeError, ValueError) as error:
+                outputs = floats_of(twin(*args, **kwargs))
+            except CANNOT_CALL as error:
+                if len(numbers) > 1:
+                    refuse(f"self-check: the module cannot be called with {len(numbers)} records of the data set's shapes and "
+                           f"types ({error}); give example_inputs=(…), the module's arguments for 3 records or more")
                 refuse(f"self-check: the module cannot be called with one record alone ({error}); does it mix the records of a "
                        "batch, as batch normalisation does?")
-            loss = _loss(outputs, 1, weights[rows])
-            if not loss.requires_grad:
-                refuse("the self-check found no output that depends on trained parameters; give example_inputs=(…), or "
-                       "self_check=False")
-            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            reference.append([torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients)])
-    clipper.records = RECORDS
-    _loss(module(*args, **kwargs), RECORDS, weights).backward()
-    own = clipper.sink.norms[:, 0]
-    scales = clipper.sink.take_norms(clipper.sink.norms)[:, 0]
-    for k, name in enumerate(names):
-        exact = sum(scales[i].to(dtype) * reference[i][k] for i in range(RECORDS))
-        got = clipper.buffers.get(name, torch.zeros_like(exact)).view(exact.shape)
-        size = max(reference[i][k].norm().item() for i in range(RECORDS))
-        if (got - exact).norm().item() > TOLERANCE[dtype] * max(size, 1e-12):
-            refuse(f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its "
-                   "layer mixes records of a batch, or its rows are not the records, or its rule is wrong; "
-                   f"relative difference {(got - exact).norm().item() / max(size, 1e-12):.2g}")
-    norms = torch.stack([torch.sqrt(sum(g.double().square().sum() for g in one)) for one in reference])
-    if not torch.allclose(own, norms, rtol=TOLERANCE[dtype]) or (own < norms * (1 - 1e-6)).any():
-        refuse("self-check: the norms of records are not those of autograd")
-    return leading
+        self.drawn |= mode.drawn
+        return outputs, seen, shapes_of((args, kwargs))
+
+    def clipped(self, twin, numbers, versions=None, quiet=False, seed=2) -> Outcome:
+        clipper = Clipper(twin, dict.fromkeys(self.parameters, 0), mean=False)
+        clipper.learn(self.rows)
+        clipper.sink = FixedScales(torch.tensor([self.scale(i) for i in numbers], dtype=torch.float64))
+        clipper.begin(len(numbers))
+        try:
+            args, kwargs = self.records.of(numbers, versions)
+            mode = self.quiet() if quiet else torch.enable_grad()
+            draws.seed(seed)
+            with mode:
+                outputs = floats_of(twin(*args, **kwargs))
+                loss_of(outputs, self.places, self.shapes, numbers, self.scalars).backward()
+            if clipper.sink.norms is None:
+                refuse("self-check: no gradient reached a layer whose gradients are clipped; parameters are used directly, as by "
+                       "torch.nn.functional. Call the layers that hold them")
+            sums = {name: clipper.buffers[name] if name in clipper.buffers else torch.zeros(p.numel(), dtype=clipper.dtype)
+                    for name, p in self.parameters.items()}
+            return Outcome([(path, y.detach()) for path, y in outputs], clipper.sink.norms[:, 0], sums)
+        finally:
+            clipper.remove()
+
+    # ---------------------------------------------------------------- the check
+
+    def run(self) -> dict:
+        tables = (nn.Embedding, nn.EmbeddingBag)
+        sizes = {m.num_embeddings for m in self.module.modules() if isinstance(m, tables)}
+        self.records.settle(self.call, sorted(sizes, reverse=True), self.dtype)
+        self.sites = {site.name: site for site in Clipper(self.module, dict.fromkeys(self.parameters, 0)).remove().sites}
+        self.learn()
+        first, fewer, left = self.twin(), self.twin(), self.numbers[1:]
+        together = self.clipped(first, self.numbers, quiet=True)
+        self.judge_gradients(together, self.numbers)
+        self.judge_gradients(self.clipped(fewer, left, quiet=True), left)
+        self.judge_outputs()
+        counts = [memory.fingerprint_of_tensors(one.state_dict()) for one in (first, fewer)]
+        self.judge_replaced(None if self.drawn else (first, together))
+        self.judge_state(*counts, "the number of records in a batch")
+        if self.criterion is not None:
+            self.judge_criterion()
+        return self.rows
+
+    def judge_criterion(self) -> None:
+        def outputs_of(numbers):
+            args, kwargs = self.records.of(numbers)
+            with self.quiet(), torch.no_grad():
+                return self.twin()(*args, **kwargs)
+
+        judged = losses.check(self.criterion, self.reduction, self.records, self.numbers, outputs_of)
+        if not judged and SCALAR in self.places:
+            refuse("self-check: the module returns a scalar, and the criterion could not be called with (outputs, targets) of "
+                   "the data set, so that neither can be judged; give a criterion that can, or leave it out")
+
+    def learn(self) -> None:
+        """Of the batch and of each record alone: outputs, losses, gradients and rows."""
+        with torch.no_grad():
+            self.batch, seen, shapes = self.plain(self.numbers)
+        alone = [self.plain([i], gradient=True) for i in self.numbers]
+        self.places = places_of(self.batch, [outputs for outputs, _, _ in alone])
+        self.shapes = [[y.unflatten(place, (1, -1)).select(place, 0).shape if isinstance(place, int) else y.shape
+                        for (_, y), place in zip(outputs, self.places)] for outputs, _, _ in alone]
+        self.scalars = self.judge_losses([outputs for outputs, _, _ in alone])
+        self.rows = {name: self.rows_of(site, seen[name], shapes, [(saw[name], own) for _, saw, own in alone])
+                     for name, site in self.sites.items() if seen[name]}
+        self.gradients = [self.gradient_of(i, outputs) for i, (outputs, _, _) in zip(self.numbers, alone)]
+        self.alone = [[y.detach() for _, y in outputs] for outputs, _, _ in alone]
+
+    def rows_of(self, site, seen, shapes, alone):
+        """seen: of every call, the rows of each tensor. A module without a rule has its rows by tensor."""
+        def one(place: int, may_share: bool):
+            counts = lambda calls: {call[place] for call in calls if len(call) > place}  # noqa: E731
+            return rows.learn(site.name or "the module", type(site.module).__name__, counts(seen), shapes,
+                              [(counts(saw), own) for saw, own in alone], may_share)
+        if isinstance(site, GenericSite):
+            return [one(place, True) for place in range(min(map(len, seen)))]
+        ranks = {call.rank for call in seen}
+        return one(0, isinstance(site.module, nn.Embedding) and ranks == {1})
+
+    def judge_losses(self, alone) -> dict[int, str]:
+        """Of scalar outputs: whether they are means or sums of one number a record."""
+        found = {}
+        if self.criterion is not None:
+            return found
+        for j, ((path, y), place) in enumerate(zip(self.batch, self.places)):
+            if place != SCALAR:
+                continue
+            of_each = torch.stack([outputs[j][1].detach().double() for outputs in alone])
+            size = TOLERANCE[y.dtype][0] * of_each.abs().max().item()
+            if (of_each.mean() - y).abs().item() <= size:
+                found[j] = "mean"
+            if (of_each.sum() - y).abs().item() <= size * len(alone) and found.get(j) != self.reduction:
+                found[j] = "sum"
+            if j not in found:
+                refuse(f"self-check: the output{path} is a loss that couples records: for a batch it is {y.item():.4g}, where "
+                       f"the mean over its records alone is {of_each.mean().item():.4g}. A mean over all tokens that are not "
+                       "padding, as Hugging Face models return it, is of this kind. Leave the labels out of the module's inputs "
+                       "and compute one loss a record; or give criterion=, the loss of outputs and targets that you train with; "
+                       "or example_inputs= with labels, if no label is ever ignored and all records are equally long")
+            if found[j] != self.reduction and of_each.abs().max() > 0:
+                refuse(f"self-check: the output{path} is a {found[j]} over records, and loss_reduction is '{self.reduction}'; "
+                       f"give loss_reduction='{found[j]}'")
+        return found
+
+    def gradient_of(self, i: int, outputs) -> dict[str, torch.Tensor]:
+        loss = loss_of(outputs, self.places, self.shapes, [i], self.scalars)
+        if not loss.requires_grad:
+            refuse("the self-check found no output that depends on trained parameters; give example_inputs=(…), with which the "
+                   "module returns one, or self_check=False")
+        with self.quiet():
+            found = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+        return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(self.parameters.items(), found)}
+
+    def judge_gradients(self, got: Outcome, numbers) -> None:
+        """(b): the clipped sum is that of autograd, record by record."""
+        own, floor = TOLERANCE[self.dtype]
+        norms = torch.stack([torch.sqrt(sum(g.double().square().sum() for g in self.gradients[i].values())) for i in numbers])
+        whole = norms.max().item()
+        for name, p in self.parameters.items():
+            exact = sum(self.scale(i) * self.gradients[i][name].double() for i in numbers)
+            size = max(self.gradients[i][name].double().norm().item() for i in numbers)
+            apart = (got.sums[name].double().view(p.shape) - exact).norm().item()
+            if not apart <= own * size + floor * whole:
+                refuse(f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its "
+                       "layer mixes records of a batch, or depends on how many there are or how long the longest is, or its "
+                       f"rows are not the records, or its rule is wrong; relative difference {apart / max(size, 1e-300):.2g}")
+        if not torch.allclose(got.norms, norms, rtol=own, atol=floor * whole):
+            refuse("self-check: the norms of records are not those of autograd")
+
+    def judge_outputs(self) -> None:
+        """(b), where nothing is clipped: the outputs of an ordinary pass are those of each record alone."""
+        for j, ((path, y), place) in enumerate(zip(self.batch, self.places)):
+            if place == SCALAR:
+                continue
+            allowed = 10 * TOLERANCE[y.dtype if y.dtype in TOLERANCE else torch.float32][0]
+            for i in self.numbers:
+                one = self.alone[i][j]
+                if place != SHARED:
+                    one = one.unflatten(place, (1, -1)).select(place, 0)
+                block = y if place == SHARED and y.shape == one.shape else None
+                if place != SHARED:
+                    block = part(y, place, len(self.numbers), i, self.shapes[i][j])
+                if block is not None and not away(block, one) <= allowed:
+                    refuse(f"self-check: the output{path} of a record in a batch is not what it is alone: the module mixes "
+                           "records, or depends on how many there are or how long the longest is; relative difference "
+                           f"{away(block, one):.2g}")
+
+    def judge_state(self, a: dict, b: dict, cause: str) -> None:
+        """(c)"""
+        changed = memory.differences(a, b)
+        if not changed:
+            return
+        buffers, parameters = dict(self.module.named_buffers()), dict(self.module.named_parameters())
+        named = [path for path in changed if path in buffers or path in parameters]
+        path = (named or changed)[0]
+        kind = "buffer" if path in buffers else "parameter" if path in parameters else "state"
+        refuse(f"self-check: the {kind} {path} changes with {cause}, and nothing noises it; later steps or a checkpoint of the "
+               "module would show it. Use a layer that does not remember records, or keep it in eval mode")
+
+    def judge_replaced(self, done) -> None:
+        """(a), (c) and (d), with random numbers that are drawn again from the same seed."""
+        versions = [int(i == self.replaced) for i in self.numbers]
+        first, before = done or (self.twin(), None)
+        before = before or self.clipped(first, self.numbers)
+        held = memory.fingerprint(first)
+        second_before = self.clipped(first, self.numbers, seed=3)
+        other = self.twin()
+        after = self.clipped(other, self.numbers, versions)
+        self.judge_state(held, memory.fingerprint(other), "the records that the module sees")
+        self.judge_equal(before, after, [i for i in self.numbers if i != self.replaced],
+                         "a record changes when another one is replaced: the module mixes the records of a batch")
+        self.judge_equal(second_before, self.clipped(other, self.numbers, seed=3), self.numbers,
+                         "a record changes with the records of the pass before: the module remembers them")
+
+    def judge_equal(self, a: Outcome, b: Outcome, others, fault: str) -> None:
+        for (path, x), (_, y), place, shapes in zip(a.outputs, b.outputs, self.places, zip(*self.shapes)):
+            parts = [(x, y)] if not isinstance(place, int) else [
+                tuple(part(z, place, len(self.numbers), i, shapes[i]) for z in (x, y)) for i in others]
+            if place == SCALAR and len(others) < len(self.numbers):
+                continue
+            if not all(same(p, q) for p, q in parts):
+                refuse(f"self-check: the output{path} of {fault}")
+        if not torch.equal(a.norms[others], b.norms[others]):
+            refuse(f"self-check: the norm of {fault}")
+        for name in self.parameters:
+            if not same(a.sums[name], b.sums[name]):
+                refuse(f"self-check: the gradient of {name} of {fault}")
+
+    def scale(self, i: int) -> float:
+        return 0.0 if i == self.replaced else 1 / (1 + i)
 
 
-def _probe(module, clipper, args, kwargs) -> dict[str, str]:
-    seen: list[dict] = []
-    ranks: dict[str, int] = {}
-    for n in (RECORDS, RECORDS - 1):
-        lengths: dict = {}
+class Rows(list):
+    """Of the tensors of one call; rank: that of the first."""
 
-        def watch(site, inputs, lengths=lengths):
-            lengths.setdefault(site.name, set()).add(inputs[0].shape[0])
-            ranks[site.name] = inputs[0].dim() if isinstance(site.module, nn.Embedding) else 0
-        clipper.watch, clipper.records = watch, n
-        module(*_rows(args, slice(0, n)), **_rows(kwargs, slice(0, n)))
-        seen.append(lengths)
-    clipper.watch = None
-    clipper.uses.clear()
-    leading = {}
-    for name, many in seen[0].items():
-        few = seen[1][name]
-        if many == {RECORDS} and few == {RECORDS - 1}:
-            leading[name] = "records"
-        elif len(many) == len(few) == 1 and min(many) * (RECORDS - 1) == min(few) * RECORDS:
-            leading[name] = "multiple"
-        elif many == few and (many == {1} or ranks[name] == 1):
-            leading[name] = "broadcast"
-        else:
-            refuse(f"layer {name} sees {sorted(many)} rows for {RECORDS} records and {sorted(few)} for {RECORDS - 1}; its "
-                   "first dimension must be the records")
-    return leading
+    rank = 0
+
+
+class Watch:
+    """Notes how many rows a layer sees."""
+
+    def __init__(self, site, seen: list) -> None:
+        self.site, self.seen = site, seen
+
+    def __call__(self, module, args, kwargs) -> None:
+        shapes = shapes_of((args, kwargs))
+        dims = [0] * len(shapes)
+        if isinstance(self.site, GenericSite):
+            dims = self.site.dims(len(shapes))
+        elif isinstance(module, nn.MultiheadAttention):
+            dims = [0 if module.batch_first else 1] * len(shapes)
+        call = Rows(shape[dim] if len(shape) > dim else 1 for shape, dim in zip(shapes, dims))
+        call.rank = len(shapes[0]) if shapes else 0
+        if call:
+            self.seen.append(call)

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from discreet.torch import rules
 from discreet.torch.errors import refuse
-from discreet.torch.pieces import Column, Explicit, Outer
+from discreet.torch.pieces import Column, Outer
+from discreet.torch.rows import BROADCAST, ONE
 
 
 def as_type(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -72,13 +73,16 @@ def constant(module: nn.Module):
 class Site:
     """One layer. parameters: the names a rule gives to its pieces → the parameters."""
 
-    leading = "records"  # "multiple": several rows a record; "broadcast": the same input for all of them
+    leading = ONE  # how rows belong to records: RowsPerRecord, or BROADCAST where all records share them
 
     def __init__(self, clipper, name: str, module: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
         self.clipper, self.name, self.module, self.parameters = clipper, name, module, parameters
 
     def install(self) -> None:
         self.module.forward = Forward(self)
+
+    def learn(self, leading) -> None:
+        self.leading = leading
 
     def original(self, *args, **kwargs):
         return type(self.module).forward(self.module, *args, **kwargs)
@@ -101,14 +105,28 @@ class Site:
         if g.dtype not in (torch.float32, torch.float64):
             g = g.float()
         inputs = [as_type(x, g.dtype) if x.is_floating_point() else x for x in inputs]
-        if self.leading == "multiple" and n > 0 and g.shape[0] % n == 0:
-            g = g.reshape(n, g.shape[0] // n, *g.shape[1:])
-            inputs = [x.reshape(n, x.shape[0] // n, *x.shape[1:]) for x in inputs]
-        if g.shape[0] != n or any(x.shape[0] != n for x in inputs):
+        each = None if self.leading is BROADCAST else self.leading.of(g.shape[0], n, self.clipper.shapes)
+        if self.leading is BROADCAST:
+            each = 1 if g.shape[0] == n else None
+        elif not self.clipper.probed:
+            self.refuse_ambiguous(inputs, g)
+        if each is not None and each > 1:
+            g = g.reshape(n, each, *g.shape[1:])
+            inputs = [x.reshape(n, each, *x.shape[1:]) if x.shape[0] == n * each else x for x in inputs]
+        if each is None or g.shape[0] != n or any(x.shape[0] != n for x in inputs):
             refuse(f"layer {self.name} saw {g.shape[0]} rows where the batch has {n} records; the first dimension "
-                   "of every layer must be the records. Give each record its own rows, or make_private with "
-                   "self_check=True and example inputs, which learns how rows belong to records")
+                   "of every layer must be the records. Give each record its own rows, the same number for all, or make_private "
+                   "with self_check=True and example inputs, which learns how rows belong to records. Nothing was released")
         return inputs, g
+
+    def refuse_ambiguous(self, inputs, g: torch.Tensor) -> None:
+        """Without the self-check: positions that come before the records look the same where there are as many of them."""
+        x, n = inputs[0] if inputs else g, self.clipper.records
+        if isinstance(self.module, (nn.Embedding, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.MultiheadAttention)):
+            middle = x.shape[1:] if isinstance(self.module, nn.Embedding) else x.shape[1:-1]
+            if n > 1 and n in middle:
+                refuse(f"layer {self.name} saw {list(x.shape)} where the batch has {n} records: which dimension is the records "
+                       "cannot be told. Call make_private with self_check=True. Nothing was released")
 
     def pieces(self, inputs, g: torch.Tensor) -> dict:
         raise NotImplementedError
@@ -144,22 +162,22 @@ class LayerSite(Site):
         self.rule = rule
 
     def __call__(self, *args, **kwargs):
-        if self.rule is rules.linear and self.leading != "broadcast" and len(args) == 1:
-            self.clipper.saw(self, args)
+        if self.rule is rules.linear and self.leading is not BROADCAST and len(args) == 1:
             return LinearTap.at(self, args[0], self.module.weight, self.module.bias)
         with constant(self.module):
             y = self.original(*args, **kwargs)
         inputs = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
-        if self.leading == "broadcast":
+        if self.leading is BROADCAST:
             n = self.clipper.records
             if inputs[0].dim() == 1:
                 y, inputs = y.unsqueeze(0), [inputs[0].unsqueeze(0)]
+            if any(len(x) != 1 for x in inputs):
+                refuse(f"layer {self.name} saw {len(inputs[0])} rows; in the self-check it saw one that all records share")
             y = y.expand(n, *y.shape[1:]).clone()
             inputs = [x.expand(n, *x.shape[1:]) for x in inputs]
         elif isinstance(self.module, nn.Embedding) and inputs[0].dim() == 1 and not self.clipper.probed:
             refuse(f"layer {self.name} is looked up with one index a row: whether rows are records or positions "
                    "cannot be told; make_private with self_check=True, or give indices [records, positions]")
-        self.clipper.saw(self, inputs)
         return self.tap(y, *inputs)
 
     def pieces(self, inputs, g):
@@ -194,7 +212,7 @@ class Rest(ProjectionSite):
         if rows == slice(0, site.weight.shape[0]):
             return site
         self = cls(site.clipper, site.name, site.module, site.weight, site.bias)
-        self.rows = rows
+        self.rows, self.leading = rows, site.leading
         return self
 
     def pieces(self, inputs, g):
@@ -216,6 +234,9 @@ class AttentionSite(Site):
         super().__init__(clipper, name, module, {})
         self.inward = ProjectionSite(clipper, name + ".in_proj", module, module.in_proj_weight, module.in_proj_bias)
         self.outward = ProjectionSite(clipper, name + ".out_proj", module, module.out_proj.weight, module.out_proj.bias)
+
+    def learn(self, leading) -> None:
+        self.leading = self.inward.leading = self.outward.leading = leading
 
     @staticmethod
     def serves(module: nn.MultiheadAttention) -> bool:
@@ -265,103 +286,3 @@ class AttentionSite(Site):
             padding = as_float(padding).view(n, 1, 1, -1)
             out = padding if out is None else out + padding
         return out
-
-
-class GenericSite(Site):
-    """Any module, with all that is below it: its records are run again one by one, or by torch.func."""
-
-    def __init__(self, clipper, name, module) -> None:
-        own = {key: p for key, p in module.named_parameters() if p.requires_grad}
-        super().__init__(clipper, name, module, own)
-        self.recurrent = isinstance(module, nn.RNNBase)
-        self.by_vmap = not self.recurrent
-        for key, below in module.named_modules():
-            chance = below.dropout if isinstance(below, nn.RNNBase) else getattr(below, "p", 0)
-            if isinstance(below, (nn.RNNBase, nn.modules.dropout._DropoutNd)) and chance > 0:
-                refuse(f"{name}.{key}".rstrip(".") + f" has dropout inside {name}, a {type(module).__name__} whose "
-                       "records are run a second time; set it to 0, or put the dropout outside")
-
-    def dims(self, count: int) -> list[int]:
-        """Where the record is, in each of `count` inputs or outputs."""
-        if not self.recurrent:
-            return [0] * count
-        return [0 if self.module.batch_first else 1] + [1] * (count - 1)
-
-    def __call__(self, *args, **kwargs):
-        tensors, spec = torch.utils._pytree.tree_flatten((args, kwargs))
-        with contextlib.ExitStack() as stack:
-            for below in self.module.modules():
-                stack.enter_context(constant(below))
-            y = self.original(*args, **kwargs)
-        outputs, out_spec = torch.utils._pytree.tree_flatten(y)
-        if not all(isinstance(x, torch.Tensor) for x in outputs):
-            refuse(f"layer {self.name} ({type(self.module).__name__}) returns what is no tensor; register a rule for "
-                   "it with register_grad_sampler")
-        self.clipper.used(self)
-        state = (tensors, spec)
-        tapped = TapAll.apply(self, state, self.clipper.anchor, *outputs)
-        return torch.utils._pytree.tree_unflatten(list(tapped), out_spec)
-
-    def pieces(self, inputs, g):
-        raise AssertionError("generic sites arrive by gradients")
-
-    def arrived_all(self, state, gs) -> None:
-        tensors, spec = state
-        n = self.clipper.records
-        inputs = [x.detach() if isinstance(x, torch.Tensor) else x for x in tensors]
-        held = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
-        in_dims = dict(zip(held, self.dims(len(held))))
-        out_dims = self.dims(len(gs))
-        for x, dim in [*((inputs[i], in_dims[i]) for i in held), *zip(gs, out_dims)]:
-            if x.dim() <= dim or x.shape[dim] != n:
-                refuse(f"layer {self.name} ({type(self.module).__name__}) has a tensor of shape {list(x.shape)} where "
-                       f"the batch has {n} records; register a rule for it with register_grad_sampler")
-        parameters = {key: p.detach() for key, p in self.parameters.items()}
-
-        def loss(parameters, *one):
-            record = list(inputs)
-            for i, x in zip(held, one):
-                record[i] = x.unsqueeze(in_dims[i])
-            args, kwargs = torch.utils._pytree.tree_unflatten(record, spec)
-            with self.clipper.inactive():
-                y = torch.func.functional_call(self.module, parameters, args, kwargs)
-            outputs = torch.utils._pytree.tree_leaves(y)
-            return sum((y.squeeze(dim) * g).sum() for y, g, dim in zip(outputs, one[len(held):], out_dims))
-
-        records = [inputs[i].movedim(in_dims[i], 0) for i in held]
-        records += [g.movedim(dim, 0) for g, dim in zip(gs, out_dims)]
-        gradients = None
-        if self.by_vmap and n > 0:
-            try:
-                step = max(1, (1 << 24) // max(1, sum(p.numel() for p in parameters.values())))
-                gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *[0] * len(records)), chunk_size=step)(
-                    parameters, *records)
-            except (RuntimeError, ValueError):
-                self.by_vmap = False  # an operation without a batching rule
-        if gradients is None:
-            gradients = {key: p.new_empty(n, *p.shape) for key, p in parameters.items()}
-            for i in range(n):
-                with torch.enable_grad():
-                    leaves = {key: p.clone().requires_grad_() for key, p in parameters.items()}
-                    one = torch.autograd.grad(loss(leaves, *(x[i] for x in records)), list(leaves.values()),
-                                              allow_unused=True)
-                for (key, p), gradient in zip(parameters.items(), one):
-                    gradients[key][i] = 0 if gradient is None else gradient
-        self.clipper.arrived_pieces(self, {key: Explicit(x) for key, x in gradients.items()} if n else {}, n)
-
-
-class TapAll(torch.autograd.Function):
-    """As Tap, for several outputs. Inputs are kept as they are: what a generic module reads must not change in place."""
-
-    @staticmethod
-    def forward(ctx, site, state, anchor, *outputs):
-        ctx.site, ctx.state = site, state
-        ctx.shapes = [(y.shape, y.dtype) for y in outputs]
-        return tuple(y.clone() for y in outputs)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, *gs):
-        gs = [torch.zeros(shape, dtype=dtype) if g is None else g for g, (shape, dtype) in zip(gs, ctx.shapes)]
-        ctx.site.arrived_all(ctx.state, gs)
-        return None, None, None, *gs

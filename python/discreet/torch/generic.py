@@ -1,0 +1,257 @@
+"""Modules without a rule: every record passes through the module by itself, in the forward pass already, so that what leaves
+it cannot mix records. The backward pass runs the records again for the gradients of their parameters, with the random numbers
+of the forward pass, and rejects a module whose second run differs from its first."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from discreet.torch import draws
+from discreet.torch.errors import refuse
+from discreet.torch.pieces import Explicit
+from discreet.torch.rows import BROADCAST, ONE
+from discreet.torch.sites import Site, constant
+
+CANNOT_BATCH = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, LookupError)
+PLAIN = (type(None), bool, int, float, str)
+
+
+def wide(x: torch.Tensor) -> torch.Tensor:
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+class Pass:
+    """What the backward pass needs of a forward pass."""
+
+    def __init__(self, leaves, spec, held, chunk) -> None:
+        self.leaves, self.spec, self.held, self.chunk = leaves, spec, held, chunk
+        self.draws = draws.state()
+        self.autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        self.outputs: list[torch.Tensor] = []
+        self.drew = False  # from the default generator
+
+    @contextlib.contextmanager
+    def again(self):
+        with draws.kept(), torch.autocast("cpu", self.autocast[1], enabled=self.autocast[0]):
+            draws.restore(self.draws)
+            yield
+
+
+class GenericSite(Site):
+    """Any module, with all that is below it. leading: a list, by tensor among the arguments."""
+
+    def __init__(self, clipper, name, module) -> None:
+        own = {key: p for key, p in module.named_parameters() if p.requires_grad}
+        super().__init__(clipper, name, module, own)
+        self.leading = []
+        self.recurrent = isinstance(module, nn.RNNBase)
+        below = [one for one in module.modules() if isinstance(one, nn.RNNBase)]
+        self.by_vmap = not below  # it has no batching rule for them
+        if self.recurrent and module.dropout > 0:
+            refuse(f"{name or 'the module'} is a {type(module).__name__} with dropout, whose draws cannot be repeated; set it "
+                   "to 0, or put Dropout layers between layers")
+
+    def dims(self, count: int) -> list[int]:
+        """Where the record is, in each of `count` inputs or outputs."""
+        if not self.recurrent:
+            return [0] * count
+        return [0 if self.module.batch_first else 1] + [1] * (count - 1)
+
+    def named(self) -> str:
+        return f"layer {self.name} ({type(self.module).__name__})" if self.name else f"the module ({type(self.module).__name__})"
+
+    # ---------------------------------------------------------------- the forward pass
+
+    def __call__(self, *args, **kwargs):
+        leaves, spec = tree_flatten((args, kwargs))
+        n = self.clipper.records
+        run = Pass(leaves, spec, self.records_of(leaves), self.chunk(n))
+        outputs, out_spec, places = self.as_a_whole(args, kwargs) if self.recurrent or n == 0 else self.by_record_(run, n)
+        run.outputs = [y.detach() for y in outputs]
+        run.drew = not torch.equal(run.draws[0], torch.get_rng_state())
+        self.clipper.used(self)
+        tapped = list(TapAll.apply(self, run, self.clipper.anchor, *outputs))
+        found = iter(tapped)
+        return tree_unflatten([next(found) if place is TENSOR else place for place in places], out_spec)
+
+    def records_of(self, leaves) -> dict[int, tuple[int, int]]:
+        """By place among the arguments: the dimension of the records, and how many rows each has."""
+        n, held = self.clipper.records, {}
+        tensors = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+        dims = self.dims(len(tensors))
+        for place, (i, dim) in enumerate(zip(tensors, dims)):
+            x = leaves[i]
+            layout = self.leading[place] if place < len(self.leading) else ONE
+            if layout is BROADCAST and not (x.requires_grad and x.dim() > dim and x.shape[dim] == n):
+                continue
+            each = None if x.dim() <= dim else (ONE if layout is BROADCAST else layout).of(
+                x.shape[dim], n, self.clipper.shapes)
+            if each is None or n == 0 and x.shape[dim] != 0:
+                refuse(f"{self.named()} was called with a tensor of shape {list(x.shape)} where the batch has {n} records; give "
+                       "it the records in the first dimension, or register a rule for it with register_grad_sampler")
+            if not self.clipper.probed and n > 1 and n in x.shape[dim + 1:-1]:
+                refuse(f"{self.named()} was called with {list(x.shape)} where the batch has {n} records: which dimension is "
+                       "the records cannot be told. Call make_private with self_check=True. Nothing was released")
+            held[i] = dim, each
+        return held
+
+    def chunk(self, n: int) -> int | None:
+        most = max(1, (1 << 24) // max(1, sum(p.numel() for p in self.parameters.values())))
+        return None if most >= n else most
+
+    def as_a_whole(self, args, kwargs):
+        """A recurrent layer is known not to mix records; and an empty batch has none."""
+        with contextlib.ExitStack() as stack:
+            for below in self.module.modules():
+                stack.enter_context(constant(below))
+            stack.enter_context(self.clipper.inactive())
+            y = self.original(*args, **kwargs)
+        outputs, out_spec = tree_flatten(y)
+        return *self.separated(outputs), out_spec, self.places(outputs)
+
+    def separated(self, outputs) -> tuple[list[torch.Tensor]]:
+        for y in outputs:
+            if isinstance(y, torch.Tensor) and y.dim() == 0:
+                refuse(f"{self.named()} returns a scalar, of which each record's part is not known. Return one number a record, "
+                       "or compute the loss outside of the module (for Hugging Face: leave the labels out of its inputs)")
+            if not isinstance(y, (torch.Tensor, *PLAIN)):
+                refuse(f"{self.named()} returns a {type(y).__name__}; return tensors with the records first, or register a "
+                       "rule for it with register_grad_sampler. For Hugging Face: use_cache=False")
+        return ([y for y in outputs if isinstance(y, torch.Tensor)],)
+
+    @staticmethod
+    def places(outputs) -> list:
+        return [TENSOR if isinstance(y, torch.Tensor) else y for y in outputs]
+
+    def blocks(self, run: Pass, n: int) -> list[torch.Tensor]:
+        """Of every tensor that has records: [records, …], where each has its rows at their dimension."""
+        return [run.leaves[i].unflatten(dim, (n, each)).movedim(dim, 0) for i, (dim, each) in run.held.items()]
+
+    def function(self, run: Pass, found: list):
+        """(parameters, blocks of one record) → its outputs; found: takes their structure."""
+        def one(parameters, *blocks):
+            leaves = list(run.leaves)
+            for i, x in zip(run.held, blocks):
+                leaves[i] = x
+            args, kwargs = tree_unflatten(leaves, run.spec)
+            with self.clipper.inactive():
+                y = torch.func.functional_call(self.module, parameters, args, kwargs)
+            outputs, out_spec = tree_flatten(y)
+            found[:] = [out_spec, self.places(outputs)]
+            return tuple(self.separated(outputs)[0])
+        return one
+
+    def constants(self) -> dict[str, torch.Tensor]:
+        return {key: p.detach() for key, p in self.parameters.items()}
+
+    def by_record_(self, run: Pass, n: int):
+        found: list = []
+        one, parameters, blocks = self.function(run, found), self.constants(), self.blocks(run, n)
+        outputs = None
+        if self.by_vmap:
+            try:
+                outputs = torch.func.vmap(one, in_dims=(None, *[0] * len(blocks)), randomness="different",
+                                          chunk_size=run.chunk)(parameters, *blocks)
+            except CANNOT_BATCH:
+                self.by_vmap = False  # an operation without a batching rule, or a branch on values
+                draws.restore(run.draws)
+        if outputs is None:
+            outputs = [torch.stack(parts) for parts in zip(*(one(parameters, *(x[i] for x in blocks)) for i in range(n)))]
+        dims = self.dims(len(outputs))
+        return [y.movedim(0, dim).flatten(dim, dim + 1) for y, dim in zip(outputs, dims)], *found
+
+    # ---------------------------------------------------------------- the backward pass
+
+    def arrived_all(self, run: Pass, gs) -> None:
+        n = self.clipper.records
+        if n == 0:
+            self.clipper.arrived_pieces(self, {}, 0)
+            return
+        run.leaves = [x.detach() if isinstance(x, torch.Tensor) else x for x in run.leaves]
+        dims = self.dims(len(gs))
+        for g, dim in zip(gs, dims):
+            if g.dim() <= dim or g.shape[dim] % n:
+                refuse(f"{self.named()} returns {list(g.shape)} where the batch has {n} records; register a rule for it with "
+                       "register_grad_sampler")
+        count = len(run.held)
+        one = self.function(run, [])
+
+        def loss(parameters, *both):
+            outputs = one(parameters, *both[:count])
+            return sum((wide(y) * wide(g)).sum() for y, g in zip(outputs, both[count:])), outputs
+
+        both = self.blocks(run, n)
+        both += [g.unflatten(dim, (n, g.shape[dim] // n)).movedim(dim, 0) for g, dim in zip(gs, dims)]
+        with run.again():
+            gradients, outputs = self.gradients(loss, both, n, run)
+        for y, before, dim in zip(outputs, run.outputs, dims):
+            y = y.movedim(0, dim).flatten(dim, dim + 1)
+            if not _same(y, before):
+                self.clipper.failed()
+                refuse(f"{self.named()} has no rule, and run twice on the same records it gives different results: the random "
+                       "numbers that it draws, or its state, cannot be repeated. Draw with PyTorch's default generator. "
+                       "Nothing was released", "INVALID_GRADIENT")
+        self.clipper.arrived_pieces(self, {key: Explicit(wide(x)) for key, x in gradients.items()}, n)
+
+    def gradients(self, loss, both, n: int, run: Pass):
+        parameters = self.constants()
+        if self.by_vmap:
+            try:
+                function = torch.func.grad(loss, has_aux=True)
+                return torch.func.vmap(function, in_dims=(None, *[0] * len(both)), randomness="different",
+                                       chunk_size=run.chunk)(parameters, *both)
+            except CANNOT_BATCH:
+                if run.drew:
+                    refuse(f"{self.named()} has no rule, and PyTorch cannot form its gradients for all records at a time, with "
+                           "the random numbers that were drawn so; register a rule for it with register_grad_sampler")
+                self.by_vmap = False
+        gradients = {key: p.new_empty(n, *p.shape) for key, p in parameters.items()}
+        outputs = []
+        for i in range(n):
+            with torch.enable_grad():
+                leaves = {key: p.clone().requires_grad_() for key, p in parameters.items()}
+                total, y = loss(leaves, *(x[i] for x in both))
+                used = list(leaves.values())
+                one = torch.autograd.grad(total, used, allow_unused=True) if total.requires_grad else [None] * len(used)
+            outputs.append([part.detach() for part in y])
+            for key, gradient in zip(parameters, one):
+                gradients[key][i] = 0 if gradient is None else gradient
+        return gradients, [torch.stack(parts) for parts in zip(*outputs)]
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape:
+        return False
+    size = wide(b).abs().nan_to_num(0, 0, 0).amax().item() if b.numel() else 0.0
+    exact = torch.finfo(b.dtype).eps if b.is_floating_point() else 0.0
+    return torch.allclose(wide(a), wide(b), rtol=256 * exact, atol=256 * exact * size, equal_nan=True)
+
+
+class _Tensor:
+    """Stands where a tensor was among outputs."""
+
+
+TENSOR = _Tensor()
+
+
+class TapAll(torch.autograd.Function):
+    """As Tap, for several outputs. Inputs are kept as they are: what a generic module reads must not change in place."""
+
+    @staticmethod
+    def forward(ctx, site, run, anchor, *outputs):
+        ctx.site, ctx.run = site, run
+        ctx.shapes = [(y.shape, y.dtype) for y in outputs]
+        new = tuple(y.clone() for y in outputs)
+        ctx.mark_non_differentiable(*(y for y in new if not y.is_floating_point()))
+        return new
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, *gs):
+        gs = [torch.zeros(shape, dtype=dtype) if g is None else g for g, (shape, dtype) in zip(gs, ctx.shapes)]
+        ctx.site.arrived_all(ctx.run, gs)
+        return None, None, None, *(g if g.is_floating_point() else None for g in gs)

@@ -1,0 +1,86 @@
+"""What a module returns for a batch, and which part of it is a record's."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils._pytree import tree_flatten_with_path
+
+from discreet.torch.errors import refuse
+
+SCALAR, SHARED = "scalar", "shared"
+
+
+def floats_of(tree) -> list[tuple[str, torch.Tensor]]:
+    """Every tensor of real numbers, with its place."""
+    found = tree_flatten_with_path(tree)[0]
+    return [("".join(map(str, path)), y) for path, y in found
+            if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex())]
+
+
+def places_of(batch: list, alone: list[list]) -> list:
+    """By output: the dimension in which records are, SHARED if it has none, or SCALAR. A record's part may be longer in the
+    batch than alone, by padding."""
+    n, places = len(alone), []
+    if any(len(one) != len(batch) for one in alone):
+        refuse("self-check: the module returns other outputs for a batch than for one record alone")
+    for j, (path, y) in enumerate(batch):
+        shapes = [one[j][1].shape for one in alone]
+        if any(len(shape) != y.dim() for shape in shapes):
+            refuse(f"self-check: the output{path} has {y.dim()} dimensions for {n} records and another number for one record "
+                   "alone; keep the dimension of the records (give squeeze() its dimension)")
+        most = [max(sizes) for sizes in zip(*shapes)]
+        of_records = [d for d in range(y.dim()) if y.shape[d] == n * most[d]
+                      and all(y.shape[e] == most[e] for e in range(y.dim()) if e != d)]
+        if y.dim() == 0:
+            places.append(SCALAR)
+        elif of_records:
+            places.append(of_records[0])
+        elif list(y.shape) == most:
+            places.append(SHARED)
+        else:
+            refuse(f"self-check: the output{path} has the shape {list(y.shape)} for {n} records, and {list(shapes[0])} for one "
+                   "alone: which part is whose cannot be told. Return the records in one dimension, the same number of rows for "
+                   "each")
+    return places
+
+
+def part(y: torch.Tensor, dim: int, n: int, i: int, shape: torch.Size) -> torch.Tensor:
+    """Of the i-th of n records, without what is padding where it is alone."""
+    block = y.unflatten(dim, (n, -1)).select(dim, i)
+    for d, size in enumerate(shape):
+        if block.shape[d] != size:
+            block = block.narrow(d, 0, size)
+    return block
+
+
+def loss_of(outputs: list, places: list, shapes: list[list[torch.Size]], numbers: list[int], reductions: dict) -> torch.Tensor:
+    """One number a record, of all its outputs, summed. shapes: by record, of its outputs alone."""
+    n, total = len(numbers), torch.zeros((), dtype=torch.float64)
+    for j, ((_, y), place) in enumerate(zip(outputs, places)):
+        if place == SCALAR:
+            if j in reductions:
+                total = total + (n if reductions[j] == "mean" else 1) * y.double()
+        elif place != SHARED and y.requires_grad:
+            y = torch.view_as_real(y) if y.is_complex() else y
+            for position, i in enumerate(numbers):
+                one = part(y, place, n, position, shapes[i][j]).reshape(-1)
+                one = torch.where(one.isfinite(), one, 0).double()
+                ramp = torch.sin(torch.arange(1, one.numel() + 1, dtype=one.dtype))
+                total = total + (1 + i % 4) * ((one * ramp).sum() + 0.1 * one.square().sum())
+    return total
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """In every bit, up to the signs of zeros and the kinds of NaN."""
+    return a.shape == b.shape and torch.equal(a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+def away(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest difference, relative to the largest value."""
+    a, b = (torch.view_as_real(x) if x.is_complex() else x for x in (a, b))
+    finite = a.isfinite() & b.isfinite()
+    if not torch.equal(a.isfinite(), b.isfinite()):
+        return float("inf")
+    a, b = (torch.where(finite, x, 0).double() for x in (a, b))
+    size = b.abs().max().item() if b.numel() else 0.0
+    return (a - b).abs().max().item() / size if size else 0.0 if not b.numel() else a.abs().max().item()
