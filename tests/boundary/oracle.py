@@ -38,6 +38,7 @@ class Case:
     losses: Callable | None = None
     collate: Callable = default_collate
     dtype: torch.dtype = torch.float64
+    reference: torch.dtype = torch.float64  # of the oracle
     autocast: bool = False
     random: bool = False  # draws random numbers in training
     alike: bool = True  # the oracle draws them for the same places (not if a mask follows the strides of a tensor)
@@ -105,11 +106,7 @@ def ramp_losses(out, weights: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def wide(tree):
-    return tree_map(lambda x: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x, tree)
-
-
-def narrow(tree, dtype):
+def as_type(tree, dtype):
     return tree_map(lambda x: x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x, tree)
 
 
@@ -126,17 +123,17 @@ def gradients_alone(case: Case, records: list) -> torch.Tensor:
     """[n, parameters] in float64. Every record alone; where the model draws random numbers, its part of the whole batch with
     the numbers that the engine draws. Records of equal content (same `id` of their input) are computed once."""
     plain = dataclasses.replace(case, autocast=False)
-    module = plain.module().double()
+    module = plain.module().to(case.reference)
     parameters, out, known = trained(module), [], {}
     if case.random:
         torch.manual_seed(1)
-        losses = plain.loss(module, wide(case.collate(records)))
+        losses = plain.loss(module, as_type(case.collate(records), case.reference))
         return torch.stack([flat(torch.autograd.grad(one, parameters, retain_graph=True, allow_unused=True), parameters)
                             for one in losses])
     for record in records:
         key = id(tree_leaves(record)[0])
         if key not in known:
-            loss = plain.loss(module, wide(case.collate([record]))).mean()
+            loss = plain.loss(module, as_type(case.collate([record]), case.reference)).mean()
             known[key] = flat(torch.autograd.grad(loss, parameters, allow_unused=True), parameters)
         out.append(known[key])
     return torch.stack(out)
@@ -151,7 +148,7 @@ def released(case: Case, records: list, size: int, bound: float, second: list | 
     """S of one step. If `second` has the records of another: the first step's state and evaluation of `second`, and its S.
     Raises what the engine raises."""
     module = case.module()
-    dataset = Records([narrow(record, case.dtype) for record in records])
+    dataset = Records([as_type(record, case.dtype) for record in records])
     options = dict(case.options)
     share = options.get("gradient_accumulation_steps", 1)
     loader = DataLoader(dataset, batch_size=size // share, shuffle=True, collate_fn=case.collate)
@@ -162,7 +159,7 @@ def released(case: Case, records: list, size: int, bound: float, second: list | 
         declared_size=size // share * share, loss_reduction=case.reduction, **options)
     sums = []
     for items in [records] if second is None else [records, second]:
-        dataset.items = [narrow(record, case.dtype) for record in items]
+        dataset.items = [as_type(record, case.dtype) for record in items]
         for batch in private:
             torch.manual_seed(1)
             optimizer.zero_grad()
@@ -171,7 +168,7 @@ def released(case: Case, records: list, size: int, bound: float, second: list | 
             optimizer.step()
         sums.append(flat([p.grad for p in trained(module)], trained(module)) * (size // share * share))
         if len(sums) == 1 and second is not None:
-            sums = [shown(case, module, case.collate([narrow(record, case.dtype) for record in second]))]
+            sums = [shown(case, module, case.collate([as_type(record, case.dtype) for record in second]))]
     return sums
 
 
