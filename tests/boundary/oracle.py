@@ -1,0 +1,237 @@
+"""The judge of discreet.torch: what a release should be, by plain autograd, and what the engine released.
+
+Nothing here uses the library except PrivacyEngine itself. A case is judged by what leaves the engine: noise is off, every
+record is in every batch (batch size = declared size), the learning rate is 0, and `p.grad` after the step, times the batch
+size, is the clipped sum S. It is compared with
+- the sum of every record's gradient alone, in float64, clipped to C (the engine is exact);
+- S without one record (the move, at most C), or with that record replaced (at most 2 C) where the model draws random numbers;
+- S of a second step, the state and the evaluation after a first step with another record (memory; they must be equal).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+import discreet
+from discreet.torch import PrivacyEngine
+
+# Beyond the bound, in units of C: the summation's rounding. Distance of S from the oracle, in units of C and per record.
+MOVE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 1e-5}
+EXACT = {torch.float64: 1e-6, torch.float32: 2e-4, torch.bfloat16: 5e-2}
+
+
+@dataclasses.dataclass
+class Case:
+    """make: a new module. records: count → a list of (input, weight); an input is a tensor, a tuple of the module's
+    arguments, or a dictionary of them. losses: (output, weights) → one loss a record, or a scalar that is the mean."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    records: Callable[[int], list]
+    losses: Callable | None = None
+    collate: Callable = default_collate
+    dtype: torch.dtype = torch.float64
+    reference: torch.dtype = torch.float64  # of the oracle
+    autocast: bool = False
+    random: bool = False  # draws random numbers in training
+    alike: bool = True  # the oracle draws them for the same places (not if a mask follows the strides of a tensor)
+    reduction: str = "mean"
+    bound: float | None = None  # of C; the median norm times `relative` without it
+    relative: float = 0.5
+    options: dict = dataclasses.field(default_factory=dict)
+    seed: int = 0
+
+    def module(self) -> nn.Module:
+        torch.manual_seed(self.seed)
+        return self.make().to(self.dtype).train()
+
+    def loss(self, module: nn.Module, batch):
+        inputs, weights = batch
+        amp = torch.autocast("cpu", torch.bfloat16) if self.autocast else contextlib.nullcontext()
+        with amp:
+            if isinstance(inputs, dict):
+                out = module(**inputs)
+            else:
+                out = module(*inputs) if isinstance(inputs, (tuple, list)) else module(inputs)
+            losses = (self.losses or ramp_losses)(out, weights)
+        return losses
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What came of a case. rejected: the sentence. crashed: an exception that is not a rejection."""
+
+    name: str
+    rejected: str = ""
+    crashed: str = ""
+    away: float = 0.0  # from the oracle: |S - S_ref| / (C n)
+    move: float = 0.0  # one record left out, or half of the move of a replaced one
+    memory: float = 0.0  # of a first step in the second
+    faults: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        return not self.rejected and not self.crashed
+
+
+class Records(Dataset):
+    def __init__(self, items: list) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, i: int):
+        return self.items[i]
+
+
+def ramp_losses(out, weights: torch.Tensor) -> torch.Tensor:
+    """A loss that sees every number of the output: [records]. A scalar output is the loss."""
+    total = 0
+    for y in tree_leaves(out):
+        if not isinstance(y, torch.Tensor) or not y.is_floating_point():
+            continue
+        if y.dim() == 0:
+            return y
+        y = y.reshape(len(weights), -1)
+        ramp = torch.cos(torch.arange(y.shape[1], dtype=y.dtype))
+        total = total + weights.to(y.dtype) * ((y * ramp).sum(1) + 0.3 * y.square().sum(1))
+    return total
+
+
+def as_type(tree, dtype):
+    return tree_map(lambda x: x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x, tree)
+
+
+def flat(gradients, parameters) -> torch.Tensor:
+    return torch.cat([torch.zeros(p.numel(), dtype=torch.float64) if g is None else g.detach().double().flatten()
+                      for g, p in zip(gradients, parameters)])
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def gradients_alone(case: Case, records: list) -> torch.Tensor:
+    """[n, parameters] in float64. Every record alone; where the model draws random numbers, its part of the whole batch with
+    the numbers that the engine draws. Records of equal content (same `id` of their input) are computed once."""
+    plain = dataclasses.replace(case, autocast=False)
+    module = plain.module().to(case.reference)
+    parameters, out, known = trained(module), [], {}
+    if case.random:
+        torch.manual_seed(1)
+        losses = plain.loss(module, as_type(case.collate(records), case.reference))
+        return torch.stack([flat(torch.autograd.grad(one, parameters, retain_graph=True, allow_unused=True), parameters)
+                            for one in losses])
+    for record in records:
+        key = id(tree_leaves(record)[0])
+        if key not in known:
+            loss = plain.loss(module, as_type(case.collate([record]), case.reference)).mean()
+            known[key] = flat(torch.autograd.grad(loss, parameters, allow_unused=True), parameters)
+        out.append(known[key])
+    return torch.stack(out)
+
+
+def clipped_sum(gradients: torch.Tensor, bound: float) -> torch.Tensor:
+    norms = gradients.norm(dim=1).clamp(min=1e-300)
+    return (bound / norms).clamp(max=1) @ gradients
+
+
+def released(case: Case, records: list, size: int, bound: float, second: list | None = None) -> list[torch.Tensor]:
+    """S of one step. If `second` has the records of another: the first step's state and evaluation of `second`, and its S.
+    Raises what the engine raises."""
+    module = case.module()
+    dataset = Records([as_type(record, case.dtype) for record in records])
+    options = dict(case.options)
+    share = options.get("gradient_accumulation_steps", 1)
+    loader = DataLoader(dataset, batch_size=size // share, shuffle=True, collate_fn=case.collate)
+    optimizer = torch.optim.SGD(trained(module), lr=0.0)
+    engine = PrivacyEngine(insecure_seed=1)
+    module, optimizer, private = engine.make_private(
+        module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=0, max_grad_norm=bound,
+        declared_size=size // share * share, loss_reduction=case.reduction, **options)
+    sums = []
+    for items in [records] if second is None else [records, second]:
+        dataset.items = [as_type(record, case.dtype) for record in items]
+        for batch in private:
+            torch.manual_seed(1)
+            optimizer.zero_grad()
+            losses = case.loss(module, batch)
+            (losses.sum() if case.reduction == "sum" else losses.mean()).backward()
+            optimizer.step()
+        sums.append(flat([p.grad for p in trained(module)], trained(module)) * (size // share * share))
+        if len(sums) == 1 and second is not None:
+            sums = [shown(case, module, case.collate([as_type(record, case.dtype) for record in second]))]
+    return sums
+
+
+def shown(case: Case, module: nn.Module, batch) -> torch.Tensor:
+    """What a checkpoint holds, and what the model says in evaluation; the weights were not changed."""
+    state = [x for x in module.state_dict().values() if x.is_floating_point()]
+    module.eval()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        out = case.loss(module, batch)
+    module.train()
+    return torch.cat([x.double().flatten() for x in [*state, out]])
+
+
+def judge(case: Case, n: int, out: int | None = None, memory: bool = False) -> Verdict:
+    """out: the record that is left out; the last one if not given."""
+    verdict = Verdict(case.name)
+    records = case.records(n)
+    out = n - 1 if out is None else out
+    rest = records[:out] + records[out + 1:]
+    other = records[:out] + [records[0 if out else 1]] + records[out + 1:]
+    try:
+        gradients = gradients_alone(case, records)
+        bound = case.bound or case.relative * gradients.norm(dim=1).median().item()
+    except Exception as error:  # a coupling may need company
+        gradients, bound = None, case.bound or 1.0
+        verdict.faults = (f"the oracle fails: {error}",)
+    try:
+        (got,) = released(case, records, n, bound)
+        if gradients is not None and case.alike:
+            verdict.away = (got - clipped_sum(gradients, bound)).norm().item() / (bound * n)
+        if case.random:
+            verdict.move = (got - released(case, other, n, bound)[0]).norm().item() / bound / 2
+        else:
+            verdict.move = (got - released(case, rest, n, bound)[0]).norm().item() / bound
+        if memory:
+            after, without = (released(case, one, n, bound, other) for one in (records, other))
+            verdict.memory = max((after[0] - without[0]).abs().max().item(), (after[1] - without[1]).norm().item() / bound)
+    except discreet.Error as error:
+        verdict.rejected = str(error)
+        return verdict
+    except Exception as error:
+        verdict.crashed = f"{type(error).__name__}: {error}"
+        return verdict
+    precision = torch.bfloat16 if case.autocast else case.dtype
+    faults = list(verdict.faults)
+    if not verdict.away <= EXACT[precision]:
+        faults.append(f"the clipped sum is away by {verdict.away:.2g} C a record")
+    if not verdict.move <= 1 + MOVE[precision]:
+        faults.append(f"one record moves it by {verdict.move:.8g} C")
+    if not verdict.memory <= MOVE[precision]:
+        faults.append(f"a first step moves what comes after it by {verdict.memory:.2g}")
+    verdict.faults = tuple(faults)
+    return verdict
+
+
+def rejection(case: Case, n: int = 6) -> Verdict:
+    """Of a case that must be rejected: make_private and one step."""
+    verdict = Verdict(case.name)
+    try:
+        released(case, case.records(n), n, case.bound or 1.0)
+    except discreet.Error as error:
+        verdict.rejected = str(error)
+    except Exception as error:
+        verdict.crashed = f"{type(error).__name__}: {error}"
+    return verdict
