@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -121,6 +122,12 @@ void print_verdict(const Verification& found, const Options& options) {
     fmt::print("BROKEN ({})", found.kind);
     if (found.entry) fmt::print(" at entry {}", *found.entry);
     fmt::print(": {}\n", found.problem);
+    std::error_code none;
+    if (std::filesystem::exists(options.file + "-journal", none))
+      fmt::print(
+          "  note           a {}-journal lies next to it and was not read; if a writer was killed, "
+          "the owner repairs the ledger by opening it for writing\n",
+          std::filesystem::path(options.file).filename().string());
     return;
   }
   const State::Counts& c = found.counts;
