@@ -352,13 +352,14 @@ void run_export(const Options& options) {
   if (tree.size() != note->size || tree.range(0, note->size) != read_unverified(note->text).root)
     throw Error(ErrorCode::kMalformed, "ledger",
                 "the ledger does not verify; no receipt is given out");
+  const std::string origin = read_unverified(note->text).origin;
   std::string lines;
   Store::Leaves leaves(store, 0);
   std::uint64_t count = 0;
   for (Store::Leaf leaf; leaves.next(leaf); ++count) {
     json line = {
         {"entry", leaf.position},
-        {"receipt", to_hex(inclusion_receipt(key, note->size, leaf.position,
+        {"receipt", to_hex(inclusion_receipt(key, origin, note->size, leaf.position,
                                              inclusion_proof(leaf.position, note->size, range),
                                              tree.range(0, note->size)))}};
     if (!leaf.summarised) line["leaf"] = to_hex(leaf.content);
