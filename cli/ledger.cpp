@@ -14,6 +14,7 @@
 #include "discreet/ledger/receipt.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
+#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -366,7 +367,7 @@ void run_export(const Options& options) {
     line["leaf_hash"] = to_hex(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
     lines += line.dump() + "\n";
   }
-  append_lines(options.receipts, lines);
+  run::append_lines(options.receipts, lines, run::Access::kOwner);
   if (options.json)
     fmt::print("{}\n",
                json{{"receipts", count}, {"out", options.receipts}, {"note", note->text}}.dump());
