@@ -27,7 +27,7 @@ ModelLayout model(std::size_t layers, std::uint64_t width) {
   std::vector<Tensor> out;
   for (std::size_t i = 0; i < layers; ++i)
     out.push_back({.name = fmt::format("h.{}.weight", i),
-                   .shape = {width, width},
+                   .shape = std::vector<std::uint64_t>{width, width},
                    .heads = Slices{8, static_cast<std::uint32_t>(i % 2)}});
   return ModelLayout(std::move(out));
 }

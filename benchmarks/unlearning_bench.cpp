@@ -178,7 +178,8 @@ void service_delete(benchmark::State& state) {
     std::vector<Row> rows;
     for (std::size_t i = 0; i < kRecords; ++i) {
       rows.push_back(
-          {std::to_string(i), {data().row(i).begin(), data().row(i).end()}, data().y[i]});
+          {std::to_string(i), std::vector<double>(data().row(i).begin(), data().row(i).end()),
+           data().y[i]});
     }
     service.insert("all", rows);
     service.publish();

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/contributions.h"
 #include "discreet/base/error.h"
+#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -172,7 +173,7 @@ void run(const Options& options) {
     if (row.contains("payload")) line["payload"] = row.at("payload");
     lines += line.dump() + "\n";
   }
-  append_lines(out, lines);
+  run::append_lines(out, lines);
   const std::string id = to_hex(key.public_key().id());
   if (options.json)
     fmt::print("{}\n", nlohmann::json{{"attested", rows.size()}, {"out", out}, {"key", id}}.dump());

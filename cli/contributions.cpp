@@ -37,12 +37,6 @@ admission::Statements read_statements(const std::string& path) {
                       : admission::parse_statements(read_input(path), path);
 }
 
-void append_lines(const std::string& path, const std::string& lines) {
-  std::string text = ::access(path.c_str(), F_OK) == 0 ? read_input(path) : std::string();
-  if (!text.empty() && text.back() != '\n') text += '\n';
-  run::write_atomically(path, bytes_of(text + lines));
-}
-
 std::string read_passphrase(const std::string& path) {
   if (path.empty()) return {};
   std::string text = read_input(path);

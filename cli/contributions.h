@@ -14,9 +14,6 @@ std::string read_input(const std::string& path);
 std::vector<admission::Anchored> read_anchors(const std::string& path);
 admission::Statements read_statements(const std::string& path);
 
-// Puts lines at the end of a file, whole or not at all.
-void append_lines(const std::string& path, const std::string& lines);
-
 // The private key in a file; `passphrase_file` holds the passphrase in its first line, or is empty.
 admission::SigningKey read_key(const std::string& path, const std::string& passphrase_file);
 std::string read_passphrase(const std::string& path);

@@ -1,8 +1,5 @@
 #include <fmt/core.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -20,22 +17,6 @@ struct Options {
   std::string preset;
   bool force = false;
 };
-
-// "x": an existing file is not overwritten by a race either.
-void write_new(const std::string& name, const std::string& text) {
-  std::FILE* file = std::fopen(name.c_str(), "wbx");
-  if (file == nullptr && errno == EEXIST) {
-    throw Error(
-        ErrorCode::kInvalidInput, "init",
-        fmt::format("'{}' exists; name another file, or give --force to overwrite it", name));
-  }
-  const bool written =
-      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if ((file != nullptr && std::fclose(file) != 0) || !written) {
-    throw Error(ErrorCode::kIoError, "init",
-                fmt::format("'{}' could not be written: {}", name, std::strerror(errno)));
-  }
-}
 
 void write_starter(const Options& options) {
   const std::string text = mechanism::config_starter(
@@ -57,9 +38,13 @@ void write_starter(const Options& options) {
                             options.file, path.parent_path().string()));
   }
   if (options.force) {
-    run::write_atomically(path, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+    run::write_atomically(path, bytes_of(text));
+  } else if (std::filesystem::exists(path, ignored)) {
+    throw Error(ErrorCode::kInvalidInput, "init",
+                fmt::format("'{}' exists; name another file, or give --force to overwrite it",
+                            options.file));
   } else {
-    write_new(options.file, text);
+    run::write_new(path, bytes_of(text));
   }
   fmt::print("wrote {}; edit it, then run: discreet check {}\n", options.file, options.file);
 }

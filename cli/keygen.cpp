@@ -38,7 +38,7 @@ Instant now() {
 }
 
 void append_statement(const Options& options, const Bytes& statement) {
-  append_lines(options.statements, nlohmann::json{{"statement", to_hex(statement)}}.dump() + "\n");
+  run::append_lines(options.statements, nlohmann::json{{"statement", to_hex(statement)}}.dump() + "\n");
 }
 
 KeyId parse_id(const std::string& text) {
@@ -75,9 +75,9 @@ void generate(const Options& options) {
           fmt::format("'{}' exists; a key is never overwritten: choose another name", path));
   const SigningKey key = SigningKey::generate();
   std::string pem = key.to_pem(read_passphrase(options.passphrase_file));
-  run::write_atomically(secret, bytes_of(pem), run::Access::kOwner);
+  run::write_new(secret, bytes_of(pem), run::Access::kOwner);
   std::fill(pem.begin(), pem.end(), '\0');
-  run::write_atomically(shared, bytes_of(key.public_key().to_pem()));
+  run::write_new(shared, bytes_of(key.public_key().to_pem()));
   if (!options.rotate.empty())
     append_statement(
         options,

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "discreet/ledger/receipt.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
+#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -121,6 +123,12 @@ void print_verdict(const Verification& found, const Options& options) {
     fmt::print("BROKEN ({})", found.kind);
     if (found.entry) fmt::print(" at entry {}", *found.entry);
     fmt::print(": {}\n", found.problem);
+    std::error_code none;
+    if (std::filesystem::exists(options.file + "-journal", none))
+      fmt::print(
+          "  note           a {}-journal lies next to it and was not read; if a writer was killed, "
+          "the owner repairs the ledger by opening it for writing\n",
+          std::filesystem::path(options.file).filename().string());
     return;
   }
   const State::Counts& c = found.counts;
@@ -345,20 +353,21 @@ void run_export(const Options& options) {
   if (tree.size() != note->size || tree.range(0, note->size) != read_unverified(note->text).root)
     throw Error(ErrorCode::kMalformed, "ledger",
                 "the ledger does not verify; no receipt is given out");
+  const std::string origin = read_unverified(note->text).origin;
   std::string lines;
   Store::Leaves leaves(store, 0);
   std::uint64_t count = 0;
   for (Store::Leaf leaf; leaves.next(leaf); ++count) {
     json line = {
         {"entry", leaf.position},
-        {"receipt", to_hex(inclusion_receipt(key, note->size, leaf.position,
+        {"receipt", to_hex(inclusion_receipt(key, origin, note->size, leaf.position,
                                              inclusion_proof(leaf.position, note->size, range),
                                              tree.range(0, note->size)))}};
     if (!leaf.summarised) line["leaf"] = to_hex(leaf.content);
     line["leaf_hash"] = to_hex(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
     lines += line.dump() + "\n";
   }
-  append_lines(options.receipts, lines);
+  run::append_lines(options.receipts, lines, run::Access::kOwner);
   if (options.json)
     fmt::print("{}\n",
                json{{"receipts", count}, {"out", options.receipts}, {"note", note->text}}.dump());

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +14,7 @@
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"
 #include "discreet/report/plot.h"
+#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -362,16 +362,10 @@ void write_plot(const Plan& plan, const std::string& file) {
     curve.points.push_back({double(each.steps) / unit, each.epsilon.upper});
   }
   plot.curves = {std::move(curve)};
-  std::ofstream out(file, std::ios::binary);
-  out << svg_file(plot, fmt::format("{}, Poisson sampling, δ = {}", describe(plan.workload).front(),
-                                    plan.target.delta));
-  out.close();
-  if (!out) {
-    throw Error(
-        ErrorCode::kIoError, "--plot",
-        fmt::format("'{}' could not be written; is the folder there, and the disk not full?",
-                    file));
-  }
+  run::write_atomically(
+      file, bytes_of(svg_file(plot, fmt::format("{}, Poisson sampling, δ = {}",
+                                                describe(plan.workload).front(),
+                                                plan.target.delta))));
 }
 
 void run(const Options& options) {

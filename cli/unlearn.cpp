@@ -164,7 +164,7 @@ EngineOptions engine_options(const Options& o) {
 // A ledger of its own, under a key of its own.
 void make_ledger(const Options& o, const fs::path& folder) {
   const auto key = admission::SigningKey::generate();
-  run::write_atomically(folder / "ledger.key", bytes_of(key.to_pem()), run::Access::kOwner);
+  run::write_new(folder / "ledger.key", bytes_of(key.to_pem()), run::Access::kOwner);
   run::write_atomically(folder / "ledger.pub", bytes_of(key.public_key().to_pem()));
   ledger::Header header;
   header.origin = "discreet-unlearn/" + o.name;
@@ -292,7 +292,7 @@ void erase(const Options& o) {
     list.push_back(receipt_json(receipts[i], subjects[i], placed[i], ledger));
     lines += list.back().dump() + "\n";
   }
-  if (!o.receipts.empty()) append_lines(o.receipts, lines);
+  if (!o.receipts.empty()) run::append_lines(o.receipts, lines, run::Access::kOwner);
   const ServiceStatus status = service.status();
   const bool retrained = status.generation != generation;
   if (o.json) {

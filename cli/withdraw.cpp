@@ -39,7 +39,7 @@ void sign(const Options& options) {
   const Withdrawal withdrawal =
       sign_withdrawal(read_key(options.key, options.passphrase_file), options.origin, descriptor,
                       options.reason, static_cast<std::uint64_t>(now));
-  append_lines(options.events, write_deletion_event(withdrawal));
+  run::append_lines(options.events, write_deletion_event(withdrawal));
   if (options.json)
     fmt::print("{}\n", json{{"signed", options.hash}, {"events", options.events}}.dump());
   else

@@ -36,7 +36,7 @@ class RdpAccountant final : public TallyAccountant {
   void check(const Event& event) const override { renyi_curve(name(), event); }
   EpsilonBound evaluate_epsilon(double delta) const override {
     RenyiComposition all = composition();
-    return {{0, renyi_epsilon(all, delta)}, adjacency(), std::nullopt};
+    return {Interval{0, renyi_epsilon(all, delta)}, adjacency(), std::nullopt};
   }
   Interval evaluate_delta(double epsilon) const override {
     RenyiComposition all = composition();
@@ -65,9 +65,8 @@ class MomentsAccountant final : public TallyAccountant {
     return convert([&all](double order) { return all.at(order); });
   }
   EpsilonBound evaluate_epsilon(double delta) const override {
-    return {{0, converted([&](const MomentSum& m) { return moments_epsilon(m, delta); })},
-            adjacency(),
-            std::nullopt};
+    return {Interval{0, converted([&](const MomentSum& m) { return moments_epsilon(m, delta); })},
+            adjacency(), std::nullopt};
   }
   Interval evaluate_delta(double epsilon) const override {
     return {0, converted([&](const MomentSum& m) { return moments_delta(m, epsilon); })};
@@ -149,12 +148,13 @@ class GdpAccountant final : public TallyAccountant {
   EpsilonBound evaluate_epsilon(double delta) const override {
     if (all(is_full_batch)) {
       const Interval m = mu();
-      return {{gaussian_epsilon(m.lower, delta).lower, gaussian_epsilon(m.upper, delta).upper},
-              adjacency(),
-              std::nullopt};
+      return {
+          Interval{gaussian_epsilon(m.lower, delta).lower, gaussian_epsilon(m.upper, delta).upper},
+          adjacency(), std::nullopt};
     }
     RenyiComposition bound(name(), events(), options().log_space_accounting);
-    return {{0, renyi_epsilon(bound, delta)}, adjacency(), clt_epsilon(approximate_mu(), delta)};
+    return {Interval{0, renyi_epsilon(bound, delta)}, adjacency(),
+            clt_epsilon(approximate_mu(), delta)};
   }
   Interval evaluate_delta(double epsilon) const override {
     if (all(is_full_batch)) {

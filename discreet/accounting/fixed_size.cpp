@@ -49,7 +49,8 @@ Interval fixed_size_replace_one_epsilon(FixedSizeSteps steps, double delta, doub
     const double ceiling = LossSum({&realised_up, 1}, realised_order).epsilon_upper(delta);
     const double below = LossSum({&realised_down, 1}, realised_order).epsilon_lower(delta, ceiling);
     // The splice errs as the realised pair does.
-    return GridBounds{{{below, above}}, epsilon_excess({below, ceiling}, relative_width)};
+    return GridBounds{std::vector{Interval{below, above}},
+                      epsilon_excess({below, ceiling}, relative_width)};
   });
   return both.front();
 }

@@ -103,7 +103,8 @@ Interval epsilon_for(const TruncatedPoissonSteps& steps, std::uint64_t n, double
     const double lower = LossSum({&r, 1}, order).epsilon_lower(delta, ceiling);
     // What discretisation does shows in the pair without truncation.
     const Interval shown{LossSum({&b, 1}, order).epsilon_lower(delta, ceiling), ceiling};
-    return GridBounds{{{std::min(lower, upper), upper}}, epsilon_excess(shown, relative_width)};
+    return GridBounds{std::vector{Interval{std::min(lower, upper), upper}},
+                      epsilon_excess(shown, relative_width)};
   });
   return result.front();
 }

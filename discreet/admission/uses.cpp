@@ -10,6 +10,7 @@
 #include <set>
 #include <system_error>
 
+#include "discreet/admission/guarded_sqlite_impl.h"
 #include "discreet/base/error.h"
 
 namespace discreet::admission {
@@ -124,12 +125,13 @@ UseStore::UseStore(UseStore&&) noexcept = default;
 UseStore::UseStore(const std::filesystem::path& path, int patience_ms) {
   make_private(path);
   sqlite3* opened = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &opened,
-                                   SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, nullptr);
+  require_own_journal(path, "UseStore");
+  const int code = open_guarded(path, Guard::kWrite, SQLITE_OPEN_FULLMUTEX, &opened);
   database_.reset(opened);
   if (opened == nullptr)
     throw Error(ErrorCode::kIoError, "UseStore", "there is no memory for the store of uses");
   if (code != SQLITE_OK) failed(opened, "open");
+  require_no_wal(opened, "UseStore");
   sqlite3_busy_timeout(opened, patience_ms);
   execute(opened,
           "PRAGMA trusted_schema=OFF; PRAGMA journal_mode=DELETE; PRAGMA synchronous=EXTRA; PRAGMA "

@@ -76,12 +76,13 @@ TEST(LedgerCrash, WhatWasReportedIsThereAfterSixtyKills) {
       last = reported.substr(begin == std::string::npos ? 0 : begin + 1,
                              end - (begin == std::string::npos ? 0 : begin + 1));
     }
-    // An auditor who looks now sees a sound ledger, or one with a tail that was never signed.
+    // An auditor who looks now sees a sound ledger, or one with a tail that was never signed; or,
+    // killed in the middle of a commit, what the next writer rolls back.
     VerifyOptions options;
     options.checkpoint = last;
     options.attestations = false;
     const Verification seen = verify(path, options);
-    if (!seen.ok) {
+    if (!seen.ok && !std::filesystem::exists(path.string() + "-journal")) {
       ASSERT_EQ(seen.kind, "unsigned") << seen.problem;
       ++unsigned_tails;
     }
@@ -130,7 +131,9 @@ TEST(LedgerCrash, AFullDiskIsSaidAndLeavesTheLedgerAsItWas) {
   VerifyOptions options;
   options.checkpoint = note;
   const Verification found = verify(path, options);
-  EXPECT_TRUE(found.ok || found.kind == "unsigned") << found.problem;
+  EXPECT_TRUE(found.ok || found.kind == "unsigned" ||
+              std::filesystem::exists(path.string() + "-journal"))
+      << found.problem;
   Ledger ledger = Ledger::open(path, ledger_key(), note);
   ledger.admit(contributions(10, 200));
   EXPECT_TRUE(verify(path, options).ok);

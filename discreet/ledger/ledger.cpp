@@ -1,12 +1,12 @@
 #include "discreet/ledger/ledger.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
 #include <thread>
 
+#include "discreet/admission/descriptor.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/opening_impl.h"
@@ -34,11 +34,11 @@ Ledger Ledger::create(const std::filesystem::path& path, Header header, ByteView
   header.policy = sha256(policy);
   std::sort(header.stewards.begin(), header.stewards.end());
   State().take(Entry(header));  // a header that cannot be is refused before there is a file
-  // Made under another name, so that nobody ever finds a ledger that is not signed.
+  // Made under another name, so that nobody ever finds a ledger that is not signed; one that no
+  // other user of the folder can guess.
   const std::filesystem::path made =
-      path.string() + fmt::format(".{}.new", static_cast<long>(::getpid()));
+      path.string() + fmt::format(".{}.new", to_hex(admission::fresh_nonce()));
   std::error_code ignored;
-  std::filesystem::remove(made, ignored);  // of a killed process with our number
   try {
     Ledger ledger(Store(made, Store::Mode::kCreate), std::move(key));
     ledger.write([&](const Add& add, Store::Batch&) {
@@ -316,7 +316,7 @@ std::vector<Ledger::Placed> Ledger::receipts(std::span<const Bytes> leaves) {
   for (const Bytes& leaf : leaves) {
     const auto position = wanted.at(leaf_hash(leaf));
     if (!position) refuse("an entry is not in the ledger; there is no receipt of it");
-    out.push_back({*position, inclusion_receipt(key_, tree.size(), *position,
+    out.push_back({*position, inclusion_receipt(key_, state_.header().origin, tree.size(), *position,
                                                 inclusion_proof(*position, tree.size(), range),
                                                 frontier_.root())});
   }

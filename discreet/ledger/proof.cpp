@@ -70,6 +70,7 @@ ProofVerdict check_receipt(const json& line, const admission::PublicKey& key) {
   if (!verify_inclusion_receipt(from_hex(line.at("receipt").get<std::string>()), *out.leaf, key,
                                 &place))
     return failed(out, "the receipt is not of this entry, or not signed by this key");
+  out.origin = place.origin;
   out.size = place.size;
   out.entry = place.index;
   if (line.contains("entry") && count_of(line, "entry") != place.index)

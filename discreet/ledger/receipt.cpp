@@ -15,14 +15,26 @@ using cbor::Value;
 
 constexpr int kStructure = 395, kProofs = 396, kRfc9162Sha256 = 1;
 constexpr int kInclusion = -1, kConsistency = -2;
+constexpr int kClaims = 15, kIssuer = 1, kSubject = 2;  // RFC 9597, RFC 8392
 
-Bytes receipt(const admission::SigningKey& key, int kind, std::uint64_t first, std::uint64_t second,
-              const Path& path, const Digest& root) {
+// Of the tree whose root is signed.
+Value claims(std::string_view origin, std::uint64_t size) {
+  return cbor::map({{kIssuer, origin}, {kSubject, std::to_string(size)}});
+}
+
+Bytes receipt(const admission::SigningKey& key, std::string_view origin, std::uint64_t size,
+              int kind, std::uint64_t first, std::uint64_t second, const Path& path,
+              const Digest& root) {
+  if (!is_note_name(origin))
+    throw Error(ErrorCode::kInvalidInput, "receipt", "the origin must be the name of a ledger");
   const Bytes proof =
       cbor::encode(cbor::array({first, second, cbor::array({path.begin(), path.end()})}));
   const auto id = key.public_key().id();
   admission::Sign1 message = admission::sign_detached(
-      key, cbor::map({{admission::cose_label::kKeyId, ByteView(id)}, {kStructure, kRfc9162Sha256}}),
+      key,
+      cbor::map({{admission::cose_label::kKeyId, ByteView(id)},
+                 {kClaims, claims(origin, size)},
+                 {kStructure, kRfc9162Sha256}}),
       root);
   message.unprotected =
       cbor::map({{kProofs, cbor::map({{kind, cbor::array({Value(ByteView(proof))})}})}});
@@ -33,6 +45,12 @@ struct Parsed {
   admission::Sign1 message;
   std::uint64_t first = 0, second = 0;
   Path path;
+  std::string origin;  // empty: no claims
+
+  // Whether the signed claims, if there are any, are of a tree of this size.
+  bool claims_size(std::uint64_t size) const {
+    return origin.empty() || message.protected_header.at(kClaims) == claims(origin, size);
+  }
 };
 
 // Throws kMalformed or kInvalidInput for anything but a receipt as receipt() makes it.
@@ -40,10 +58,17 @@ Parsed parse(ByteView bytes, int kind, const admission::PublicKey& key) {
   const auto refuse = [](const char* sentence) {
     throw Error(ErrorCode::kMalformed, "receipt", sentence);
   };
-  Parsed out{admission::decode_sign1(bytes), 0, 0, {}};
+  Parsed out;
+  out.message = admission::decode_sign1(bytes);
   const Value& header = out.message.protected_header;
   const auto id = key.id();
-  if (header.as_map().size() != 3 || header.at(kStructure) != Value(kRfc9162Sha256) ||
+  const Value* signed_claims = header.find(kClaims);
+  if (signed_claims) {
+    out.origin = signed_claims->at(kIssuer).as_text();
+    if (!is_note_name(out.origin)) refuse("the issuer must be the name of a ledger");
+  }
+  if (header.as_map().size() != (signed_claims ? 4 : 3) ||
+      header.at(kStructure) != Value(kRfc9162Sha256) ||
       header.at(admission::cose_label::kKeyId) != Value(ByteView(id)))
     refuse("the protected header is not that of a receipt by this key");
   if (out.message.payload) refuse("the root is not detached");
@@ -75,14 +100,16 @@ bool or_false(const auto& check) {
 
 }  // namespace
 
-Bytes inclusion_receipt(const admission::SigningKey& key, std::uint64_t size, std::uint64_t index,
-                        const Path& path, const Digest& root) {
-  return receipt(key, kInclusion, size, index, path, root);
+Bytes inclusion_receipt(const admission::SigningKey& key, std::string_view origin,
+                        std::uint64_t size, std::uint64_t index, const Path& path,
+                        const Digest& root) {
+  return receipt(key, origin, size, kInclusion, size, index, path, root);
 }
 
-Bytes consistency_receipt(const admission::SigningKey& key, std::uint64_t size1,
-                          std::uint64_t size2, const Path& path, const Digest& root2) {
-  return receipt(key, kConsistency, size1, size2, path, root2);
+Bytes consistency_receipt(const admission::SigningKey& key, std::string_view origin,
+                          std::uint64_t size1, std::uint64_t size2, const Path& path,
+                          const Digest& root2) {
+  return receipt(key, origin, size2, kConsistency, size1, size2, path, root2);
 }
 
 bool verify_inclusion_receipt(ByteView bytes, ByteView leaf, const admission::PublicKey& key,
@@ -91,19 +118,21 @@ bool verify_inclusion_receipt(ByteView bytes, ByteView leaf, const admission::Pu
     const Parsed found = parse(bytes, kInclusion, key);
     Digest root;
     if (!root_of_inclusion(leaf_hash(leaf), found.second, found.first, found.path, root) ||
-        !admission::verifies(found.message, key, root))
+        !found.claims_size(found.first) || !admission::verifies(found.message, key, root))
       return false;
-    if (place) *place = {found.first, found.second};
+    if (place) *place = Place{found.first, found.second, root, found.origin};
     return true;
   });
 }
 
-bool verify_consistency_receipt(ByteView bytes, const Digest& root1, const Digest& root2,
+bool verify_consistency_receipt(ByteView bytes, const Checkpoint& then, const Checkpoint& now,
                                 const admission::PublicKey& key) {
   return or_false([&] {
     const Parsed found = parse(bytes, kConsistency, key);
-    return admission::verifies(found.message, key, root2) &&
-           verify_consistency(found.first, root1, found.second, root2, found.path);
+    return found.first == then.size && found.second == now.size && then.origin == now.origin &&
+           (found.origin.empty() || found.origin == now.origin) && found.claims_size(now.size) &&
+           admission::verifies(found.message, key, now.root) &&
+           verify_consistency(then.size, then.root, now.size, now.root, found.path);
   });
 }
 

@@ -21,6 +21,8 @@ const Bytes kLeaves[] = {from_hex(""),
                          from_hex("5051525354555657"),
                          from_hex("606162636465666768696a6b6c6d6e6f")};
 
+constexpr const char* kOrigin = "test.example/log";
+
 struct Log {
   Tree tree;
   Log() {
@@ -30,7 +32,7 @@ struct Log {
     return [this](auto begin, auto end) { return tree.range(begin, end); };
   }
   Bytes receipt(std::uint64_t index, std::uint64_t size) const {
-    return inclusion_receipt(key(1), size, index, inclusion_proof(index, size, range()),
+    return inclusion_receipt(key(1), kOrigin, size, index, inclusion_proof(index, size, range()),
                              tree.range(0, size));
   }
 };
@@ -77,18 +79,72 @@ TEST(Receipt, NoFlippedBitIsMissed) {
 
 TEST(Receipt, OfConsistencyHoldsForItsTwoTrees) {
   const Log log;
-  const auto at = [&](std::uint64_t size) { return log.tree.range(0, size); };
+  const auto at = [&](std::uint64_t size, const char* origin = kOrigin) {
+    return Checkpoint{origin, size, log.tree.range(0, size)};
+  };
   for (std::uint64_t m = 1; m <= 8; ++m)
     for (std::uint64_t n = m; n <= 8; ++n) {
       const Bytes receipt =
-          consistency_receipt(key(1), m, n, consistency_proof(m, n, log.range()), at(n));
+          consistency_receipt(key(1), kOrigin, m, n, consistency_proof(m, n, log.range()), at(n).root);
       EXPECT_TRUE(verify_consistency_receipt(receipt, at(m), at(n), key(1).public_key()));
       EXPECT_FALSE(verify_consistency_receipt(receipt, at(m), at(n), key(2).public_key()));
       if (m < n) {
         EXPECT_FALSE(verify_consistency_receipt(receipt, at(n), at(n), key(1).public_key()));
       }
+      EXPECT_FALSE(verify_consistency_receipt(receipt, at(m, "another"), at(n, "another"),
+                                              key(1).public_key()));
+      // Roots alone do not make the checkpoints those of the receipt.
+      Checkpoint longer = at(n), shorter = at(m);
+      ++longer.size;
+      --shorter.size;
+      EXPECT_FALSE(verify_consistency_receipt(receipt, at(m), longer, key(1).public_key()));
+      EXPECT_FALSE(verify_consistency_receipt(receipt, shorter, at(n), key(1).public_key()));
       EXPECT_FALSE(verify_inclusion_receipt(receipt, kLeaves[0], key(1).public_key()));
     }
+}
+
+// The path of the last leaf of five, one hash, is also that of the second of two: the root alone
+// does not say of how many leaves it is.
+TEST(Receipt, OfOneTreeIsNotReadAsOfAnother) {
+  const Log log;
+  admission::Sign1 message = admission::decode_sign1(log.receipt(4, 5));
+  const auto with_proof = [&](std::uint64_t size, std::uint64_t index) {
+    const Path path = inclusion_proof(4, 5, log.range());
+    const Bytes proof =
+        cbor::encode(cbor::array({size, index, cbor::array({path.begin(), path.end()})}));
+    message.unprotected =
+        cbor::map({{396, cbor::map({{-1, cbor::array({cbor::Value(ByteView(proof))})}})}});
+    return admission::encode(message);
+  };
+  EXPECT_TRUE(verify_inclusion_receipt(with_proof(5, 4), kLeaves[4], key(1).public_key()));
+  EXPECT_FALSE(verify_inclusion_receipt(with_proof(2, 1), kLeaves[4], key(1).public_key()));
+  EXPECT_FALSE(verify_inclusion_receipt(with_proof(9, 8), kLeaves[4], key(1).public_key()));
+}
+
+TEST(Receipt, NamesItsLedgerAndTheRootItIsUnder) {
+  const Log log;
+  Place place;
+  ASSERT_TRUE(verify_inclusion_receipt(log.receipt(3, 7), kLeaves[3], key(1).public_key(), &place));
+  EXPECT_EQ(place.origin, kOrigin);
+  EXPECT_EQ(place.root, log.tree.range(0, 7));
+  EXPECT_THROW(inclusion_receipt(key(1), "no name", 7, 3, {}, Digest{}), Error);
+}
+
+// As versions before the claims wrote it.
+TEST(Receipt, WithoutClaimsIsTakenAndNamesNoLedger) {
+  const Log log;
+  const auto id = key(1).public_key().id();
+  const Path path = inclusion_proof(3, 7, log.range());
+  const Bytes proof = cbor::encode(cbor::array({7, 3, cbor::array({path.begin(), path.end()})}));
+  admission::Sign1 message = admission::sign_detached(
+      key(1), cbor::map({{admission::cose_label::kKeyId, ByteView(id)}, {395, 1}}),
+      log.tree.range(0, 7));
+  message.unprotected =
+      cbor::map({{396, cbor::map({{-1, cbor::array({cbor::Value(ByteView(proof))})}})}});
+  Place place;
+  ASSERT_TRUE(verify_inclusion_receipt(admission::encode(message), kLeaves[3],
+                                       key(1).public_key(), &place));
+  EXPECT_EQ(place.origin, "");
 }
 
 }  // namespace

@@ -8,13 +8,16 @@
 
 namespace discreet::ledger {
 
-Database::Database(const std::filesystem::path& path, int flags, std::string what)
+Database::Database(const std::filesystem::path& path, admission::Guard guard, std::string what)
     : path_(path.string()), what_(std::move(what)) {
+  if (guard == admission::Guard::kWrite) admission::require_own_journal(path, what_.c_str());
   sqlite3* db = nullptr;
-  const int code = sqlite3_open_v2(path_.c_str(), &db,
-                                   flags | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code =
+      admission::open_guarded(path, guard, SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOMUTEX, &db);
   db_.reset(db);
   if (code != SQLITE_OK) fail(code);
+  admission::require_no_wal(db, what_.c_str());
+  sqlite3_exec(db, "PRAGMA temp_store=MEMORY", nullptr, nullptr, nullptr);
   // A file from a stranger gets no say in what is executed.
   sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "discreet/admission/guarded_sqlite_impl.h"
 #include "discreet/base/bytes.h"
 
 // As much of SQLite as our files need. Every failure throws: kIoError when the machine failed or
@@ -27,8 +28,9 @@ using IdleStatements =
 
 class Database {
  public:
-  // flags: of sqlite3_open_v2. what: the file's name in error sentences.
-  Database(const std::filesystem::path& path, int flags, std::string what = "ledger");
+  // As guarded_sqlite_impl.h says: a reader sees this file alone, and neither takes WAL mode.
+  // what: the file's name in error sentences.
+  Database(const std::filesystem::path& path, admission::Guard guard, std::string what = "ledger");
 
   void run(const char* sql);  // one or more statements without results
   Statement prepare(std::string_view sql);

@@ -74,7 +74,7 @@ bool is_hash(ByteView item) {
 struct Store::Lock {
   int fd;
   Lock(const std::filesystem::path& path, bool create, int patience_ms)
-      : fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0644)) {
+      : fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_EXCL | O_NOFOLLOW : 0), 0644)) {
     if (fd < 0) cannot_create(path);
     constexpr int kPauseMs = 10;
     for (; flock(fd, LOCK_EX | LOCK_NB) != 0; patience_ms -= kPauseMs) {
@@ -101,9 +101,7 @@ Store::Store(const std::filesystem::path& path, Mode mode, int patience_ms)
                 fmt::format("{}: {}", path.string(),
                             std::filesystem::is_directory(path) ? "this is a folder, not a file"
                                                                 : "there is no such file"));
-  // Rolling a killed writer's transaction back takes a connection that may write.
-  const bool writes = mode_ != Mode::kRead || std::filesystem::exists(path.string() + "-journal");
-  db_ = open(writes ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
+  db_ = open();
 }
 
 Store::~Store() { db_.reset(); }
@@ -116,8 +114,9 @@ Store& Store::operator=(Store&& other) noexcept {
   return *this;
 }
 
-std::unique_ptr<Database> Store::open(int flags) {
-  auto db = std::make_unique<Database>(path_, flags);
+std::unique_ptr<Database> Store::open() {
+  auto db = std::make_unique<Database>(
+      path_, mode_ == Mode::kRead ? admission::Guard::kRead : admission::Guard::kWrite);
   db->run("PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA cache_size=-16000");
   if (mode_ == Mode::kCreate) {
     db->run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {}; COMMIT",
@@ -280,7 +279,7 @@ void Store::move_to(const std::filesystem::path& path) {
     throw Error(ErrorCode::kIoError, "ledger",
                 fmt::format("{}: {}", folder.string(), strerror(errno)));
   path_ = path;
-  db_ = open(SQLITE_OPEN_READWRITE);
+  db_ = open();
 }
 
 void Store::let_go() {
@@ -293,6 +292,13 @@ void Store::take_up(int patience_ms) { *this = Store(path_, mode_, patience_ms);
 void Store::reread() {
   if (lock_) posix_fadvise(lock_->fd, 0, 0, POSIX_FADV_DONTNEED);
   db_->forget_pages();
+}
+
+void Store::check_ranges() {
+  if (db_->number("SELECT EXISTS(SELECT 1 FROM leaf WHERE position < 0) OR "
+                  "EXISTS(SELECT 1 FROM opening WHERE position < 0) OR "
+                  "EXISTS(SELECT 1 FROM checkpoint WHERE size < 1)") != 0)
+    malformed("the file has a row before the first entry");
 }
 
 void Store::check_pages() {

@@ -22,6 +22,9 @@ class Statement;
 // Rollback journal, synchronous=FULL, one writer: a lock on the file is held as long as the object
 // lives. Deleted contents are overwritten. Errors as sqlite_impl.h says; a transaction that fails
 // leaves the file as it was.
+//
+// A reader reads the bytes of this file and nothing that lies next to it, and changes nothing. Only
+// a writer rolls a killed writer's transaction back; until then the file may read as damaged.
 class Store {
  public:
   enum class Mode { kCreate, kWrite, kRead };
@@ -98,13 +101,15 @@ class Store {
 
   // Forgets every page read so far, so that what follows comes from the disk.
   void reread();
+  // Throws kMalformed for rows that no position or size can have, which nothing else reads.
+  void check_ranges();
   // SQLite's own check of pages, cells and types. Throws kMalformed.
   void check_pages();
   // Every statement until the end of the snapshot sees the same file.
   void begin_snapshot();
 
  private:
-  std::unique_ptr<Database> open(int flags);
+  std::unique_ptr<Database> open();
 
   std::filesystem::path path_;
   Mode mode_;

@@ -71,7 +71,7 @@ void spread(const std::filesystem::path& path) {
       items.push_back(leaf.summarised ? cbor::encode(leaf.hash)
                                       : Bytes(leaf.content.begin(), leaf.content.end()));
   }
-  Database db(path, SQLITE_OPEN_READWRITE);
+  Database db(path, admission::Guard::kWrite);
   db.transact([&] {
     db.run("DELETE FROM leaf");
     Statement insert = db.prepare("INSERT INTO leaf VALUES(?1, ?2)");
@@ -139,7 +139,7 @@ TEST(LedgerTamper, NoRowIsDroppedDoubledSwappedOrForged) {
   const auto altered = [&](const std::string& what, const std::vector<std::string>& sql) {
     std::filesystem::copy_file(whole, path, std::filesystem::copy_options::overwrite_existing);
     {
-      Database db(path, SQLITE_OPEN_READWRITE);
+      Database db(path, admission::Guard::kWrite);
       for (const std::string& line : sql) db.run(line.c_str());
     }
     const Verification found = verify(path);
@@ -218,7 +218,7 @@ TEST(LedgerTamper, NamesTheEntryThatIsWrong) {
   build(path);
   spread(path);
   // A use whose spend was lowered: its own rule finds it, before the tree does.
-  Database db(path, SQLITE_OPEN_READWRITE);
+  Database db(path, admission::Guard::kWrite);
   std::uint64_t position = 0;
   {
     Statement rows = db.prepare(
@@ -257,7 +257,7 @@ TEST(LedgerTamper, NoRowGoesOnBeyondACheckpoint) {
     size = store.next_note(store.next_note(0)->size)->size;
   }
   const std::string at = std::to_string(size);
-  Database db(path, SQLITE_OPEN_READWRITE);
+  Database db(path, admission::Guard::kWrite);
   db.run(("UPDATE leaf SET items = CAST(items || (SELECT items FROM leaf WHERE position = " + at +
           ") AS BLOB) WHERE position = (SELECT max(position) FROM leaf WHERE position < " + at +
           ")")

@@ -22,6 +22,7 @@ class Reading {
   Loaded run(bool to_last_note) {
     where_.kind = "file";
     to_last_note_ = to_last_note;
+    store_.check_ranges();
     const auto last = store_.last_note();
     std::uint64_t end = ~std::uint64_t{0};
     if (to_last_note) {

@@ -32,10 +32,10 @@ Digest digest_from(std::string_view hex) {
   return digest;
 }
 
-// One part of a bundle: a leaf that its receipt places in the signed tree.
+// One part of a bundle: a leaf that its receipt places in the tree of the signed checkpoint.
 class Parts {
  public:
-  Parts(std::uint64_t size, const admission::PublicKey& key) : size_(size), key_(key) {}
+  Parts(const Checkpoint& tree, const admission::PublicKey& key) : tree_(tree), key_(key) {}
 
   template <class T>
   T read(const json& part, const char* what) const {
@@ -44,7 +44,10 @@ class Parts {
     if (!verify_inclusion_receipt(from_hex(part.at("receipt").get<std::string>()), leaf, key_,
                                   &place))
       refuse(fmt::format("the receipt of the {} does not hold", what));
-    if (place.size != size_) refuse(fmt::format("the receipt of the {} is of another tree", what));
+    // The key may have signed other trees of this size: those of its other ledgers, or of a fork.
+    if (place.size != tree_.size || place.root != tree_.root ||
+        (!place.origin.empty() && place.origin != tree_.origin))
+      refuse(fmt::format("the receipt of the {} is of another tree", what));
     const Entry entry = decode_entry(leaf);
     const T* found = std::get_if<T>(&entry);
     if (!found) refuse(fmt::format("the {} is a {}", what, name(entry)));
@@ -54,7 +57,7 @@ class Parts {
   std::uint64_t position() const { return position_; }  // of the part read last
 
  private:
-  std::uint64_t size_;
+  Checkpoint tree_;
   admission::PublicKey key_;
   mutable std::uint64_t position_ = 0;
 };
@@ -71,10 +74,12 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
   const auto now = open_note(text("note"), {origin, key});
   const auto then = open_note(text("note_at_admission"), {origin, key});
   if (!now || !then) refuse("a checkpoint of the bundle is not signed by its key");
-  if (!verify_consistency_receipt(from_hex(text("consistency")), then->root, now->root, key))
+  if (now->origin != origin || then->origin != origin)
+    refuse("a checkpoint of the bundle is of another ledger");
+  if (!verify_consistency_receipt(from_hex(text("consistency")), *then, *now, key))
     refuse("the later tree does not extend the one of the admission");
 
-  const Parts parts(now->size, key);
+  const Parts parts(*now, key);
   const Header header = parts.read<Header>(bundle.at("header"), "header");
   if (parts.position() != 0 || header.origin != origin ||
       !std::ranges::equal(header.key, key.bytes()))
@@ -202,10 +207,11 @@ std::string withdrawal_bundle(const std::filesystem::path& ledger, const admissi
     throw Error(ErrorCode::kMalformed, "withdraw", "the ledger is not signed to its end");
   const RangeHash range = [&](auto begin, auto end) { return tree.range(begin, end); };
   const Digest root = tree.range(0, last->size);
+  const std::string origin = read_unverified(last->text).origin;
   const auto part = [&](std::uint64_t position) {
     return json{
         {"leaf", to_hex(leaf_at(store, position))},
-        {"receipt", to_hex(inclusion_receipt(key, last->size, position,
+        {"receipt", to_hex(inclusion_receipt(key, origin, last->size, position,
                                              inclusion_proof(position, last->size, range), root))}};
   };
   json uses = json::array(), releases = json::array();
@@ -214,12 +220,12 @@ std::string withdrawal_bundle(const std::filesystem::path& ledger, const admissi
   for (const auto& release : found.releases) releases.push_back(part(release.position));
   const json bundle = {
       {"format", kFormat},
-      {"origin", read_unverified(last->text).origin},
+      {"origin", origin},
       {"public_key", to_hex(key.public_key().bytes())},
       {"note", last->text},
       {"note_at_admission", first->text},
       {"consistency",
-       to_hex(consistency_receipt(key, first->size, last->size,
+       to_hex(consistency_receipt(key, origin, first->size, last->size,
                                   consistency_proof(first->size, last->size, range), root))},
       {"header", part(0)},
       {"descriptor", to_hex(opening->descriptor)},

@@ -18,11 +18,11 @@ struct Withdrawn {
   Folder folder;
   std::filesystem::path path = folder / "l.db";
   std::vector<Ledger::Contribution> who = contributions(0, 3);
-  Withdrawn() {
+  explicit Withdrawn(std::uint64_t deviation = 3'000'000'000) {
     Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
     ledger.admit(who);
-    ledger.reserve_epoch("run", 0, kToday, {terms()});
-    ledger.reserve_epoch("run", 1, kToday, {terms()});
+    ledger.reserve_epoch("run", 0, kToday, {terms("public", deviation)});
+    ledger.reserve_epoch("run", 1, kToday, {terms("public", deviation)});
     ledger.release("run", sha256(bytes_of("manifest")));
     ledger.withdraw(std::vector{withdrawal(hash_of(who[1]), contributor_key())});
     ledger.reserve_epoch("run", 2, kToday, {terms()});
@@ -111,6 +111,30 @@ TEST(WithdrawalBundle, NoAlteredPartIsMissed) {
   }
   EXPECT_FALSE(verify_bundle("", {}).ok);
   EXPECT_FALSE(verify_bundle("[]", {}).ok);
+}
+
+// The same key signed another ledger of as many entries, in which more noise was recorded: its uses
+// do not pass for those of this one.
+TEST(WithdrawalBundle, TakesNoPartOfAnotherTreeOfTheSameSizeAndKey) {
+  const Withdrawn spent, fork(9'000'000'000);
+  const auto bundle_of = [](const Withdrawn& w) {
+    return nlohmann::json::parse(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])));
+  };
+  const auto honest = bundle_of(spent), less = bundle_of(fork);
+  for (const char* part : {"uses", "withdrawal", "admission", "header", "releases", "consistency",
+                           "note", "note_at_admission"}) {
+    auto forged = honest;
+    forged[part] = less.at(part);
+    // Up to the admission both trees are the same, and so are these parts.
+    if (forged == honest) continue;
+    const BundleVerdict verdict = verify_bundle(forged.dump(), ledger_key().public_key());
+    EXPECT_FALSE(verdict.ok) << part;
+  }
+  auto forged = honest;
+  for (const char* part : {"uses", "releases", "withdrawal"}) forged[part] = less.at(part);
+  EXPECT_FALSE(verify_bundle(forged.dump(), ledger_key().public_key()).ok);
+  EXPECT_TRUE(verify_bundle(honest.dump(), ledger_key().public_key()).ok);
+  EXPECT_TRUE(verify_bundle(less.dump(), ledger_key().public_key()).ok);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "discreet/base/error.h"
+#include "discreet/random/key.h"
 #include "discreet/run/descriptor_impl.h"
 
 namespace discreet::run {
@@ -57,26 +59,121 @@ void flush_directory(const std::filesystem::path& directory) {
   Descriptor(directory, O_RDONLY | O_DIRECTORY).flush();
 }
 
-void write_atomically(const std::filesystem::path& path, ByteView bytes, Access access) {
-  std::filesystem::path directory = path.parent_path();
-  if (directory.empty()) directory = ".";
-  // One writer per process and path at a time; the process number keeps two processes apart.
-  const std::filesystem::path neighbour =
-      directory / fmt::format(".{}.{}.part", path.filename().string(), ::getpid());
-  try {
-    {
-      Descriptor file(neighbour, O_WRONLY | O_CREAT | O_TRUNC,
-                      access == Access::kOwner ? 0600 : 0666);
+namespace {
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+int mode_of(Access access) { return access == Access::kOwner ? 0600 : 0666; }
+
+// A neighbour of `path` with `bytes` on the disk; removed unless it was moved.
+class Neighbour {
+ public:
+  Neighbour(const std::filesystem::path& path, ByteView bytes, int mode,
+            const struct stat* like = nullptr)
+      : path_(folder_of(path) /
+              fmt::format(".{}.{}.part", path.filename().string().substr(0, 128),
+                          to_hex(random::Key::from_system().secret_bytes()).substr(0, 32))) {
+    Descriptor file(path_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    there_ = true;
+    try {
+      if (like) keep(file, *like);
       file.write(bytes);
       file.flush();
+    } catch (...) {
+      remove();
+      throw;
     }
-    if (::rename(neighbour.c_str(), path.c_str()) != 0) fail("replace", path);
+  }
+  ~Neighbour() { remove(); }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+
+  void replace(const std::filesystem::path& path) {
+    if (::rename(path_.c_str(), path.c_str()) != 0) fail("replace", path);
+    there_ = false;
+    flush_directory(folder_of(path));
+  }
+  // False if there is such a file.
+  bool become(const std::filesystem::path& path) {
+    if (::link(path_.c_str(), path.c_str()) != 0) {
+      if (errno == EEXIST) return false;
+      fail("create", path);
+    }
+    remove();
+    flush_directory(folder_of(path));
+    return true;
+  }
+
+ private:
+  // Owner and mode of the file that this one will replace.
+  void keep(const Descriptor& file, const struct stat& like) const {
+    struct stat now {};
+    if (::fstat(file.number(), &now) != 0) fail("read", path_);
+    if ((now.st_uid != like.st_uid || now.st_gid != like.st_gid) &&
+        ::fchown(file.number(), like.st_uid, like.st_gid) != 0)
+      fail("keep the owner of", path_);
+    if (::fchmod(file.number(), like.st_mode & 07777) != 0) fail("keep the mode of", path_);
+  }
+  void remove() noexcept {
+    if (there_) ::unlink(path_.c_str());
+    there_ = false;
+  }
+  std::filesystem::path path_;
+  bool there_ = false;
+};
+
+template <class F>
+auto naming(const std::filesystem::path& path, F&& write) {
+  try {
+    return write();
   } catch (const Error& error) {
-    ::unlink(neighbour.c_str());
     throw Error(error.code(), error.op(),
                 fmt::format("cannot write {}: {}", path.string(), error.sentence()));
   }
-  flush_directory(directory);
+}
+
+// The file of lines, locked: the one that has this name now, whatever was put there meanwhile.
+Descriptor locked(const std::filesystem::path& path, Access access) {
+  while (true) {
+    Descriptor file(path, O_RDWR | O_CREAT | O_NOCTTY, mode_of(access));
+    while (::flock(file.number(), LOCK_EX) != 0)
+      if (errno != EINTR) fail("lock", path);
+    struct stat held {}, named {};
+    if (::fstat(file.number(), &held) != 0) fail("read", path);
+    if (::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+        held.st_ino == named.st_ino)
+      return file;
+  }
+}
+
+}  // namespace
+
+void write_atomically(const std::filesystem::path& path, ByteView bytes, Access access) {
+  naming(path, [&] { Neighbour(path, bytes, mode_of(access)).replace(path); });
+}
+
+void write_new(const std::filesystem::path& path, ByteView bytes, Access access) {
+  if (!naming(path, [&] { return Neighbour(path, bytes, mode_of(access)).become(path); }))
+    throw Error(ErrorCode::kInvalidInput, "file",
+                fmt::format("{} exists and is not overwritten: choose another name", path.string()));
+}
+
+void append_lines(const std::filesystem::path& path, std::string_view lines, Access access) {
+  naming(path, [&] {
+    const Descriptor lock = locked(path, access);
+    struct stat status {};
+    if (::fstat(lock.number(), &status) != 0) fail("read", path);
+    // Replaced as a whole: a process killed in the middle of a write would leave half a line.
+    std::error_code none;
+    const std::filesystem::path file = std::filesystem::canonical(path, none);
+    if (none) fail("find", path);
+    Bytes text = read_file(file);
+    if (!text.empty() && text.back() != '\n') text.push_back('\n');
+    text.insert(text.end(), lines.begin(), lines.end());
+    Neighbour(file, text, 0600, &status).replace(file);
+  });
 }
 
 Bytes read_file(const std::filesystem::path& path, std::size_t most) {

@@ -89,9 +89,12 @@ std::vector<NamedTensor> decode_safetensors(ByteView bytes) try {
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     if (entry.at("dtype") != "F32") malformed(fmt::format("{} is not F32", name));
-    places.push_back({{name, entry.at("shape").get<std::vector<std::uint64_t>>(), {}},
-                      entry.at("data_offsets").at(0).get<std::uint64_t>(),
-                      entry.at("data_offsets").at(1).get<std::uint64_t>()});
+    // Every part before the first is built: g++ 12 destroys twice what stands in nested braces
+    // before an initializer that throws (tools/check_initializers.py).
+    const auto& offsets = entry.at("data_offsets");
+    const auto begin = offsets.at(0).get<std::uint64_t>(), end = offsets.at(1).get<std::uint64_t>();
+    auto shape = entry.at("shape").get<std::vector<std::uint64_t>>();
+    places.push_back({NamedTensor{name, std::move(shape), {}}, begin, end});
   }
   std::ranges::sort(places, {}, &Place::begin);
   std::uint64_t expected = 0;

@@ -43,5 +43,24 @@ TEST(Safetensors, RefusesEveryCutAndSizesThatDoNotFit) {
                Error);
 }
 
+// The name and shape are long enough to be on the heap: g++ 12 freed them twice.
+TEST(Safetensors, RefusesAHeaderThatLacksAField) {
+  const std::string name(100, 'n');
+  for (const char* fields :
+       {R"("dtype":"F32","shape":[2,3])", R"("dtype":"F32","data_offsets":[0,24])",
+        R"("shape":[2,3],"data_offsets":[0,24])",
+        R"("dtype":"F32","shape":[2,3],"data_offsets":[0])",
+        R"("dtype":"F32","shape":[2,3],"data_offsets":[0,"24"])",
+        R"("dtype":"F32","shape":[2,3],"data_offsets":{})", ""}) {
+    const std::string header = "{\"" + name + "\":{" + fields + "}}";
+    Bytes bytes(8);
+    for (std::size_t i = 0; i < 8; ++i)
+      bytes[i] = static_cast<std::uint8_t>(header.size() >> 8 * i);
+    bytes.insert(bytes.end(), header.begin(), header.end());
+    bytes.resize(bytes.size() + 24);
+    EXPECT_THROW(decode_safetensors(bytes), Error) << header;
+  }
+}
+
 }  // namespace
 }  // namespace discreet::training

@@ -120,13 +120,11 @@ Publication publication(Learner& learner) {
   if (Engine* engine = engine_of(learner)) return {engine->publish(), true};
   const auto& pair = std::get<MemoryPair>(learner);
   const std::string who(to_string(pair.odometer().guarantee()));
-  return {{{pair.theta().begin(), pair.theta().end()},
-           0,
-           0,
-           who + (pair.odometer().certified()
-                      ? ": state after the delete; requests fixed in advance; earlier releases are "
-                        "not covered"
-                      : "")},
+  return {Release{std::vector<double>(pair.theta().begin(), pair.theta().end()), 0, 0,
+                  who + (pair.odometer().certified()
+                             ? ": state after the delete; requests fixed in advance; earlier "
+                               "releases are not covered"
+                             : "")},
           pair.can_predict()};
 }
 

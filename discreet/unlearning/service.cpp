@@ -51,8 +51,8 @@ Bytes encoded(const Publication& p) {
 Publication publication_of(ByteView bytes) {
   return restored(bytes, "unlearning/publication/1", [](const cbor::Value& s) {
     return Publication{
-        {unpacked<double>(s.at("parameters").as_bytes()), s.at("sigma").as_float(),
-         s.at("residual_bound").as_float(), std::string(s.at("guarantee").as_text())},
+        Release{unpacked<double>(s.at("parameters").as_bytes()), s.at("sigma").as_float(),
+                s.at("residual_bound").as_float(), std::string(s.at("guarantee").as_text())},
         s.at("ready").as_bool()};
   });
 }
@@ -446,7 +446,7 @@ const Learner& Service::learner() const {
 std::vector<Row> Service::rows() const {
   std::vector<Row> out;
   impl_->store.each_record([&](RecordId, std::string_view subject, const std::vector<double>& row) {
-    out.push_back({std::string(subject), {row.begin(), row.end() - 1}, row.back()});
+    out.push_back({std::string(subject), std::vector(row.begin(), row.end() - 1), row.back()});
   });
   return out;
 }

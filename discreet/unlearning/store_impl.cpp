@@ -63,7 +63,7 @@ void require_file(const std::filesystem::path& path) {
 
 ModelStore::ModelStore(const std::filesystem::path& path, Mode mode) {
   mode == Mode::kCreate ? make_file(path) : require_file(path);
-  db_ = std::make_unique<ledger::Database>(path, SQLITE_OPEN_READWRITE, "store");
+  db_ = std::make_unique<ledger::Database>(path, admission::Guard::kWrite, "store");
   // The lock is taken by the first statement and held: what is in memory stays what is in the file.
   db_->run(
       "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; "

@@ -216,3 +216,35 @@ def test_bad_input_is_refused(corpus):
                          ("--occurrences", "-1"), ("--noise-multiplier", "1e3")):
         result = attest(folder, field, value)
         assert result.returncode == 2 and not (folder / "record.txt.anchor.jsonl").exists()
+
+
+def started(*args, cwd):
+    return subprocess.Popen([os.environ["DISCREET"], *args], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_statements_signed_at_the_same_time_are_all_kept(corpus):
+    folder, key = corpus
+    running = [started("keygen", "--revoke", f"{i:032x}", "--key", "hospital.key", "--statements", "statements.jsonl",
+                       cwd=folder) for i in range(24)]
+    assert all(process.wait() == 0 for process in running)
+    assert len(set((folder / "statements.jsonl").read_text().splitlines())) == 24
+
+
+def test_attestations_appended_at_the_same_time_are_all_kept(corpus):
+    folder, _ = corpus
+    running = [started("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--contributor", f"patient-{i}",
+                       "--class", "clinical", "--payload", "record.txt", *WINDOW, "--append", cwd=folder)
+               for i in range(12)]
+    assert all(process.wait() == 0 for process in running)
+    lines = (folder / "record.txt.anchor.jsonl").read_text().splitlines()
+    assert {json.loads(line)["contributor"] for line in lines} == {f"patient-{i}" for i in range(12)}
+
+
+def test_a_key_does_not_go_through_a_file_that_another_user_can_foresee(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.write_text("")
+    for number in range(os.getpid(), os.getpid() + 3000):  # the numbers that the next processes get
+        (tmp_path / f".hospital.key.{number}.part").symlink_to(theirs)
+    ok("keygen", "hospital", cwd=tmp_path)
+    assert theirs.read_text() == "" and not (tmp_path / "hospital.key").is_symlink()
+    assert stat.S_IMODE((tmp_path / "hospital.key").stat().st_mode) == 0o600

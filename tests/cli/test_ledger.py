@@ -280,3 +280,37 @@ def test_every_subcommand_has_help_with_an_example(command):
     result = discreet("ledger", command, "--help")
     assert result.returncode == 0 and f"Example:\n  discreet ledger " in result.stdout
     assert f"  discreet ledger {command} " in result.stdout
+
+
+def hot_journal(victim):
+    """A journal that SQLite plays back, deleting the file it names as its super-journal."""
+    magic = bytes.fromhex("d9d505f920a163d7")
+    head = magic + b"".join(n.to_bytes(4, "big") for n in (0, 7, 1, 512, 4096))
+    name = str(victim).encode()
+    tail = [0x40000000 // 4096 + 1, len(name), sum(name)]
+    return (head.ljust(512, b"\0") + tail[0].to_bytes(4, "big") + name
+            + b"".join(n.to_bytes(4, "big") for n in tail[1:]) + magic)
+
+
+@pytest.mark.parametrize("command", [["verify"], ["show"], ["prove", "3"], ["trace", "HASH"], ["export"]])
+def test_reading_a_ledger_neither_plays_a_journal_back_nor_deletes_what_it_names(command, folder, tmp_path):
+    db, victim = folder / "ledger.db", tmp_path / "victim"
+    name, *rest = [hashes(folder)[0] if word == "HASH" else word for word in command]
+    if name == "export":
+        rest = ["--receipts", str(tmp_path / "receipts"), "--key", str(folder / "ledger.key")]
+    alone = discreet("ledger", name, str(db), *rest, "--json")
+    victim.write_text("precious")
+    before, journal = db.read_bytes(), hot_journal(victim)
+    (folder / "ledger.db-journal").write_bytes(journal)
+    beside = discreet("ledger", name, str(db), *rest, "--json")
+    assert alone.returncode == 0 and beside.returncode == 0 and beside.stdout == alone.stdout
+    assert victim.read_text() == "precious" and db.read_bytes() == before
+    assert (folder / "ledger.db-journal").read_bytes() == journal
+
+
+def test_a_broken_ledger_beside_a_journal_says_how_it_is_repaired(folder):
+    db = folder / "ledger.db"
+    db.write_bytes(db.read_bytes()[:-4096])
+    (folder / "ledger.db-journal").write_bytes(b"left by a killed writer")
+    result = discreet("ledger", "verify", str(db))
+    assert result.returncode == 1 and "BROKEN" in result.stdout and "opening it for writing" in result.stdout

@@ -207,7 +207,29 @@ def test_a_field_of_the_state_that_is_not_saved_or_read_back_is_refused(tree):
     assert "projected of the state is not in read()" in tree.refused("check_mechanism.py")
 
 
+# --- check_initializers ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("line", [
+    'rows.push_back({{name, 5}, parse(text)});', 'return {{name}, parse(text)};',
+    'Row row{\n    {.text = name},\n    parse(text)};', 'take(Row{1, {name, {}}, get<int>(text)});',
+])
+def test_a_nested_list_without_a_type_before_a_call_is_refused(tree, line):
+    tree.write("discreet/base/a.cpp", f"void f() {{\n  {line}\n}}\n")
+    said = tree.refused("check_initializers.py")
+    assert said.startswith("discreet/base/a.cpp:") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", [
+    'rows.push_back({Name{name, 5}, parse(text)});', 'return map({{"a", f(1)}, {"b", g(2)}});',
+    'Row row{parse(text), {name, 5}};', 'Row row{{1, 2}, parse(text)};', 'Row row{{name, 5}, (a - b) / c};',
+    'if (a) { f({b}, 1); g(c); }', '// {{name}, parse(text)}',
+])
+def test_other_lists_are_fine(tree, line):
+    tree.write("discreet/base/a.cpp", f"void f() {{\n  {line}\n}}\n")
+    assert tree.check("check_initializers.py").returncode == 0
+
+
 def test_the_project_itself_passes():
-    for tool in ("check_includes.py", "check_proofs.py", "check_mechanism.py", "check_conformance.py"):
+    for tool in ("check_includes.py", "check_initializers.py", "check_proofs.py", "check_mechanism.py", "check_conformance.py"):
         result = subprocess.run([sys.executable, ROOT / "tools" / tool], capture_output=True, text=True)
         assert result.returncode == 0, result.stdout
