@@ -382,8 +382,7 @@ class Run {
     if (!features_.empty())
       about["features"] = to_json(cbor::array({features_.begin(), features_.end()}));
     files_.write_model(encode_safetensors(training_->network.layout(), training_->model(), about));
-    files_.append("run_end", end_line(out));
-    files_.flush();
+    files_.end(end_line(out));
     return out;
   }
 

@@ -107,6 +107,7 @@ class RunSession : public Session {
   }
 
   void write_model(ByteView bytes) { files().write_model(bytes); }
+  void end(const cbor::Value& line) { files().end(line); }
   void flush() { files().flush(); }
   // Lets another process have the directory.
   void close() noexcept { opened_.files.reset(); }
@@ -231,6 +232,7 @@ void discreet::python::add_run(nb::module_& m) {
            })
       .def("write_model",
            [](RunSession& s, const nb::bytes& bytes) { s.write_model(python::view(bytes)); })
+      .def("end", [](RunSession& s, const nb::dict& line) { s.end(to_cbor(line)); })
       .def("flush", &RunSession::flush)
       .def("close", &RunSession::close);
 }

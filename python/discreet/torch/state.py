@@ -108,8 +108,7 @@ def finish(engine, ended: str | None):
     engine._session.write_model(_safetensors(engine.module.state_dict()))
     line = session.trace_end() | {"steps": steps, "planned_steps": planned, "ended": ended, "accuracy": None, "loss": None,
                                   "epsilon": None if session.not_private() else claim}
-    session.append("run_end", line)
-    session.flush()
+    session.end(line)
     return epsilon
 
 
