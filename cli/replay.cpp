@@ -49,6 +49,14 @@ nlohmann::json without_environment(nlohmann::json line, std::string& environment
   return line;
 }
 
+// Earlier versions did not write the digest of the model; its bytes are compared below.
+std::string as_written_before(const run::TraceLine& before, const run::TraceLine& now) {
+  if (nlohmann::json::parse(before.text).contains("model_sha256")) return now.text;
+  auto line = nlohmann::json::parse(now.text);
+  line.erase("model_sha256");
+  return line.dump();
+}
+
 Replayed replay(const fs::path& run, int threads) {
   const std::vector<run::TraceLine> before = run::trace_lines(run / "trace.jsonl");
   std::uint64_t steps = 0;
@@ -88,6 +96,8 @@ Replayed replay(const fs::path& run, int threads) {
       const auto b = without_environment(nlohmann::json::parse(now[0].text), is);
       if (was != is) out.environment = fmt::format("was {} and is {}", was, is);
       out.difference = run::difference(a.dump(), b.dump());
+    } else if (before[i].kind == "run_end" && now[i].kind == "run_end") {
+      out.difference = run::difference(before[i].text, as_written_before(before[i], now[i]));
     } else {
       out.difference = run::difference(before[i].text, now[i].text);
     }

@@ -2,14 +2,13 @@
 
 #include <fmt/core.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 
 #include <algorithm>
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 #include "discreet/run/files.h"
+#include "discreet/run/mac_impl.h"
 
 namespace discreet::run {
 namespace {
@@ -18,17 +17,6 @@ constexpr std::string_view kFormat = "discreet-checkpoint-1";
 
 [[noreturn]] void malformed(std::string sentence) {
   throw Error(ErrorCode::kMalformed, "checkpoint", std::move(sentence));
-}
-
-Digest mac(ByteView body, const random::Key& secret) {
-  const random::Key key = secret.derive("checkpoint");
-  Digest out{};
-  unsigned length = 0;
-  if (HMAC(EVP_sha256(), key.secret_bytes().data(), static_cast<int>(key.secret_bytes().size()),
-           body.data(), body.size(), out.data(), &length) == nullptr ||
-      length != out.size())
-    throw Error(ErrorCode::kIoError, "checkpoint", "OpenSSL could not compute an HMAC");
-  return out;
 }
 
 cbor::Value value_of(const Checkpoint& c) {
@@ -94,7 +82,7 @@ void require_same(const Checkpoint& found, const Expected& expected) {
 
 Bytes seal(const Checkpoint& checkpoint, const random::Key& secret) {
   Bytes out = cbor::encode(value_of(checkpoint));
-  const Digest tag = mac(out, secret);
+  const Digest tag = mac(out, secret, "checkpoint");
   out.insert(out.end(), tag.begin(), tag.end());
   return out;
 }
@@ -103,7 +91,7 @@ Checkpoint open(ByteView bytes, const random::Key& secret, const Expected& expec
   constexpr std::size_t kTag = std::tuple_size_v<Digest>;
   if (bytes.size() <= kTag) malformed(fmt::format("{} bytes are no checkpoint", bytes.size()));
   const ByteView body = bytes.first(bytes.size() - kTag);
-  const Digest tag = mac(body, secret);
+  const Digest tag = mac(body, secret, "checkpoint");
   if (CRYPTO_memcmp(tag.data(), bytes.last(kTag).data(), kTag) != 0)
     malformed(
         "its seal is not this run's: it was cut short, altered, or belongs to another secret.key");

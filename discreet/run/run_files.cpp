@@ -15,6 +15,7 @@
 #include "discreet/mechanism/config_read.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/run/files.h"
+#include "discreet/run/seal.h"
 #include "discreet/run/secret.h"
 
 namespace discreet::run {
@@ -105,6 +106,7 @@ RunFiles::RunFiles(fs::path directory, const mechanism::Config& resolved, bool r
     open_config(resolved);
     open_secret(resolved, secret);
     open_header();
+    require_seal();
   } catch (...) {
     remove_if_new();
     ::close(lock_);
@@ -188,8 +190,19 @@ void RunFiles::open_header() {
   }
 }
 
+// What lies between the checkpoint and the end is counted by its lines: none may be missing.
+void RunFiles::require_seal() const {
+  if (!fs::exists(at(kSealFile))) return;  // of an earlier version, or killed before it
+  if (!header_)
+    refuse(
+        fmt::format("{} has a seal but no trace: what was released is not known; put it back, or "
+                    "start another run",
+                    directory_.string()));
+  static_cast<void>(open_seal(directory_, *secret_));
+}
+
 std::optional<Checkpoint> RunFiles::checkpoint(const random::Key& key,
-                                               const Expected& expected) const {
+                                                    const Expected& expected) const {
   const fs::path path = at("checkpoint.cbor");
   if (!fs::exists(path)) return std::nullopt;
   if (!header_)
@@ -209,15 +222,22 @@ void RunFiles::begin_trace(const cbor::Value& header, const TracePosition& posit
   const fs::path path = at("trace.jsonl");
   if (!fs::exists(path)) {
     trace_.emplace(TraceWriter::create(path, header));
+    write_seal(directory_, trace_->position(), *secret_);
     return;
   }
+  // Before lines are cut off: the seal must never be of more than there is.
+  if (position.lines != 0) write_seal(directory_, position, *secret_);
   trace_.emplace(TraceWriter::reexecute(path, position));
-  if (position.lines == 0) trace_->append("run_header", header);
+  if (position.lines == 0) {
+    trace_->append("run_header", header);
+    write_seal(directory_, trace_->position(), *secret_);
+  }
   trace_->flush();
 }
 
 void RunFiles::extend_trace(const TracePosition& position, const cbor::Value& resumed) {
   trace_.emplace(TraceWriter::extend(at("trace.jsonl"), position, resumed));
+  write_seal(directory_, trace_->position(), *secret_);
 }
 
 void RunFiles::write_checkpoint(Checkpoint checkpoint, const random::Key& key) {
@@ -229,13 +249,23 @@ void RunFiles::write_checkpoint(Checkpoint checkpoint, const random::Key& key) {
 void RunFiles::write_model(ByteView bytes) {
   trace_->flush();
   write_atomically(at("model.safetensors"), bytes);
+  model_ = sha256(bytes);
+}
+
+void RunFiles::end(const cbor::Value& line) {
+  std::vector<cbor::Entry> entries = line.as_map();
+  entries.push_back({"model_sha256", model_ ? cbor::Value(ByteView(*model_)) : nullptr});
+  trace_->append("run_end", cbor::map(std::move(entries)));
+  trace_->flush();
+  write_seal(directory_, trace_->position(), *secret_);
 }
 
 void RunFiles::remove_if_new() noexcept {
   if (!new_) return;
   trace_.reset();
   std::error_code ignored;
-  for (const char* name : {"trace.jsonl", "secret.key", "config.yaml", "checkpoint.cbor"})
+  for (const char* name :
+       {"trace.seal", "trace.jsonl", "secret.key", "config.yaml", "checkpoint.cbor"})
     fs::remove(at(name), ignored);
   if (made_directory_) fs::remove(directory_, ignored);
 }

@@ -15,7 +15,8 @@ namespace discreet::run {
 // durable:
 //
 //   config.yaml, then secret.key, then the header of trace.jsonl, then the first step;
-//   the lines of a step before the checkpoint that has it, and before any model made from it.
+//   the lines of a step before the checkpoint that has it, and before any model made from it;
+//   the model, then `run_end` with its digest, then the seal of the trace (run/seal.h).
 //
 // So a key has its settings beside it from its first moment, and what a checkpoint or a model shows
 // is in the trace: whoever counts the `iter` lines knows of every step that was released. A process
@@ -40,6 +41,7 @@ class RunFiles {
   //   true: it must exist. Its config.yaml must say what `resolved` says, else kInvalidInput naming
   //   each key that differs with both values; one that was never begun is begun.
   // secret: the secret.key of the run that is executed again; else that of the directory.
+  // Throws kMalformed if the trace was changed or shortened since it was sealed.
   // Throws kIoError if the directory cannot be written or another process holds it.
   RunFiles(std::filesystem::path directory, const mechanism::Config& resolved, bool resume,
            const std::optional<std::filesystem::path>& secret = std::nullopt);
@@ -67,6 +69,9 @@ class RunFiles {
   void write_checkpoint(Checkpoint checkpoint, const random::Key& key);
   // The trace to the disk, then the model.
   void write_model(ByteView bytes);
+  // Ends the trace: the line `run_end` with the SHA-256 of the model that write_model() wrote, then
+  // the seal.
+  void end(const cbor::Value& line);
 
   // Of a run that this process began and that released nothing: takes its files away again.
   void remove_if_new() noexcept;
@@ -76,6 +81,7 @@ class RunFiles {
   void open_secret(const mechanism::Config& resolved,
                    const std::optional<std::filesystem::path>& elsewhere);
   void open_header();
+  void require_seal() const;
   std::filesystem::path at(const char* name) const { return directory_ / name; }
 
   std::filesystem::path directory_;
@@ -85,6 +91,7 @@ class RunFiles {
   std::optional<random::Key> secret_;
   std::optional<RunHeader> header_;
   std::optional<TraceWriter> trace_;
+  std::optional<Digest> model_;  // that this process wrote
 };
 
 // What two configurations say differently: "noise_multiplier was 1 and is 2; …"; empty if nothing.

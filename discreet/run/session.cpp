@@ -192,8 +192,7 @@ Session::End Session::end(std::optional<Ended> said, std::vector<cbor::Entry> mo
   entries.push_back({"ended", to_string(out.ended)});
   if (zeroed_steps_ != 0) entries.push_back({"zeroed_steps", zeroed_steps_});
   std::ranges::move(more, std::back_inserter(entries));
-  files_.append("run_end", cbor::map(std::move(entries)));
-  files_.flush();
+  files_.end(cbor::map(std::move(entries)));
   return out;
 }
 

@@ -143,10 +143,12 @@ Passing pass_through(const std::filesystem::path& path, const TracePosition& at)
   return out;
 }
 
+// Earlier versions wrote no digest of the model: such an end is written again with it.
 bool only_says_how_it_stopped(const TraceLine& line) {
   if (line.kind == "resumed") return true;
-  return line.kind == "run_end" &&
-         nlohmann::json::parse(line.text).value("ended", "") == "interrupted";
+  if (line.kind != "run_end") return false;
+  const nlohmann::json end = nlohmann::json::parse(line.text);
+  return end.value("ended", "") == "interrupted" || !end.contains("model_sha256");
 }
 
 }  // namespace

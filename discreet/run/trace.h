@@ -45,8 +45,8 @@ class TraceWriter {
   // because the steps they tell of are executed again on the same bits. They stay: append()
   // compares with them and throws kMalformed, naming line and first difference, if one is not the
   // same. Before that, lines at the end that only say how a run stopped are cut off: a line without
-  // newline, a run_end that was "interrupted", a "resumed" that nothing follows. Throws as
-  // resume().
+  // newline, a run_end that was "interrupted" or lacks the model's digest, a "resumed" that nothing
+  // follows. Throws as resume().
   static TraceWriter reexecute(const std::filesystem::path& path, const TracePosition& at);
 
   // Continues a trace after its last whole line, keeping all: the steps after `at` happened, and

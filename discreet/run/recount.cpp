@@ -1,0 +1,182 @@
+#include "discreet/run/recount.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "discreet/accounting/accountant.h"
+#include "discreet/base/error.h"
+#include "discreet/mechanism/config_resolve.h"
+#include "discreet/mechanism/config_table.h"
+#include "discreet/mechanism/prevalidation.h"
+#include "discreet/mechanism/sample.h"
+
+namespace discreet::run {
+namespace {
+
+using mechanism::DpConfig;
+using mechanism::NoiseFamily;
+using nlohmann::json;
+
+[[noreturn]] void reject(std::size_t line, const std::string& what) {
+  throw Error(ErrorCode::kMalformed, "recount",
+              fmt::format("line {} of trace.jsonl: {}", line, what));
+}
+
+double number_in(const json& line, const char* key, std::size_t number) {
+  const auto at = line.find(key);
+  if (at == line.end() || !at->is_number() || !std::isfinite(at->get<double>()))
+    reject(number, fmt::format("{} must be a finite number", key));
+  return at->get<double>();
+}
+
+bool is_gaussian(NoiseFamily family) {
+  return family == NoiseFamily::kGaussian || family == NoiseFamily::kRoundedGaussian;
+}
+
+// Nothing but the configuration decides the noise, and it is the same in every step.
+bool is_constant(const mechanism::Config& config) {
+  const DpConfig& dp = config.privacy;
+  const auto overrides = [](const mechanism::PhaseOverride& phase) {
+    return phase.noise_multiplier || phase.clip_norm || phase.until_step;
+  };
+  return dp.mode == mechanism::ScheduleMode::kFixed && !overrides(dp.warmup) &&
+         !overrides(dp.main) && !overrides(dp.cooldown) &&
+         dp.projection_policy != mechanism::ProjectionPolicy::kUpscale;
+}
+
+class Counter {
+ public:
+  explicit Counter(const mechanism::Config& config)
+      : config_(config),
+        dp_(config.privacy),
+        accountant_(accounting::make_accountant(mechanism::spelling(dp_.accountant),
+                                                {dp_.log_space_accounting})) {
+    const mechanism::SamplingPlan plan = mechanism::plan_sampling(dp_);
+    const std::uint64_t event = plan.steps_per_event();
+    at_once_ = dp_.accountant_granularity == mechanism::Granularity::kPerEpoch
+                   ? std::max(event, plan.steps_per_epoch)
+                   : event;
+    events_at_once_ = at_once_ / event;
+  }
+
+  void header(const json& line) {
+    delta_ = number_in(line, "accounted_delta", 1);
+    if (!(delta_ > 0 && delta_ <= dp_.target_delta))
+      reject(1, fmt::format("accounted_delta is {}, expected a number in (0, {}]", delta_,
+                            dp_.target_delta));
+    const auto before = line.find("before");
+    if (before == line.end()) return;
+    try {
+      for (const json& release : *before)
+        accountant_->compose(accounting::decode_event(from_hex(release.at(0).get<std::string>())));
+    } catch (const std::exception&) {
+      reject(1, "what was released before the first step cannot be read");
+    }
+  }
+
+  void step(const json& line, std::size_t number) {
+    const auto t = static_cast<std::uint64_t>(number_in(line, "t", number));
+    const double scheduled = number_in(line, "noise_scale_sigma", number);
+    const double accounted = number_in(line, "effective_noise_multiplier", number);
+    if (!(scheduled > 0 && accounted > 0)) reject(number, "a step has no noise");
+    require_scheduled(t, scheduled, accounted, number);
+    steps_ = t + 1;
+    const std::uint64_t unit = t / at_once_;
+    if (at_once_ > 1 && unit_ == unit) return;
+    unit_ = unit;
+    counts_[is_gaussian(dp_.noise_family) ? accounted : scheduled] += events_at_once_;
+  }
+
+  // Steps after a checkpoint were executed again with fresh randomness: what they released counts
+  // twice.
+  void again() { unit_.reset(); }
+
+  Recount finish() {
+    for (const auto& [noise, count] : counts_) accountant_->compose(event(noise), count);
+    Recount out;
+    out.known = true;
+    out.spent = accountant_->epsilon(delta_).epsilon;
+    if (!is_constant(config_) || counts_.size() != 1) return out;
+    const accounting::Event next = event(counts_.begin()->first);
+    out.at_budget = accountant_->would_exceed(next, events_at_once_, dp_.target_epsilon, delta_);
+    if (!dp_.target_steps) return out;
+    const auto units = [&](std::uint64_t steps) { return (steps + at_once_ - 1) / at_once_; };
+    const std::uint64_t done = units(steps_), all = units(*dp_.target_steps);
+    if (all > done) accountant_->compose(next, (all - done) * events_at_once_);
+    out.planned = accountant_->epsilon(delta_).epsilon.upper;
+    return out;
+  }
+
+ private:
+  // Noise beyond that of the configuration would make the run cheaper than it was. Maps of factors
+  // and corpora have noise of their own.
+  void require_scheduled(std::uint64_t t, double scheduled, double accounted,
+                         std::size_t number) const {
+    if (config_.corpus.policy || dp_.per_layer_multiplier || dp_.sigma_map) return;
+    constexpr double kRounding = 1 + 1e-9;
+    if (accounted > scheduled * kRounding)
+      reject(number, fmt::format("the noise multiplier {} is above the scheduled {}", accounted,
+                                 scheduled));
+    if (dp_.mode != mechanism::ScheduleMode::kFixed ||
+        dp_.projection_policy == mechanism::ProjectionPolicy::kUpscale)
+      return;
+    const double declared = mechanism::in_phase(dp_, mechanism::phase_at(dp_, t)).noise_multiplier;
+    if (scheduled > declared * kRounding)
+      reject(number, fmt::format("the noise multiplier is {}, and the configuration has {}",
+                                 scheduled, declared));
+  }
+
+  accounting::Event event(double noise) const {
+    if (!is_gaussian(dp_.noise_family)) return mechanism::step_event(dp_, noise);
+    const accounting::Mechanism release =
+        dp_.noise_family == NoiseFamily::kGaussian
+            ? accounting::Mechanism(accounting::Gaussian{noise})
+            : accounting::Mechanism(accounting::RoundedGaussian{noise});
+    return {release, mechanism::sampling_of(dp_), dp_.adjacency};
+  }
+
+  const mechanism::Config& config_;
+  const DpConfig& dp_;
+  std::unique_ptr<accounting::Accountant> accountant_;
+  double delta_ = 0;
+  std::uint64_t at_once_ = 1, events_at_once_ = 1;  // steps, and events, that are composed together
+  std::optional<std::uint64_t> unit_;               // the last that was counted
+  std::uint64_t steps_ = 0;
+  std::map<double, std::uint64_t> counts_;  // events, by noise
+};
+
+}  // namespace
+
+bool is_below(double claimed, double recomputed) noexcept {
+  return !(claimed >= recomputed * (1 - 1e-9));
+}
+
+Recount recount(const mechanism::Config& resolved, std::span<const TraceLine> lines) {
+  const DpConfig& dp = resolved.privacy;
+  Recount unknown;
+  if (!dp.enabled || dp.noise_multiplier == 0) {
+    unknown.unknown = "the run has no noise";
+    return unknown;
+  }
+  if (resolved.corpus.policy && !is_gaussian(dp.noise_family)) {
+    unknown.unknown = fmt::format("the {} noise of a corpus depends on its classes",
+                                  mechanism::spelling(dp.noise_family));
+    return unknown;
+  }
+  Counter counter(resolved);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const TraceLine& line = lines[i];
+    if (line.kind == "run_header") counter.header(json::parse(line.text));
+    if (line.kind == "iter") counter.step(json::parse(line.text), i + 1);
+    if (line.kind == "resumed" && json::parse(line.text).value("charged_again", 0u) > 0)
+      counter.again();
+  }
+  return counter.finish();
+}
+
+}  // namespace discreet::run

@@ -1,0 +1,112 @@
+#include "discreet/run/seal.h"
+
+#include <fmt/core.h>
+#include <openssl/crypto.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+
+#include "discreet/base/error.h"
+#include "discreet/run/files.h"
+#include "discreet/run/mac_impl.h"
+#include "discreet/run/secret.h"
+
+namespace discreet::run {
+namespace {
+
+constexpr std::string_view kPrefix = "discreet-seal-1 ";
+constexpr std::string_view kStream = "trace seal";
+constexpr std::size_t kHex = 2 * std::tuple_size_v<Digest>;
+
+[[noreturn]] void reject(std::string sentence) {
+  throw Error(ErrorCode::kMalformed, "seal", std::move(sentence));
+}
+
+std::string body_of(const TracePosition& at) {
+  return fmt::format("{}{} {} {} ", kPrefix, at.lines, at.bytes, to_hex(at.head));
+}
+
+// The next number of the text, and the space after it.
+std::uint64_t take_number(std::string_view& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end == text.data() + text.size() || *end != ' ')
+    reject("trace.seal does not hold a seal");
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  return value;
+}
+
+// The position that a sealed text names; its MAC holds, so that our own writer wrote it.
+TracePosition position_of(std::string_view body) {
+  std::string_view rest = body.substr(kPrefix.size());
+  TracePosition at;
+  at.lines = take_number(rest);
+  at.bytes = take_number(rest);
+  const Bytes head = from_hex(rest.substr(0, kHex));
+  if (head.size() != at.head.size()) reject("trace.seal does not hold a seal");
+  std::copy(head.begin(), head.end(), at.head.begin());
+  return at;
+}
+
+}  // namespace
+
+void write_seal(const std::filesystem::path& run, const TracePosition& at,
+                const random::Key& secret) {
+  const std::string body = body_of(at);
+  const std::string text = body + to_hex(mac(bytes_of(body), secret, kStream)) + "\n";
+  write_atomically(run / kSealFile, bytes_of(text), Access::kOwner);
+}
+
+std::optional<TracePosition> open_seal(const std::filesystem::path& run,
+                                       const random::Key& secret) {
+  if (!std::filesystem::exists(run / kSealFile)) return std::nullopt;
+  const Bytes bytes = read_file(run / kSealFile, 4096);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.size() <= kPrefix.size() + kHex || !text.starts_with(kPrefix) || text.back() != '\n')
+    reject("trace.seal does not hold a seal");
+  const std::string_view body = text.substr(0, text.size() - kHex - 1);
+  const std::string tag = to_hex(mac(bytes_of(body), secret, kStream));
+  if (CRYPTO_memcmp(tag.data(), text.data() + body.size(), kHex) != 0)
+    reject("trace.seal was altered, or belongs to a run with another secret.key");
+  const TracePosition at = position_of(body);
+  try {
+    static_cast<void>(trace_lines(run / "trace.jsonl", at));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIoError) throw;
+    reject(
+        fmt::format("trace.jsonl is not what the run sealed: lines were changed or removed since "
+                    "({}); restore the original file",
+                    error.sentence()));
+  }
+  return at;
+}
+
+SealCheck check_seal(const std::filesystem::path& run, bool secure,
+                     const std::optional<std::filesystem::path>& secret) {
+  const auto not_verified = [](std::string why) { return SealCheck{false, std::move(why), 0}; };
+  if (!secure) return not_verified("the run's key follows from a public seed");
+  const std::filesystem::path path = secret.value_or(run / "secret.key");
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0)
+    return not_verified(secret ? "the key given is not there"
+                               : "secret.key is not there; give the key with --secret");
+  if (!secret && status.st_uid != ::geteuid())
+    return not_verified("secret.key belongs to another user; give the key with --secret");
+  std::optional<random::Key> key;
+  try {
+    key = load_secret(path);
+  } catch (const Error& error) {
+    return not_verified(error.code() == ErrorCode::kMalformed ? "secret.key does not hold a key"
+                                                              : "secret.key cannot be read, or "
+                                                                "others may read it");
+  }
+  const std::optional<TracePosition> at = open_seal(run, *key);
+  if (!at)
+    return not_verified(
+        "trace.seal is not there: the run was written by a version without seals, or the file was "
+        "removed; resuming the run seals it");
+  return {true, {}, at->lines};
+}
+
+}  // namespace discreet::run
