@@ -249,7 +249,7 @@ class Run {
   void go_on_elsewhere(ByteView state, std::uint64_t t, const run::TracePosition& at,
                        const std::string& differs) {
     const std::uint64_t released = t + files_.steps_after(at);
-    mechanism().restore(state, released);
+    mechanism().restore(state, released, /*fresh=*/true);
     const double spent = mechanism().spent().epsilon.upper;
     if (has_claim() && spent > privacy().target_epsilon)
       throw Error(
@@ -260,11 +260,9 @@ class Run {
     use_lineage();
     lineage_epoch_ = t / mechanism().sampling().steps_per_epoch;
     begin_corpus();
-    std::vector<cbor::Entry> resumed = {{"t", t},
-                                        {"released", released},
-                                        {"charged_again", released - t},
-                                        {"differs", differs},
-                                        {"environment", environment_}};
+    std::vector<cbor::Entry> resumed = {
+        {"t", t},           {"released", released}, {"charged_again", released - t},
+        {"noise", "fresh"}, {"differs", differs},   {"environment", environment_}};
     if (corpus_) resumed.push_back({"corpus", cbor::map({{"ledger", corpus_->ledger_name()}})});
     files_.extend_trace(at, cbor::map(std::move(resumed)));
     // Before any step: else the charge would be forgotten if this process ended.
