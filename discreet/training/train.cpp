@@ -148,7 +148,7 @@ class Run {
   void go_on_elsewhere(ByteView state, std::uint64_t t, const run::TracePosition& at,
                        const std::string& differs) {
     const std::uint64_t released = t + files_.steps_after(at);
-    mechanism().restore(state, released);
+    mechanism().restore(state, released, /*fresh=*/true);
     const double spent = mechanism().spent().epsilon.upper;
     if (privacy().enabled && spent > privacy().target_epsilon)
       throw Error(
@@ -162,6 +162,7 @@ class Run {
     std::vector<cbor::Entry> resumed = {{"t", t},
                                         {"released", released},
                                         {"charged_again", released - t},
+                                        {"noise", "fresh"},
                                         {"differs", differs},
                                         {"environment", environment_}};
     if (corpus() != nullptr)

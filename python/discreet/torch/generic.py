@@ -168,6 +168,8 @@ class GenericSite(Site):
 
     def arrived_all(self, run: Pass, gs) -> None:
         n = self.clipper.records
+        for g in gs:
+            self.clipper.check_precision(self, g)
         if n == 0:
             self.clipper.arrived_pieces(self, {}, 0)
             return

@@ -102,6 +102,7 @@ class Site:
     def by_record(self, inputs, g: torch.Tensor):
         """Inputs and gradient with the record first, in a precision that norms can be formed in."""
         n = self.clipper.records
+        self.clipper.check_precision(self, g)
         if g.dtype not in (torch.float32, torch.float64):
             g = g.float()
         inputs = [as_type(x, g.dtype) if x.is_floating_point() else x for x in inputs]
