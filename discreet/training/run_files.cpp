@@ -226,7 +226,10 @@ void RunFiles::begin_trace(const cbor::Value& header, const run::TracePosition& 
     return;
   }
   // Before lines are cut off: the seal must never be of more than there is.
-  if (position.lines != 0) run::write_seal(directory_, position, *secret_);
+  if (position.lines != 0)
+    run::write_seal(directory_, position, *secret_);
+  else
+    fs::remove(at(run::kSealFile));
   trace_.emplace(run::TraceWriter::reexecute(path, position));
   if (position.lines == 0) {
     trace_->append("run_header", header);
