@@ -20,8 +20,6 @@ struct Command {
   const char* summary;  // one line, shown by `discreet --help`
   const char* example;  // complete command lines, shown by `discreet NAME --help`
   void (*add)(CLI::App& command, int& status);
-  // It verifies a run: records that contradict themselves, their seal or the model are its "no".
-  bool verifies = false;
 };
 
 // One function per command, in the file of the same name.
