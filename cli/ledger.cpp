@@ -333,9 +333,14 @@ void run_trace(const Options& options) {
     fmt::print("  used           run {}, epoch {}, {} steps: epsilon ≤ {} so far (entry {})\n",
                use.terms.run, use.terms.epoch, use.terms.steps, epsilon(use.use.spend),
                use.position);
-  if (found.withdrawal)
+  if (found.withdrawal) {
     fmt::print("  withdrawn      entry {}, \"{}\"; models already trained are not changed by it\n",
                found.withdrawal->position, found.withdrawal->entry.reason);
+    fmt::print(
+        "  stated         epsilon ≤ {}: what all uses that it allowed would have cost, since the "
+        "time of a withdrawal may depend on what was released\n",
+        epsilon(found.spend));
+  }
   for (const auto& release : found.releases)
     fmt::print("  released       run {}, manifest {} (entry {})\n", release.entry.run,
                to_hex(release.entry.manifest), release.position);

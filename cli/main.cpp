@@ -110,6 +110,12 @@ constexpr Command kCommands[] = {
      add_withdraw},
 };
 
+// Commands that verify a run: records that contradict themselves, their seal or the model are their
+// "no".
+bool verifies(std::string_view command) {
+  return command == "release" || command == "report" || command == "trace";
+}
+
 int exit_status(ErrorCode code) {
   switch (code) {
     case ErrorCode::kPrivacyBudgetExceeded: return kCheckSaysNo;
@@ -147,6 +153,11 @@ int run(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const Error& error) {
+    const auto chosen = app.get_subcommands();
+    if (error.code() != ErrorCode::kMalformed || chosen.empty() || !verifies(chosen[0]->get_name()))
+      throw;
+    return fail(to_string(error.code()), error.sentence(), kCheckSaysNo);
   } catch (const CLI::Success& asked_for_help_or_version) {
     return app.exit(asked_for_help_or_version);
   } catch (const CLI::ParseError& bad_usage) {

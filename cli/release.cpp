@@ -18,9 +18,9 @@ using nlohmann::json;
 
 struct Options {
   std::string run, key, passphrase_file, ledger, ledger_key, ledger_passphrase_file, scopes, out,
-      max_age_days = "7";
+      secret, max_age_days = "7";
   std::vector<std::string> names;
-  bool json = false;
+  bool json = false, unsealed = false;
 };
 
 double epsilon(std::uint64_t micro) { return static_cast<double>(micro) / ledger::kMicro; }
@@ -71,6 +71,8 @@ void run(const Options& options) {
   input.out = options.out;
   if (!options.ledger.empty()) input.ledger = options.ledger;
   input.names = options.names;
+  if (!options.secret.empty()) input.secret = options.secret;
+  input.unsealed = options.unsealed;
   if (!options.scopes.empty())
     input.terms.generation = release::parse_scopes(read_input(options.scopes));
   const double days = parse_number("--max-age-days", options.max_age_days);
@@ -113,6 +115,10 @@ void add_release(CLI::App& command, int&) {
       .add_option("--max-age-days", options->max_age_days,
                   "After so many days gates take the manifest for stale")
       ->capture_default_str();
+  command.add_option("--secret", options->secret,
+                     "The run's secret.key, kept elsewhere; default RUN/secret.key");
+  command.add_flag("--unsealed", options->unsealed,
+                   "Sign although the run's seal cannot be verified; the manifest says so");
   command.add_option("--out", options->out, "File to write; default RUN/release.json");
   command.add_flag("--json", options->json, "Print one JSON object");
   command.callback([options] { run(*options); });

@@ -44,6 +44,20 @@ void require_claim(const report::Declared& run) {
                     to_string(run.ended)));
 }
 
+// What is signed is what the run wrote, and not what someone put into its directory since.
+void require_seal(const report::Declared& run, bool unsealed) {
+  if (unsealed) return;
+  if (!run.sealed)
+    refuse(fmt::format(
+        "{}; nothing was signed. To sign all the same give --unsealed, and the manifest "
+        "says so",
+        report::seal_sentence(run)));
+  if (!run.model_digest)
+    refuse(
+        "the trace does not name the model's SHA-256, so that any model could be signed under its "
+        "claim; resume the run, which writes it, or give --unsealed");
+}
+
 // Where the run's ledger is, and the note it kept; none if the run had no corpus.
 struct Kept {
   std::filesystem::path ledger;
@@ -90,14 +104,17 @@ std::vector<std::string> names_of(const std::filesystem::path& run, const Kept& 
 
 Released release_run(const ReleaseInput& input, const admission::SigningKey& key,
                      std::optional<admission::SigningKey> ledger_key) {
-  const report::Declared run = report::summarize(input.run).declared;
+  const report::Declared run = report::summarize(input.run, input.secret).declared;
   require_claim(run);
+  require_seal(run, input.unsealed);
   if (!std::filesystem::exists(input.run / kModel))
     refuse(fmt::format("{} is not there: the run left no model", (input.run / kModel).string()));
   const Bytes model = run::read_file(input.run / kModel, std::size_t{1} << 40);
   if (training::safetensors_metadata(model)["config_hash"] != run.config_hash)
     throw Error(ErrorCode::kMalformed, "release",
                 "model.safetensors is of a run with another configuration");
+  if (run.model_digest && to_hex(sha256(model)) != *run.model_digest)
+    throw Error(ErrorCode::kMalformed, "release", "model.safetensors is not the model of this run");
 
   release::RunFacts facts;
   facts.model = {{kModel, sha256(model)}};
@@ -105,6 +122,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   facts.epsilon = run.claim.upper;
   facts.delta = run.claim.delta;
   facts.adjacency = run.claim.adjacency;
+  facts.sealed = run.sealed;
   facts.runs = input.names;
 
   const std::optional<Kept> kept = kept_by(input, run.config);

@@ -13,7 +13,7 @@ namespace discreet::cli {
 namespace {
 
 struct Options {
-  std::string run, out, ledger;
+  std::string run, out, ledger, secret;
   bool is_public = false, json = false;
 };
 
@@ -30,6 +30,7 @@ void print_json(const report::RunSummary& summary, const std::string& out, bool 
       {"adjacency", accounting::to_string(claim.adjacency)},
       {"not_private", declared.not_private},
       {"config_hash", declared.config_hash},
+      {"seal", declared.sealed ? "verified" : "not verified: " + declared.not_sealed},
   };
   if (claim.lower) object["epsilon"]["lower"] = *claim.lower;
   if (!is_public) {
@@ -44,6 +45,7 @@ void print_json(const report::RunSummary& summary, const std::string& out, bool 
 void print_text(const report::RunSummary& summary, const std::string& out, bool is_public) {
   const report::Declared& declared = summary.declared;
   fmt::print("{} ({})\n", out, is_public ? "public" : "confidential");
+  fmt::print("  {}\n", report::seal_sentence(declared));
   if (!declared.not_private.empty()) {
     for (const std::string& reason : declared.not_private)
       fmt::print("  not private: {}\n", reason);
@@ -64,6 +66,8 @@ void add_report(CLI::App& command, int&) {
                      "File to write; default RUN/report.html, or RUN/report-public.html");
   command.add_option("--ledger", options->ledger,
                      "The ledger to show and carry; default the one the run wrote to");
+  command.add_option("--secret", options->secret,
+                     "The run's secret.key, kept elsewhere; default RUN/secret.key");
   command.add_flag("--json", options->json, "Print one JSON object");
   command.callback([options] {
     const std::string out = options->out.empty()
@@ -71,8 +75,10 @@ void add_report(CLI::App& command, int&) {
                                 : options->out;
     std::optional<std::filesystem::path> ledger;
     if (!options->ledger.empty()) ledger = options->ledger;
+    std::optional<std::filesystem::path> secret;
+    if (!options->secret.empty()) secret = options->secret;
     const report::RunSummary summary =
-        report::write_report(options->run, options->is_public, out, ledger);
+        report::write_report(options->run, options->is_public, out, ledger, secret);
     (options->json ? print_json : print_text)(summary, out, options->is_public);
   });
 }

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "discreet/base/rounded_text.h"
+#include "discreet/report/summary.h"
 
 namespace discreet::cli {
 namespace {
@@ -67,15 +69,19 @@ void print_table(const std::vector<run::TraceLine>& lines) {
     if (line.kind == "failure")
       fmt::print("failed at step {}: {}: {}\n", text_of(object, "t"),
                  text_of(object, "failure_code"), text_of(object, "diagnostics"));
-    if (line.kind == "run_end") {
-      const json& epsilon = object.at("epsilon");
-      fmt::print("{} after {} steps: {}\n", text_of(object, "ended"), text_of(object, "steps"),
-                 epsilon.is_null()
-                     ? "nothing is claimed"
-                     : fmt::format("epsilon ≤ {} at delta {}, {}", epsilon.at("upper").dump(),
-                                   text_of(object, "delta"), text_of(object, "adjacency")));
-    }
   }
+}
+
+// The claim as it is recomputed, not as the last line says it.
+void print_claim(const report::RunSummary& run) {
+  const report::Declared& declared = run.declared;
+  fmt::print(
+      "{} after {} steps: {}\n{}\n", report::to_string(declared.ended), run.observed.steps,
+      declared.not_private.empty()
+          ? fmt::format("epsilon ≤ {} at delta {}, {}", brief_up(declared.claim.upper),
+                        declared.claim.delta, accounting::to_string(declared.claim.adjacency))
+          : "nothing is claimed",
+      report::seal_sentence(declared));
 }
 
 // Scalars of every step, in the order of their names; what holds no comma needs no quotes.
@@ -127,10 +133,10 @@ void add_trace(CLI::App& command, int&) {
   command.add_flag("--csv", options->csv, "Print the steps as CSV")->excludes(json);
   command.callback([options] {
     const auto lines = run::trace_lines(std::filesystem::path(options->run) / "trace.jsonl");
-    if (options->json)
-      print_json(lines);
-    else
-      (options->csv ? print_csv : print_table)(lines);
+    if (options->json) return print_json(lines);
+    if (options->csv) return print_csv(lines);
+    print_table(lines);
+    print_claim(report::summarize(options->run));
   });
 }
 

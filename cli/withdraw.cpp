@@ -121,7 +121,8 @@ int check(const Options& options) {
   } else if (found.ok) {
     fmt::print(
         "VERIFIED withdrawal of {}\n  from           {}{}\n  used           in {} epochs "
-        "before, epsilon ≤ {:.6f}; {} releases are affected\n  note           presence is "
+        "before; epsilon ≤ {:.6f}, of all uses that it allowed; {} releases are affected\n  note   "
+        "        presence is "
         "proven; that nothing was left out takes the ledger\n",
         found.descriptor, found.origin, key ? "" : ", by the bundle's own key: compare it",
         found.uses, epsilon, found.releases);

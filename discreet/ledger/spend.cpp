@@ -94,6 +94,17 @@ accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
           whole_epoch ? 1 : terms.steps};
 }
 
+Bound bound_of(const Admission& a) { return {a.clip, a.promise, a.multiplier, a.uses, a.epsilon}; }
+
+std::uint64_t withdrawn_spend(const Header& header, const Admission& admission,
+                              std::span<const Terms> used, std::uint64_t recorded) {
+  if (used.empty()) return recorded;
+  std::vector<Event> events;
+  for (const Terms& terms : used) events.push_back(event_of(terms, bound_of(admission)).event);
+  const Spends spends(header.accountant, static_cast<double>(header.delta) / kAtto);
+  return std::max(recorded, spends.withdrawn(bound_of(admission), events));
+}
+
 Spends::Spends(std::string accountant, double delta)
     : accountant_(std::move(accountant)),
       delta_(round_down(delta * (1 - 0x1p-30), 1)),
@@ -122,6 +133,38 @@ std::uint64_t Spends::least(const accounting::Event& event, std::uint64_t count)
   const auto accountant = accounting::make_accountant(accountant_);
   accountant->compose(event, count);
   return evaluate(*accountant);
+}
+
+std::uint64_t Spends::promised(const Bound& bound, accounting::Adjacency adjacency) const {
+  if (bound.promise == Promise::kAmplified) return bound.epsilon;
+  const double z = round_down(static_cast<double>(bound.multiplier) / kNano, 1);
+  return least(Event(accounting::Gaussian{z}, accounting::NoSampling{}, adjacency), 1);
+}
+
+std::uint64_t Spends::withdrawn(const Bound& bound, std::span<const Event> used) const {
+  if (used.empty()) return 0;
+  const auto capped = [](const Event& event) {
+    return !std::holds_alternative<accounting::DiscreteGaussian>(event.mechanism()) &&
+           !std::holds_alternative<accounting::Skellam>(event.mechanism());
+  };
+  if (bound.promise == Promise::kAmplified || std::ranges::all_of(used, capped))
+    return promised(bound, used.front().adjacency());
+  // k uses of each kind of noise that it met, whoever took part.
+  std::vector<accounting::Mechanism> kinds;
+  for (const Event& event : used)
+    if (std::ranges::find(kinds, event.mechanism()) == kinds.end())
+      kinds.push_back(event.mechanism());
+  const auto accountant = accounting::make_accountant(accountant_);
+  for (const accounting::Mechanism& kind : kinds)
+    accountant->compose(Event(kind, accounting::NoSampling{}, used.front().adjacency()),
+                        bound.uses);
+  return evaluate(*accountant);
+}
+
+std::vector<Event> Spends::events(StateId state) const {
+  std::vector<Event> out;
+  for (const auto& [event, count] : states_[state].events) out.push_back(events_[event]);
+  return out;
 }
 
 Spends::StateId Spends::after(StateId state, const accounting::RepeatedEvent& next) {

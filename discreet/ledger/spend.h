@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,13 @@ accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound);
 // release of multiplier z: Gaussian, rounded Gaussian and Laplace noise.
 bool is_capped(Family family) noexcept;
 
+Bound bound_of(const Admission& admission);
+
+// Spends::withdrawn() of a contribution under the header of its ledger, or the last recorded spend
+// if that is more. used: the terms of its epochs.
+std::uint64_t withdrawn_spend(const Header& header, const Admission& admission,
+                              std::span<const Terms> used, std::uint64_t recorded);
+
 // Cumulative spends, each computed once: contributions with the same history share a state, so the
 // accountant runs as often as there are different histories, not contributions.
 class Spends {
@@ -57,6 +65,16 @@ class Spends {
   std::uint64_t certified(StateId state) const;
   // least() for `count` times one event, outside of every state.
   std::uint64_t least(const accounting::Event& event, std::uint64_t count) const;
+  // What one Gaussian release with the multiplier of a worst-case promise costs; the epsilon of an
+  // amplified one.
+  std::uint64_t promised(const Bound& bound, accounting::Adjacency adjacency) const;
+  // The spend that is stated of a contribution that was withdrawn: what all uses that it allowed
+  // would have cost, since the time of a withdrawal may depend on what was released before it, and
+  // no composition up to such a time is a bound (spend.md). used: the events of its epochs; 0 if
+  // there are none.
+  std::uint64_t withdrawn(const Bound& bound, std::span<const accounting::Event> used) const;
+  // The events of a state, each once.
+  std::vector<accounting::Event> events(StateId state) const;
   std::size_t states() const noexcept { return states_.size(); }
 
  private:

@@ -8,7 +8,6 @@
 #include "discreet/admission/cose.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/note.h"
-#include "discreet/numerics/rounding.h"
 
 namespace discreet::ledger {
 namespace {
@@ -109,18 +108,12 @@ void State::take(const Admission& e) {
   const auto index = static_cast<std::uint32_t>(contributions_.size());
   if (!by_descriptor_.try_emplace(e.descriptor, index).second)
     broken(3, fmt::format("the descriptor of contribution {} was admitted before", e.number));
-  const Bound bound{e.clip, e.promise, e.multiplier, e.uses, e.epsilon};
+  const Bound bound = bound_of(e);
   const auto [at, fresh] =
       bound_ids_.try_emplace(bound, static_cast<std::uint32_t>(bounds_.size()));
   if (fresh) {
     bounds_.push_back(bound);
-    promised_.push_back(
-        worst_case
-            ? spends_->least(accounting::Event(accounting::Gaussian{numerics::round_down(
-                                                   static_cast<double>(e.multiplier) / kNano, 1)},
-                                               accounting::NoSampling{}, header().adjacency),
-                             1)
-            : e.epsilon);
+    promised_.push_back(spends_->promised(bound, header().adjacency));
   }
   contributions_.push_back({e.number, e.descriptor, e.contributor, e.not_after, at->second,
                             class_index(e.admissibility_class)});
@@ -197,6 +190,14 @@ std::uint64_t State::least(const Contribution& c, const OpenTerms& terms,
   const bool capped = bounds_[c.bound].promise == Promise::kAmplified ||
                       (c.capped && is_capped(terms.terms.family));
   return capped ? std::min(composed, promised_[c.bound]) : composed;
+}
+
+std::uint64_t State::spend_of(const Contribution& c) const {
+  if (!c.withdrawn || c.uses == 0) return c.recorded;
+  const bool capped = c.capped || bounds_[c.bound].promise == Promise::kAmplified;
+  return std::max(c.recorded, capped
+                                  ? promised_[c.bound]
+                                  : spends_->withdrawn(bounds_[c.bound], spends_->events(c.spend)));
 }
 
 void State::take(const Use& e) {
@@ -451,7 +452,7 @@ Summary State::summary(std::uint64_t horizon) const {
     ClassTotal& total = totals[class_name(c.class_index)];
     ++total.contributions;
     total.uses += c.uses;
-    total.most_spent = std::max(total.most_spent, c.recorded);
+    total.most_spent = std::max(total.most_spent, spend_of(c));
   }
   out.classes.clear();
   for (auto& [name, total] : totals) {

@@ -49,11 +49,14 @@ class State {
     std::uint32_t class_index;
     Spends::StateId spend = Spends::kNothing;
     std::uint32_t uses = 0;
-    std::uint64_t recorded = 0;  // the last use's spend, millionths
+    std::uint64_t recorded = 0;  // the last use's spend, millionths; state it by spend_of()
     bool withdrawn = false;
     bool capped = true;  // is_capped(), of all its uses
   };
   const std::vector<Contribution>& contributions() const noexcept { return contributions_; }
+  // What is stated of a contribution, millionths: its last recorded spend, and of one that was
+  // withdrawn what all uses that it allowed would have cost (Spends::withdrawn).
+  std::uint64_t spend_of(const Contribution& c) const;
   const Contribution* find(const Digest& descriptor) const;
   const std::string& class_name(std::uint32_t index) const { return classes_[index]; }
   bool is_withdrawn(const Digest& descriptor) const { return withdrawn_.contains(descriptor); }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "discreet/base/error.h"
+#include "discreet/ledger/spend.h"
 
 namespace discreet::ledger {
 
@@ -13,6 +14,7 @@ Trace trace(Store& store, const Digest& descriptor) {
   Trace found;
   std::map<std::uint64_t, Terms> open_terms;
   std::set<std::string> runs;
+  std::optional<Header> header;
   Store::Leaves leaves(store, 0);
   for (Store::Leaf leaf; leaves.next(leaf);) {
     if (leaf.summarised) continue;
@@ -34,9 +36,16 @@ Trace trace(Store& store, const Digest& descriptor) {
       if (admission->descriptor == descriptor) found.admission = {leaf.position, *admission};
     } else if (const auto* withdrawal = std::get_if<Withdrawal>(&entry)) {
       if (withdrawal->descriptor == descriptor) found.withdrawal = {leaf.position, *withdrawal};
+    } else if (const auto* first = std::get_if<Header>(&entry)) {
+      header = *first;
     } else if (const auto* release = std::get_if<Release>(&entry)) {
       if (runs.contains(release->run)) found.releases.push_back({leaf.position, *release});
     }
+  }
+  if (header && found.admission && found.withdrawal) {
+    std::vector<Terms> used;
+    for (const Trace::UseOf& use : found.uses) used.push_back(use.terms);
+    found.spend = withdrawn_spend(*header, found.admission->entry, used, found.spend);
   }
   return found;
 }

@@ -29,7 +29,9 @@ struct Trace {
   std::vector<UseOf> uses;
   std::optional<At<Withdrawal>> withdrawal;
   std::vector<At<Release>> releases;  // of runs that had used it
-  std::uint64_t spend = 0;            // cumulative epsilon, millionths
+  // Epsilon, millionths: that of the last use; of a contribution that was withdrawn, what all uses
+  // that it allowed would have cost (spend.h).
+  std::uint64_t spend = 0;
 };
 
 // Reads the whole file; verify it first. Throws kMalformed for a file that does not verify anyway.

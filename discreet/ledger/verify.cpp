@@ -192,7 +192,7 @@ std::vector<ClassTotal> totals(const State& state) {
     ClassTotal& total = found[state.class_name(c.class_index)];
     ++total.contributions;
     total.uses += c.uses;
-    total.most_spent = std::max(total.most_spent, c.recorded);
+    total.most_spent = std::max(total.most_spent, state.spend_of(c));
   }
   std::vector<ClassTotal> out;
   for (auto& [name, total] : found) {

@@ -11,6 +11,7 @@
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/opening_impl.h"
 #include "discreet/ledger/receipt.h"
+#include "discreet/ledger/spend.h"
 #include "discreet/ledger/trace.h"
 
 namespace discreet::ledger {
@@ -104,6 +105,7 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
           withdrawal_statement(origin, withdrawn.descriptor, withdrawn.reason, withdrawn.time)))
     refuse("the withdrawal is not one of this contribution");
   std::map<std::string, std::uint64_t> first_use;  // by run
+  std::vector<Terms> used;
   for (const json& item : bundle.at("uses")) {
     const Terms terms = parts.read<Terms>(item.at("terms"), "terms");
     const std::uint64_t terms_at = parts.position();
@@ -115,7 +117,9 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
     out.spend = use.spend;
     ++out.uses;
     first_use.try_emplace(terms.run, parts.position());
+    used.push_back(terms);
   }
+  out.spend = withdrawn_spend(header, admitted, used, out.spend);
   for (const json& item : bundle.at("releases")) {
     const Release release = parts.read<Release>(item, "release");
     const auto used = first_use.find(release.run);

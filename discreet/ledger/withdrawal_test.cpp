@@ -6,6 +6,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/ledger/ledger_testing.h"
+#include "discreet/ledger/spend.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 
@@ -38,14 +39,65 @@ TEST(Trace, NamesEveryRunEpochAndReleaseThatAContributionTouchedAndItsSpend) {
   ASSERT_EQ(gone.uses.size(), 2u);
   EXPECT_EQ(gone.uses[1].terms.run, "run");
   EXPECT_EQ(gone.uses[1].terms.epoch, 1u);
-  EXPECT_EQ(gone.spend, gone.uses[1].use.spend);
   EXPECT_TRUE(gone.withdrawal);
   EXPECT_EQ(gone.releases.size(), 1u);
   const Trace stays = trace(store, hash_of(w.who[2]));
   EXPECT_EQ(stays.uses.size(), 4u);
   EXPECT_EQ(stays.releases.size(), 2u);
-  EXPECT_GT(stays.spend, gone.spend);
+  EXPECT_EQ(stays.spend, stays.uses[3].use.spend);
   EXPECT_FALSE(trace(store, Digest{}).admission);
+}
+
+// One Gaussian release of multiplier 1 at delta 1e-5: Phi(1/2 - e) - exp(e) Phi(-1/2 - e) = 1e-5.
+constexpr std::uint64_t kPromised = 4'377'178;
+
+TEST(Withdrawal, StatesWhatAllUsesWouldHaveCostWhereverASpendIsStated) {
+  const Withdrawn w;
+  Store store(w.path, Store::Mode::kRead);
+  const Trace gone = trace(store, hash_of(w.who[1]));
+  EXPECT_LT(gone.uses[1].use.spend, 500'000U) << "at the time of the withdrawal";
+  EXPECT_GE(gone.spend, kPromised);
+  EXPECT_LE(gone.spend, kPromised + 2);
+  const BundleVerdict bundle =
+      verify_bundle(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])), {});
+  EXPECT_EQ(bundle.spend, gone.spend);
+  const Verification found = verify(w.path);
+  ASSERT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.classes.at(0).most_spent, gone.spend);
+  Verification where;
+  const Loaded loaded = load(store, {}, false, where);
+  EXPECT_EQ(loaded.state.spend_of(*loaded.state.find(hash_of(w.who[1]))), gone.spend);
+  EXPECT_EQ(loaded.state.spend_of(*loaded.state.find(hash_of(w.who[2]))),
+            trace(store, hash_of(w.who[2])).spend);
+  EXPECT_EQ(loaded.state.summary(kToday + 2'000'000).classes.at(0).most_spent, gone.spend);
+}
+
+TEST(Withdrawal, OfAContributionThatWasNeverUsedStatesNothing) {
+  const Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  const auto who = contributions(0, 1);
+  ledger.admit(who);
+  ledger.withdraw(std::vector{withdrawal(hash_of(who[0]), contributor_key())});
+  Store store(folder / "l.db", Store::Mode::kRead);
+  EXPECT_EQ(trace(store, hash_of(who[0])).spend, 0U);
+  EXPECT_EQ(ledger.state().spend_of(ledger.state().contributions()[0]), 0U);
+}
+
+TEST(Withdrawal, OfOtherPromisesAndFamiliesStatesTheirOwnBound) {
+  const Bound amplified{1'000'000'000, Promise::kAmplified, 2'000'000'000, 0, 3'000'000};
+  const Spends pld("pld", 1e-5);
+  Terms gaussian = terms();
+  EXPECT_EQ(pld.withdrawn(amplified, std::vector{event_of(gaussian, amplified).event}), 3'000'000U);
+  // Discrete noise has no promise of Gaussian DP: k uses without sampling, whatever the epochs.
+  const Spends rdp("rdp", 1e-5);
+  const Bound worst{1'000'000'000, Promise::kWorstCase, 1'000'000'000, 4, 0};
+  Terms discrete = terms();
+  discrete.family = Family::kDiscreteGaussian;
+  discrete.grid = 1'000'000;
+  const accounting::Event event = event_of(discrete, worst).event;
+  const accounting::Event use(event.mechanism(), accounting::NoSampling{}, event.adjacency());
+  EXPECT_EQ(rdp.withdrawn(worst, std::vector{event}), rdp.least(use, 4));
+  EXPECT_GT(rdp.withdrawn(worst, std::vector{event}), rdp.least(event, 100));
 }
 
 TEST(DeletionEvents, ComeBackFromTheirLinesAndSayWhichLineIsNone) {

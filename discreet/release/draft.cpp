@@ -141,11 +141,12 @@ RunRecord read_ledger(const LedgerAt& at, Manifest& m) {
   options.checkpoint = at.note;
   options.attestations = false;
   ledger::Verification where;
+  std::optional<ledger::Loaded> loaded;
   try {
-    const ledger::Loaded loaded = ledger::load(store, options, false, where);
-    const ledger::Header& header = loaded.state.header();
+    loaded = ledger::load(store, options, false, where);
+    const ledger::Header& header = loaded->state.header();
     m.ledger =
-        LedgerView{header.key, loaded.note, header.accountant, header.delta, header.adjacency};
+        LedgerView{header.key, loaded->note, header.accountant, header.delta, header.adjacency};
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIoError) throw;
     throw Error(ErrorCode::kMalformed, "release",
@@ -153,7 +154,7 @@ RunRecord read_ledger(const LedgerAt& at, Manifest& m) {
                             where.entry ? fmt::format(" at entry {}", *where.entry) : "",
                             error.sentence()));
   }
-  RunRecord record = record_of(store, m.runs, position_of(m));
+  RunRecord record = record_of(store, loaded->state, m.runs, position_of(m));
   if (record.summarised > 0)
     refuse(
         fmt::format("contributions of run {} were summarised: their bounds can no longer be "
@@ -191,6 +192,11 @@ PrivacyStatement privacy_of(const RunFacts& facts, bool governed) {
   if (governed)
     out.not_covered.emplace_back(
         "Who contributed: descriptors, admission and the number of contributions are public.");
+  if (!facts.sealed)
+    out.not_covered.emplace_back(
+        "That trace and model are those that the run wrote: its seal was not verified when this "
+        "was "
+        "signed.");
   return out;
 }
 
@@ -243,6 +249,9 @@ Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
   if (at) {
     const RunRecord record = read_ledger(*at, m);
     m.postures = record.postures;
+    for (const Posture& posture : m.postures)
+      m.privacy.epsilon = std::max(m.privacy.epsilon, posture.spend);
+    m.privacy.delta = std::max(m.privacy.delta, m.ledger->delta);
     for (const RunRecord::Route& route : record.routes) touch(route, facts.layout, touched);
   } else {
     Posture unattested;

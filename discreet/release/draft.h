@@ -24,6 +24,7 @@ struct RunFacts {
   double epsilon = 0;  // the claim for all that the run released, upper end
   double delta = 0;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
+  bool sealed = true;  // the run's own seal of trace and model was verified
 };
 
 // What the ledger behind a run must be.
@@ -55,6 +56,8 @@ std::map<std::string, ReleaseTerms::Scope> parse_scopes(std::string_view json);
 
 // The manifest of a run, not yet signed or recorded. The ledger is read and verified whole, in one
 // snapshot (attestations aside). Without one, the records are unattested: the run had no corpus.
+// With one, the promise is the larger of that of the run and what its classes have spent, at the
+// larger delta: it holds for the run, and for every contribution over all runs.
 //
 // Throws kMalformed, with the entry, for a ledger that does not verify, is signed by another key or
 // does not extend the note; kInvalidInput if it has no epoch of the run, if the contributions of

@@ -139,13 +139,15 @@ std::optional<Decision> Gate::examine_ledger(std::string_view envelope, const Ev
     }
     const ledger::Header& header = loaded.state.header();
     const RunRecord record =
-        record_of(store, manifest_->runs, position_of(*manifest_), hash_of(envelope));
+        record_of(store, loaded.state, manifest_->runs, position_of(*manifest_), hash_of(envelope));
     position_ = loaded.frontier.size();
     if (header.accountant != view.accountant || header.delta != view.delta ||
         header.adjacency != view.adjacency ||
         (record.summarised == 0 && record.postures != manifest_->postures))
       return Decision{Reason::kLedgerUnverified,
-                      "the manifest says of its classes what the ledger does not"};
+                      "the manifest says of its classes what the ledger does not, or was written "
+                      "before spends of withdrawn contributions were stated as promised; release "
+                      "the run again"};
     released_at_ = record.released_at;
     if (!released_at_)
       return Decision{Reason::kNotRecorded,

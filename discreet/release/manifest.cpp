@@ -68,6 +68,12 @@ void check_postures(const Manifest& m) {
           fmt::format("class {} has more withdrawals than contributions", p.admissibility_class));
     if (unattested != (p.contributions == 0))
       refuse(fmt::format("class {} has {} contributions", p.admissibility_class, p.contributions));
+    if (m.privacy.epsilon < p.spend)
+      refuse(
+          fmt::format("the promise of epsilon {}.{:06} is below the {}.{:06} that class {} spent: "
+                      "release the run again",
+                      m.privacy.epsilon / 1'000'000, m.privacy.epsilon % 1'000'000,
+                      p.spend / 1'000'000, p.spend % 1'000'000, p.admissibility_class));
     if (!unattested && (p.epochs == 0 || p.clip == 0 || p.deviation == 0))
       refuse(fmt::format("class {} has no epoch, bound or noise", p.admissibility_class));
   }
@@ -135,6 +141,10 @@ void require_valid(const Manifest& m) {
                            adapter.name));
   }
 
+  if (m.ledger && m.privacy.delta < m.ledger->delta)
+    refuse(
+        "the delta of the privacy statement is below that of the ledger, at which classes spent: "
+        "release the run again");
   if (m.privacy.delta > static_cast<std::uint64_t>(ledger::kAtto))
     refuse("the delta of the privacy statement is above 1");
   if (m.privacy.covers.empty() || m.privacy.not_covered.empty())

@@ -90,7 +90,7 @@ struct GenerationClass {
   friend bool operator==(const GenerationClass&, const GenerationClass&) = default;
 };
 
-// What is promised for all that the run released.
+// What is promised for all that the run released, and at least what every posture spent.
 struct PrivacyStatement {
   std::uint64_t epsilon = 0;  // upper end, rounded up
   std::uint64_t delta = 0;    // rounded up
@@ -119,7 +119,7 @@ struct Manifest {
 // longer than 256 bytes, not UTF-8 or with control characters (sentences: 1,024 bytes); lists out
 // of order or with something twice; names that nothing bears; an adapter in a class that is not of
 // its scope; without ledger other postures than the one unattested, with one that posture; a note
-// that its key did not sign.
+// that its key did not sign; a promise below what one of its postures spent.
 void require_valid(const Manifest& manifest);
 
 // The in-toto statement, one line of JSON: each manifest has one text. encode throws as

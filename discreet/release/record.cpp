@@ -14,9 +14,13 @@ using namespace ledger;
 
 class Scan {
  public:
-  Scan(const std::vector<std::string>& runs, std::uint64_t size,
+  Scan(const State& state, const std::vector<std::string>& runs, std::uint64_t size,
        const std::optional<Digest>& manifest)
-      : runs_(runs.begin(), runs.end()), unreleased_(runs_), size_(size), manifest_(manifest) {}
+      : state_(state),
+        runs_(runs.begin(), runs.end()),
+        unreleased_(runs_),
+        size_(size),
+        manifest_(manifest) {}
 
   void summarised() {
     if (inside_ && position_ < size_) ++out_.summarised;
@@ -59,7 +63,7 @@ class Scan {
       } else {
         p.epsilon = std::max(p.epsilon, a.epsilon);
       }
-      p.spend = std::max(p.spend, c.spend);
+      p.spend = std::max(p.spend, spend_of(c));
       for (const Bytes& profile : noise_[a.admissibility_class].profiles)
         routes.insert({a.admissibility_class, profile, a.adapter});
     }
@@ -95,6 +99,12 @@ class Scan {
     }
   };
 
+  // Of one that was withdrawn before `size` nothing changes after it.
+  std::uint64_t spend_of(const Contribution& c) const {
+    const State::Contribution* known = c.withdrawn ? state_.find(c.admission.descriptor) : nullptr;
+    return known ? state_.spend_of(*known) : c.spend;
+  }
+
   void take(const Terms& terms) {
     inside_ = true;
     Noise& noise = noise_[terms.admissibility_class];
@@ -128,6 +138,7 @@ class Scan {
       out_.withdrawn_at = position_;
   }
 
+  const State& state_;
   const std::set<std::string> runs_;
   std::set<std::string> unreleased_;
   std::uint64_t size_;
@@ -143,9 +154,9 @@ class Scan {
 
 }  // namespace
 
-RunRecord record_of(Store& store, const std::vector<std::string>& runs, std::uint64_t size,
-                    const std::optional<Digest>& manifest) {
-  Scan scan(runs, size, manifest);
+RunRecord record_of(Store& store, const State& state, const std::vector<std::string>& runs,
+                    std::uint64_t size, const std::optional<Digest>& manifest) {
+  Scan scan(state, runs, size, manifest);
   Store::Leaves leaves(store, 0);
   for (Store::Leaf leaf; leaves.next(leaf); scan.next())
     if (leaf.summarised)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "discreet/ledger/state.h"
 #include "discreet/ledger/store.h"
 #include "discreet/release/manifest.h"
 
@@ -34,9 +35,10 @@ struct RunRecord {
   std::optional<std::uint64_t> released_at;
 };
 
-// Reads the whole ledger, which must have been verified (ledger::load) in the same snapshot.
-// manifest: the hash whose release to look for.
-RunRecord record_of(ledger::Store& store, const std::vector<std::string>& runs, std::uint64_t size,
+// Reads the whole ledger, which must have been verified (ledger::load) in the same snapshot: state
+// is what that gave. manifest: the hash whose release to look for.
+RunRecord record_of(ledger::Store& store, const ledger::State& state,
+                    const std::vector<std::string>& runs, std::uint64_t size,
                     const std::optional<Digest>& manifest = {});
 
 }  // namespace discreet::release

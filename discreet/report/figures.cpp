@@ -101,10 +101,12 @@ std::string gradient_figures(const Declared& declared, const Observed& observed)
   norms.y_label = "norm before clipping";
   norms.curves = {{"median", points(observed.norm_p50)},
                   {"95th percentile", points(observed.norm_p95)}};
-  norms.levels = {
-      {dp.clip_norm,
-       fmt::format("{} {:.4g}", dp.clip_norm_adaptive ? "first bound" : "clip bound", dp.clip_norm),
-       true}};
+  // The classes of a corpus have bounds of their own.
+  if (!declared.config.corpus.policy)
+    norms.levels = {{dp.clip_norm,
+                     fmt::format("{} {:.4g}", dp.clip_norm_adaptive ? "first bound" : "clip bound",
+                                 dp.clip_norm),
+                     true}};
   Plot clipped;
   clipped.title = "Clipped records";
   clipped.x_label = "steps";

@@ -79,8 +79,9 @@ std::string public_page(const Declared& declared, const LedgerView* ledger) {
 
 RunSummary write_report(const std::filesystem::path& run, bool is_public,
                         const std::filesystem::path& out,
-                        std::optional<std::filesystem::path> ledger) {
-  RunSummary summary = summarize(run);
+                        std::optional<std::filesystem::path> ledger,
+                        const std::optional<std::filesystem::path>& secret) {
+  RunSummary summary = summarize(run, secret);
   if (!ledger) ledger = ledger_of(run, summary.declared.config);
   std::optional<LedgerView> view;
   if (ledger) view = view_ledger(*ledger, last_note_of(run));

@@ -23,12 +23,13 @@ std::string confidential_page(const RunSummary& summary, const LedgerView* ledge
 std::string public_page(const Declared& declared, const LedgerView* ledger = nullptr);
 
 // Writes the page of the run directory `run` to `out`, atomically; the confidential one with mode
-// 0600. ledger: by default ledger_of(run); it must extend RUN/ledger.note if that is there. Throws
-// as summarize(), view_ledger(), public_page() and write_atomically(). Returns what it is a page
-// of.
+// 0600. ledger: by default ledger_of(run); it must extend RUN/ledger.note if that is there. secret:
+// the run's key, by default RUN/secret.key. Throws as summarize(), view_ledger(), public_page() and
+// write_atomically(). Returns what it is a page of.
 RunSummary write_report(const std::filesystem::path& run, bool is_public,
                         const std::filesystem::path& out,
-                        std::optional<std::filesystem::path> ledger = {});
+                        std::optional<std::filesystem::path> ledger = {},
+                        const std::optional<std::filesystem::path>& secret = {});
 
 // RUN/report.html, or RUN/report-public.html.
 std::filesystem::path default_report(const std::filesystem::path& run, bool is_public);

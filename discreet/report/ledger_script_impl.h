@@ -323,7 +323,7 @@ function facts({ header, leaves, notes }, state) {
   for (const c of state.contributions.values()) {
     const total = classes.get(c.class) || { contributions: 0, withdrawn: 0, uses: 0, spent: 0 };
     ++total.contributions; total.withdrawn += c.withdrawn; total.uses += c.uses;
-    if (c.spent > total.spent) total.spent = c.spent;
+    if (!c.withdrawn && c.spent > total.spent) total.spent = c.spent;
     classes.set(c.class, total);
   }
   for (const [name, c] of classes) put("class/" + name + "/", { contributions: grouped(c.contributions),

@@ -99,17 +99,21 @@ std::string classes(const LedgerView& view) {
   std::string rows;
   for (const auto& [name, c] : view.classes) {
     const std::string key = "class/" + name + "/";
-    rows +=
-        fmt::format("<tr><th scope=\"row\">{}</th>{}{}{}{}</tr>\n", escape(name),
-                    is(key + "contributions", grouped(c.contributions)),
-                    is(key + "withdrawn", grouped(c.withdrawn)), is(key + "uses", grouped(c.uses)),
-                    is(key + "spent", epsilon(c.most_spent)));
+    rows += fmt::format("<tr><th scope=\"row\">{}</th>{}{}{}{}<td>{}</td></tr>\n", escape(name),
+                        is(key + "contributions", grouped(c.contributions)),
+                        is(key + "withdrawn", grouped(c.withdrawn)),
+                        is(key + "uses", grouped(c.uses)), is(key + "spent", epsilon(c.most_spent)),
+                        c.withdrawn == 0 ? "–" : epsilon(c.withdrawn_spent));
   }
   if (rows.empty()) return "<p>No contribution is in the ledger.</p>\n";
   return table("classes", "Contributions",
-               "Admitted, by class. ε is the most that any one contribution of "
-               "the class has spent over all runs that share the ledger.",
-               {"Class", "Admitted", "Withdrawn since", "Uses in epochs", "ε at most"}, rows);
+               "Admitted, by class. ε is the most that any one contribution of the class has spent "
+               "over all runs that share the ledger. Of one that was withdrawn it is what all uses "
+               "that it allowed would have cost: when it was withdrawn may depend on what had been "
+               "released.",
+               {"Class", "Admitted", "Withdrawn since", "Uses in epochs", "ε at most",
+                "ε at most, withdrawn"},
+               rows);
 }
 
 std::string refusals(const LedgerView& view) {

@@ -73,7 +73,8 @@ LedgerView view_ledger(const std::filesystem::path& file,
     ++total.contributions;
     total.withdrawn += c.withdrawn ? 1 : 0;
     total.uses += c.uses;
-    total.most_spent = std::max(total.most_spent, c.recorded);
+    std::uint64_t& most = c.withdrawn ? total.withdrawn_spent : total.most_spent;
+    most = std::max(most, state.spend_of(c));
   }
 
   std::vector<cbor::Value> leaves, notes;

@@ -31,7 +31,9 @@ struct LedgerView {
 
   struct Class {
     std::uint64_t contributions = 0, withdrawn = 0, uses = 0;
-    std::uint64_t most_spent = 0;  // cumulative epsilon, millionths
+    std::uint64_t most_spent = 0;  // cumulative epsilon of one not withdrawn, millionths
+    // The same of one that was withdrawn: what all uses that it allowed would have cost.
+    std::uint64_t withdrawn_spent = 0;
   };
   std::map<std::string, Class> classes;  // of contributions still in the file
   std::map<std::string, std::uint64_t> refusals;

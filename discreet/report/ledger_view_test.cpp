@@ -59,6 +59,7 @@ TEST(LedgerView, TellsClassesRefusalsEpochsWithdrawalsAndReleases) {
   EXPECT_EQ(open.withdrawn, 1u);
   EXPECT_EQ(open.uses, 6u + 5u);
   EXPECT_EQ(open.most_spent, ledger.state().contributions()[0].recorded);
+  EXPECT_GT(open.withdrawn_spent, open.most_spent);
   EXPECT_EQ(view.refusals.at("BELOW_FLOOR"), 2u);
   ASSERT_EQ(view.epochs.size(), 4u);
   EXPECT_EQ(view.epochs[0].uses, 6u);

@@ -33,7 +33,8 @@ struct MadeUpRun {
 
   std::string config() const {
     return "security:\n  differential_privacy:\n    target_epsilon: " + std::to_string(target) +
-           "\n    declared_size: 6000\n    effective_batch_size: 600\n    target_steps: " +
+           "\n    declared_size: 6000\n    effective_batch_size: 600\n    noise_multiplier: 2\n    "
+           "target_steps: " +
            std::to_string(planned) + "\n    secure: " + (secure ? "true" : "false") + "\n" + yaml;
   }
 
@@ -58,6 +59,7 @@ struct MadeUpRun {
                 {{"specification", "UML_OS.DifferentialPrivacy.Apply_v3 2026-02-18"},
                  {"config_hash", to_hex(mechanism::config_hash(resolved))},
                  {"layout_hash", std::string(64, 'a')},
+                 {"accounted_delta", resolved.privacy.target_delta},
                  {"allocation_map", cbor::map({{"body", cbor::array({1.5, 0.8})},
                                                {"head <1>", cbor::array({2.0, 0.6})}})},
                  {"not_private", cbor::array(std::move(reasons))}}));
@@ -67,7 +69,8 @@ struct MadeUpRun {
                    changed("iter", {{"t", t},
                                     {"cumulative_epsilon_before", epsilon(t)},
                                     {"cumulative_epsilon_after", epsilon(t + 1)},
-                                    {"noise_scale_sigma", 1.25},
+                                    {"noise_scale_sigma", 2.0},
+                                    {"effective_noise_multiplier", 2.0},
                                     {"norm_p50", 2 + 0.3 * wave},
                                     {"norm_p95", 4 + 0.8 * wave},
                                     {"norm_max", 9 + wave},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include "discreet/base/rounded_text.h"
@@ -61,6 +62,29 @@ std::string accuracy_card(const Observed& observed) {
                   : "on the training records, without noise: not what new records will see");
 }
 
+bool is_governed(const Declared& declared) { return declared.config.corpus.policy.has_value(); }
+
+std::string noise_of_classes(const std::vector<NoiseClass>& classes) {
+  if (classes.empty()) return "";
+  std::string rows;
+  for (const NoiseClass& each : classes)
+    rows += fmt::format(
+        "<tr><th scope=\"row\">{}</th><td>{:.6g}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        escape(each.name), each.noise_multiplier, grouped(each.most_uses), brief_up(each.epsilon),
+        scientific(each.delta));
+  return section(
+      "noise", "Noise on each class of contributions",
+      fmt::format("<div class=\"panel scroll\" tabindex=\"0\" role=\"region\" "
+                  "aria-labelledby=\"noise\"><table class=\"numbers\">\n"
+                  "<caption>Of one use, relative to the bound of the class. ε is what one "
+                  "contribution spends in this run if it is used as often as it "
+                  "allows.</caption>\n<thead><tr><th scope=\"col\">Class</th><th "
+                  "scope=\"col\">Multiplier σ</th><th scope=\"col\">Uses at most</th><th "
+                  "scope=\"col\">ε at most</th><th scope=\"col\">at δ</th></tr></thead>\n"
+                  "<tbody>\n{}</tbody>\n</table></div>\n",
+                  rows));
+}
+
 std::string steps_card(const Declared& declared) {
   const std::string planned =
       declared.planned_steps ? grouped(*declared.planned_steps) + " planned" : "no number planned";
@@ -88,6 +112,14 @@ std::string banners(const Declared& declared, bool is_public) {
         "<p>This run gives no privacy to anyone, for these reasons:</p>" +
         list(reasons) + "</div></div>\n";
   }
+  if (!declared.sealed && declared.not_private.empty())
+    out += fmt::format(
+        "<div class=\"banner alarm\" role=\"alert\"><div><h2>Seal not verified</h2><p>{}{}. "
+        "Whether "
+        "configuration, trace and model are those of the run was not checked: anyone who can write "
+        "to the run's directory may have changed this page's numbers.</p></div></div>\n",
+        static_cast<char>(std::toupper(static_cast<unsigned char>(declared.not_sealed[0]))),
+        escape(declared.not_sealed.substr(1)));
   if (is_public)
     out +=
         "<div class=\"banner public\" role=\"note\"><div><strong>Public report.</strong> It "
@@ -152,12 +184,17 @@ std::string set_up(const Declared& declared) {
     rows += row("Expected batch", grouped(*dp.effective_batch_size) + " records");
   if (dp.declared_size) rows += row("Declared records", grouped(*dp.declared_size) + ", public");
   rows += row("Accountant", code(spelling(dp.accountant)));
-  rows += row("Clipping", fmt::format("{}, bound {:.6g}{}", code(spelling(dp.clip_strategy)),
-                                      dp.clip_norm, dp.clip_norm_adaptive ? " at first" : ""));
-  rows += row("Noise", code(spelling(dp.noise_family)) +
-                           (dp.mode == mechanism::ScheduleMode::kFixed
-                                ? fmt::format(", multiplier {:.6g}", dp.noise_multiplier)
-                                : ", multiplier scheduled by " + code(spelling(dp.mode))));
+  if (is_governed(declared)) {
+    rows += row("Clipping", "by the bounds of each class of contributions");
+    rows += row("Noise", code(spelling(dp.noise_family)) + ", of the corpus's policy");
+  } else {
+    rows += row("Clipping", fmt::format("{}, bound {:.6g}{}", code(spelling(dp.clip_strategy)),
+                                        dp.clip_norm, dp.clip_norm_adaptive ? " at first" : ""));
+    rows += row("Noise", code(spelling(dp.noise_family)) +
+                             (dp.mode == mechanism::ScheduleMode::kFixed
+                                  ? fmt::format(", multiplier {:.6g}", dp.noise_multiplier)
+                                  : ", multiplier scheduled by " + code(spelling(dp.mode))));
+  }
   rows += row("Randomness", dp.secure ? "cryptographic, under a secret key"
                                       : "<strong>from a public seed</strong>");
   return section("set-up", "How it was trained",
@@ -166,6 +203,7 @@ std::string set_up(const Declared& declared) {
 
 std::string noise(const Declared& declared) {
   const mechanism::DpConfig& dp = declared.config.privacy;
+  if (is_governed(declared)) return noise_of_classes(declared.classes);
   if (declared.parts.empty()) return "";
   const double batch = static_cast<double>(dp.effective_batch_size.value_or(0));
   std::string rows;
@@ -236,15 +274,25 @@ std::string configuration(const Declared& declared, bool is_public) {
   }
   return section(
       "configuration", "Configuration",
-      fmt::format("<details class=\"panel\"><summary>Every setting, as resolved{}</summary>"
+      fmt::format("<details class=\"panel\"><summary>Every setting, as resolved{}{}</summary>"
                   "<pre tabindex=\"0\">{}</pre></details>\n",
-                  is_public ? ", without the section that names data" : "", escape(shown)));
+                  is_public ? ", without the section that names data" : "",
+                  is_governed(declared)
+                      ? "; clipping.norm and noise_multiplier have no effect in a "
+                        "run of a corpus"
+                      : "",
+                  escape(shown)));
 }
 
 std::string provenance(const Declared& declared, const Observed* observed) {
   std::string rows = row("Specification", escape(declared.specification));
   rows += row("Configuration", code(declared.config_hash));
   rows += row("Model layout", code(declared.layout_hash));
+  if (declared.model_digest) rows += row("Model", code(*declared.model_digest));
+  rows += row("Seal", declared.sealed
+                          ? "verified with the run's key: configuration, trace and model "
+                            "are those that the run wrote"
+                          : "<strong>not verified</strong>: " + escape(declared.not_sealed));
   if (observed != nullptr)
     rows += row("Trace", fmt::format("{}<br>digest of the last of {} lines; the chain is whole",
                                      code(observed->trace_head), grouped(observed->lines)));

@@ -12,6 +12,8 @@
 #include "discreet/mechanism/config_table.h"
 #include "discreet/mechanism/prevalidation.h"
 #include "discreet/run/files.h"
+#include "discreet/run/recount.h"
+#include "discreet/run/seal.h"
 #include "discreet/run/trace.h"
 
 namespace discreet::report {
@@ -76,6 +78,7 @@ class Follower {
     if (kind == "run_end") return end(line);
     // Whatever comes after an end or a failure: the run went on.
     d_.ended = Ended::kUnfinished;
+    d_.model_digest.reset();
     end_.reset();
     if (kind == "iter") iter(line);
     if (kind == "evaluation") evaluation(line);
@@ -91,35 +94,70 @@ class Follower {
     if (kind == "failure") failure(line);
   }
 
-  // After the last line.
-  void finish() {
+  // After the last line. recount: none of a run that claims nothing.
+  void finish(const std::optional<run::Recount>& recount) {
     const mechanism::DpConfig& dp = d_.config.privacy;
     d_.claim = {std::nullopt, dp.target_epsilon, dp.target_delta, dp.adjacency};
-    if (!end_) {
-      if (d_.not_private.empty()) within_budget(spent_);
-      return;
-    }
+    // The steps of a plan are those of the configuration, whatever the last line says.
+    if (d_.ended == Ended::kCompleted && dp.target_steps && o_.steps != *dp.target_steps)
+      d_.ended = Ended::kStopped;
     const bool by_plan = d_.ended == Ended::kCompleted || d_.ended == Ended::kBudgetReached;
-    // The lower end of an interrupted run is that of the steps it took: not for everyone to see.
-    if (by_plan) d_.claim.lower = end_->lower;
-    if (by_plan || d_.ended == Ended::kInterrupted) d_.claim.upper = end_->upper;
-    if (d_.not_private.empty()) within_budget(by_plan ? end_->upper : spent_);
-    if (end_->upper < spent_)
+    if (end_ && end_->upper < spent_)
       malformed(
           fmt::format("the last line claims epsilon {}, less than the {} that its steps "
                       "spent: it is not the claim of this run",
                       end_->upper, spent_));
-    if (by_plan) {
+    if (recount) {
+      if (recount->known) require_recounted(*recount);
+      if (end_) claim(*recount);
+      within_budget(by_plan && end_ ? end_->upper : spent_);
+    } else if (end_) {
+      if (by_plan) d_.claim.lower = end_->lower;
+      if (by_plan || d_.ended == Ended::kInterrupted) d_.claim.upper = end_->upper;
+    }
+    if (end_ && by_plan) {
       d_.steps = o_.steps;
       d_.epsilon = o_.epsilon;
       d_.noise_multiplier = o_.noise_multiplier;
     }
   }
+  bool has_end() const { return end_.has_value(); }
 
  private:
   struct End {
     double lower, upper;
   };
+
+  void require_recounted(const run::Recount& recount) const {
+    const auto require = [](double claimed, double recomputed, const char* what) {
+      if (run::is_below(claimed, recomputed))
+        malformed(
+            fmt::format("{} epsilon {}, but the configuration and the recorded steps spend {}: the "
+                        "trace is not "
+                        "that of this run, or was edited",
+                        what, claimed, recomputed));
+    };
+    if (o_.steps > 0) require(spent_, recount.spent.upper, "the steps of the trace say");
+    if (!end_) return;
+    require(end_->upper, recount.spent.upper, "the last line claims");
+    if (d_.ended == Ended::kInterrupted && recount.planned)
+      require(end_->upper, std::min(*recount.planned, d_.config.privacy.target_epsilon),
+              "the last line of a run that was interrupted claims");
+  }
+
+  // Of a run with an end. What cannot be recomputed stays at the budget.
+  void claim(const run::Recount& recount) {
+    if (!recount.known) return;
+    const double spent = std::max(end_->upper, recount.spent.upper);
+    if (d_.ended == Ended::kCompleted ||
+        (d_.ended == Ended::kBudgetReached && recount.at_budget.value_or(false))) {
+      d_.claim.upper = spent;
+      d_.claim.lower = std::min(end_->lower, recount.spent.lower);
+    }
+    // The lower end of an interrupted run is that of the steps it took: not for everyone to see.
+    if (d_.ended == Ended::kInterrupted && recount.planned)
+      d_.claim.upper = std::min(std::max(spent, *recount.planned), d_.claim.upper);
+  }
 
   void header(const Line& line) {
     d_.specification = line.need(line.text_of("specification"), "specification");
@@ -149,7 +187,21 @@ class Follower {
         d_.parts.push_back({name, pair[1].get<double>(), pair[0].get<double>()});
       }
     }
+    if (const Json* corpus = line.find("corpus")) classes(Line{*corpus, line.number});
     o_.epsilon.push_back({0, 0});
+  }
+
+  void classes(const Line& corpus) {
+    const Json* list = corpus.find("classes");
+    if (list == nullptr || !list->is_array()) corpus.refuse("corpus.classes", "a list");
+    for (const Json& each : *list) {
+      const Line line{each, corpus.number};
+      d_.classes.push_back({line.need(line.text_of("class"), "class"),
+                            line.need(line.number_of("noise_multiplier"), "noise_multiplier"),
+                            line.need(line.count_of("most_uses"), "most_uses"),
+                            line.need(line.number_of("epsilon"), "epsilon"),
+                            line.need(line.number_of("delta"), "delta")});
+    }
   }
 
   void iter(const Line& line) {
@@ -237,7 +289,9 @@ class Follower {
       o_.accuracy = accuracy;
       o_.accuracy_is_held_out = true;
     }
-    if (const auto planned = line.count_of("planned_steps")) d_.planned_steps = planned;
+    if (const auto planned = line.count_of("planned_steps"); planned && !dp.target_steps)
+      d_.planned_steps = planned;
+    d_.model_digest = line.text_of("model_sha256");
     end_ = {lower, upper};
     if (const auto ended = line.text_of("ended")) {
       for (const Ended each :
@@ -284,7 +338,41 @@ std::string_view to_string(Ended ended) noexcept {
   return "?";
 }
 
-RunSummary summarize(const std::filesystem::path& run) {
+std::string seal_sentence(const Declared& declared) {
+  return declared.sealed ? std::string("seal verified")
+                         : "seal not verified: " + declared.not_sealed;
+}
+
+namespace {
+
+void take_seal(const std::filesystem::path& run, const std::optional<std::filesystem::path>& secret,
+               bool has_end, RunSummary& summary) {
+  Declared& declared = summary.declared;
+  const run::SealCheck seal = run::check_seal(run, declared.config.privacy.secure, secret);
+  declared.sealed = seal.verified;
+  declared.not_sealed = seal.why_not;
+  // The claim of an unfinished run follows from its first line.
+  if (!seal.verified || seal.lines >= (has_end ? summary.observed.lines : 1)) return;
+  declared.sealed = false;
+  declared.not_sealed =
+      "the end of the trace was written after it was sealed; resuming the run seals it";
+}
+
+void require_model(const std::filesystem::path& run, const Declared& declared) {
+  const std::filesystem::path model = run / "model.safetensors";
+  if (!declared.model_digest || !std::filesystem::exists(model)) return;
+  const std::string found = to_hex(sha256(run::read_file(model, std::size_t{1} << 40)));
+  if (found != *declared.model_digest)
+    malformed(
+        fmt::format("model.safetensors is not the model of this run: its SHA-256 is {}, and the "
+                    "trace ends with {}; restore the original file",
+                    found, *declared.model_digest));
+}
+
+}  // namespace
+
+RunSummary summarize(const std::filesystem::path& run,
+                     const std::optional<std::filesystem::path>& secret) {
   for (const auto& path : {run / "config.yaml", run / "trace.jsonl"})
     if (!std::filesystem::exists(path))
       throw Error(ErrorCode::kInvalidInput, kOperator,
@@ -308,8 +396,12 @@ RunSummary summarize(const std::filesystem::path& run) {
   if (lines.empty())
     malformed((run / "trace.jsonl").string() + " has no whole line: nothing is known of the run");
   for (const run::TraceLine& line : lines) follower.take(line);
-  follower.finish();
+  std::optional<run::Recount> recount;
+  if (declared.not_private.empty()) recount = run::recount(declared.config, lines);
+  follower.finish(recount);
   observed.trace_head = to_hex(sha256(bytes_of(lines.back().text)));
+  take_seal(run, secret, follower.has_end(), summary);
+  require_model(run, declared);
   return summary;
 }
 

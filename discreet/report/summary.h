@@ -25,8 +25,11 @@ enum class Ended : std::uint8_t {
 };
 std::string_view to_string(Ended ended) noexcept;  // "completed", "budget_reached" and so on
 
-// What is claimed for everything the run has released.
-//   kCompleted, kBudgetReached, kInterrupted: the claim of the run's last line.
+// What is claimed for everything the run has released: recomputed from configuration and recorded
+// steps (run/recount.h), never less than the run's last line says.
+//   kCompleted      what all steps spent.
+//   kBudgetReached  the same, if one more step would pass the budget by the recorded noise.
+//   kInterrupted    what the plan would have spent, if the configuration fixes its noise.
 //   Otherwise: the budget. The mechanism releases no step that would pass it, so what was released
 //   is a part of a run within the budget, whenever and why ever it stopped (soundness B7).
 struct Claim {
@@ -50,6 +53,15 @@ struct NoisePart {
   double noise_multiplier = 0;  // sigma_g: the noise on the sum has standard deviation sigma_g C_g
 };
 
+// A class of contributions in a run of a corpus, as the header of the trace says it: the bounds and
+// the noise of the configuration have no meaning there.
+struct NoiseClass {
+  std::string name;
+  double noise_multiplier = 0;    // of one use: standard deviation over the clip bound of the class
+  std::uint64_t most_uses = 0;    // of a contribution, in this run
+  double epsilon = 0, delta = 0;  // of a contribution after all of them, zero-out
+};
+
 // Declared in the configuration, or scheduled by the accountant from it: the same whatever the
 // records are.
 struct Declared {
@@ -58,8 +70,12 @@ struct Declared {
   std::string config_hash, layout_hash;  // hexadecimal
   std::vector<std::string> not_private;  // why the run promises nothing; empty if it does
   std::vector<NoisePart> parts;          // empty where the trace does not say them
+  std::vector<NoiseClass> classes;       // of a corpus; else empty
   Ended ended = Ended::kUnfinished;
   Claim claim;
+  bool sealed = false;     // the run's seal was verified, with its key (run/seal.h)
+  std::string not_sealed;  // a clause that says why, if it was not
+  std::optional<std::string> model_digest;  // SHA-256 of model.safetensors as the last line says it
   std::optional<std::uint64_t> planned_steps;
   // Of runs that ended by their plan or budget, where the end itself follows from the
   // configuration; empty and none otherwise.
@@ -99,19 +115,24 @@ struct Observed {
   std::uint64_t more_happenings = 0;  // not in the list
 };
 
+// "seal verified", or "seal not verified: " and why.
+std::string seal_sentence(const Declared& declared);
+
 struct RunSummary {
   Declared declared;
   Observed observed;
 };
 
-// Reads RUN/config.yaml and RUN/trace.jsonl; no other file, and no key. Throws
-//   kInvalidInput  if the directory or one of the two is not there;
+// Reads RUN/config.yaml and RUN/trace.jsonl; and RUN/model.safetensors, RUN/trace.seal and the key,
+// by default RUN/secret.key, as far as they are there. Throws
+//   kInvalidInput  if the directory or one of the first two is not there;
 //   kMalformed     if the chain of the trace is broken (with the line), a line has a value that
-//                  cannot be, the configuration is not that of the trace, or the claim contradicts
-//                  configuration or steps: less epsilon than the steps spent, another delta or
-//                  adjacency;
+//                  cannot be, the configuration is not that of the trace, the seal or the model is
+//                  not that of the run, or the claim contradicts configuration or steps: less
+//                  epsilon than the steps spent, another delta or adjacency;
 //   kInvalidDpConfig  as load_config();
 //   kIoError       if a file cannot be read.
-RunSummary summarize(const std::filesystem::path& run);
+RunSummary summarize(const std::filesystem::path& run,
+                     const std::optional<std::filesystem::path>& secret = std::nullopt);
 
 }  // namespace discreet::report

@@ -54,7 +54,7 @@ TEST(Summary, OfACompletedRunHasTheClaimOfItsLastLine) {
   ASSERT_EQ(run.declared.parts.size(), 2u);
   EXPECT_EQ(run.declared.parts[0].name, "body");
   EXPECT_EQ(run.declared.parts[0].clip_norm, 0.8);
-  EXPECT_EQ(run.declared.parts[0].noise_multiplier, 1.5 * 1.25);
+  EXPECT_EQ(run.declared.parts[0].noise_multiplier, 1.5 * 2);
 }
 
 TEST(Summary, OfARunThatStoppedOutOfPlanClaimsThePlanOrTheBudget) {

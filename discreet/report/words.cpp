@@ -194,11 +194,14 @@ std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public
     out.emplace_back(
         "<strong>That this page is genuine</strong>: it is not signed. Its hashes can be compared "
         "with those of the run.");
+  else if (declared.sealed)
+    out.emplace_back(
+        "<strong>That this is the run's latest state</strong>: an earlier sealed state of the same "
+        "run can be put back as a whole. Compare the last digest with one kept elsewhere.");
   else
     out.emplace_back(
-        "<strong>That this trace is the original</strong>: its chain was checked, but who can "
-        "rewrite all of it can rewrite the chain. Compare its last digest with one kept "
-        "elsewhere.");
+        "<strong>That this trace is the original</strong>: its seal was not verified. Anyone who "
+        "can rewrite all of it can rewrite its chain.");
   return out;
 }
 

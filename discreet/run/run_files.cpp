@@ -226,7 +226,10 @@ void RunFiles::begin_trace(const cbor::Value& header, const TracePosition& posit
     return;
   }
   // Before lines are cut off: the seal must never be of more than there is.
-  if (position.lines != 0) write_seal(directory_, position, *secret_);
+  if (position.lines != 0)
+    write_seal(directory_, position, *secret_);
+  else
+    fs::remove(at(kSealFile));
   trace_.emplace(TraceWriter::reexecute(path, position));
   if (position.lines == 0) {
     trace_->append("run_header", header);

@@ -1,5 +1,6 @@
 """The run directory of PyTorch training: trace, checkpoint, key, report."""
 
+import hashlib
 import json
 import math
 import os
@@ -60,8 +61,8 @@ def test_a_run_leaves_what_a_native_run_leaves(tmp_path):
         steps(module, optimizer, loader)
     spent = engine.finish()
     engine.close()
-    assert {path.name for path in run.iterdir()} == {"config.yaml", "secret.key", "trace.jsonl", "checkpoint.cbor",
-                                                     "model.safetensors"}
+    assert {path.name for path in run.iterdir()} == {"config.yaml", "secret.key", "trace.jsonl", "trace.seal",
+                                                     "checkpoint.cbor", "model.safetensors"}
     assert stat.S_IMODE((run / "secret.key").stat().st_mode) == 0o600
     secret = (run / "secret.key").read_text().split()[1]
     for path in run.iterdir():
@@ -72,6 +73,7 @@ def test_a_run_leaves_what_a_native_run_leaves(tmp_path):
     assert header["trainer"] == "discreet.torch" and header["confidential"] and header["assumed_exact"]
     assert len(lines(run, "iter")) == 39 == engine.planned_steps
     assert end["ended"] == "completed" and end["epsilon"]["upper"] == spent.upper
+    assert end["model_sha256"] == hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
     safetensors = pytest.importorskip("safetensors.torch")
     saved = safetensors.load_file(run / "model.safetensors")
     assert all(torch.equal(saved[name], p) for name, p in module.state_dict().items())
@@ -89,6 +91,7 @@ def test_the_report_reads_it(tmp_path):
     assert done.returncode == 0, done.stderr
     page = (run / "report.html").read_text()
     assert f"{math.ceil(spent.upper * 100) / 100:.2f}" in page or f"{spent.upper:.4g}" in page
+    assert "seal verified" in done.stdout and "Seal not verified" not in page
     done = subprocess.run([os.environ["DISCREET"], "trace", str(run)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

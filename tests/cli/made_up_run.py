@@ -11,6 +11,7 @@ CONFIG = """security:
     target_epsilon: 3
     declared_size: 6000
     effective_batch_size: 600
+    noise_multiplier: 3
     target_steps: {planned}
     secure: {secure}
 """
@@ -28,12 +29,13 @@ def write(folder, steps=300, planned=300, secure=True, data=0.0, ended="complete
         return 2.7 * math.sqrt(step / planned)
 
     lines = [{"kind": "run_header", "confidential": True, "config_hash": checked["hash"],
-              "layout_hash": "a" * 64, "allocation_map": {"all": [1.0, 1.0]}, "not_private": checked["not_private"],
+              "layout_hash": "a" * 64, "accounted_delta": 1e-05, "allocation_map": {"all": [1.0, 1.0]}, "not_private": checked["not_private"],
               "specification": "UML_OS.DifferentialPrivacy.Apply_v3 2026-02-18"}]
     for t in range(steps):
         wave = math.sin(1.7 * t) * math.cos(0.013 * t * t) + data
         lines.append({"kind": "iter", "t": t, "cumulative_epsilon_before": epsilon(t),
-                      "cumulative_epsilon_after": epsilon(t + 1), "noise_scale_sigma": 1.0,
+                      "cumulative_epsilon_after": epsilon(t + 1), "noise_scale_sigma": 3.0,
+                      "effective_noise_multiplier": 3.0,
                       "norm_p50": 2 + 0.3 * wave, "norm_p95": 4 + 0.8 * wave,
                       "clip_fraction": 0.7 + 0.1 * math.sin(wave), "zeroed_records": 0})
         if (t + 1) % 10 == 0:
