@@ -94,7 +94,7 @@ class RunSession : public Session {
 
   // What write_checkpoint was given last; none if the run begins here.
   std::optional<Bytes> saved;
-  std::uint64_t charged_again = 0;  // steps, since the last checkpoint
+  std::uint64_t charged_again = 0;  // steps since the last checkpoint, and of an epoch that is cut
 
   void write_checkpoint(ByteView training) { records().write_checkpoint(training); }
   void write_model(ByteView bytes) { files().write_model(bytes); }
@@ -147,26 +147,27 @@ class RunSession : public Session {
       saved.emplace(bytes.begin(), bytes.end());
       records_.restore(training);
     }
-    charged_again = opened_.files->steps_after(at);
-    with([&](Mechanism& m) { m.restore(state, t + charged_again, /*fresh=*/true); });
+    const std::uint64_t released = t + opened_.files->steps_after(at);
+    with([&](Mechanism& m) { m.restore(state, released, /*fresh=*/true); });
+    // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
+    charged_again = released - t + t % fixed().sampling().steps_per_event();
     const DpConfig& dp = fixed().config().privacy;
     const double spent = fixed().spent().epsilon.upper;
-    const bool within_event = t % fixed().sampling().steps_per_event() != 0;
-    if ((charged_again > 0 || within_event) && dp.enabled && !(spent <= dp.target_epsilon))
-      throw Error(ErrorCode::kPrivacyBudgetExceeded, "PrivacyEngine",
-                  fmt::format("the {} steps since the last checkpoint{} are charged again, which "
-                              "takes epsilon to {}, above the target {}",
-                              charged_again, within_event ? " and their epoch" : "", spent,
-                              dp.target_epsilon));
+    if (charged_again > 0 && dp.enabled && !(spent <= dp.target_epsilon))
+      throw Error(
+          ErrorCode::kPrivacyBudgetExceeded, "PrivacyEngine",
+          fmt::format("the {} steps since the last checkpoint or of a cut epoch are charged "
+                      "again, which takes epsilon to {}, above the target {}",
+                      charged_again, spent, dp.target_epsilon));
     opened_.files->extend_trace(at,
                                 cbor::map({{"t", t},
-                                           {"released", t + charged_again},
+                                           {"released", released},
                                            {"charged_again", charged_again},
                                            {"noise", "fresh"},
                                            {"differs", "PyTorch does not promise the same bits"},
                                            {"environment", opened_.environment}}));
     // Before any step: else the charge would be forgotten if this process ended.
-    if (charged_again > 0 || within_event) write_checkpoint(saved ? ByteView(*saved) : ByteView());
+    if (charged_again > 0) write_checkpoint(saved ? ByteView(*saved) : ByteView());
   }
 
   cbor::Value header() {

@@ -202,7 +202,7 @@ def test_an_epoch_of_balls_and_bins_that_is_cut_is_charged_again(tmp_path):
     engine.close()
     # The bins of the rest are drawn anew: a record may come twice.
     engine, *_ = begin(run, resume=True, private=private)
-    assert engine._session.charged_again == 0 and engine.get_epsilon() > cut
+    assert engine._session.charged_again == 3 and engine.get_epsilon() > cut
     again = engine.get_epsilon()
     engine.close()
     engine, *_ = begin(run, resume=True, private=private)
