@@ -20,7 +20,7 @@ from discreet.torch.errors import refuse
 from discreet.torch.generic import GenericSite
 from discreet.torch.layers import check_layer, modules_of, watch_batch_norms
 from discreet.torch.pieces import Column, Outer, Sum
-from discreet.torch.sites import AttentionSite, LayerSite, Site, as_type
+from discreet.torch.sites import AttentionSite, Forward, LayerSite, Site, as_type
 
 
 class Clipper:
@@ -57,8 +57,12 @@ class Clipper:
             check_layer(name, layer)
         self.sites = list(self._sites())
         self._hooks: list = watch_batch_norms(module)
-        for site in self.sites:
-            site.install()
+        try:
+            for site in self.sites:
+                site.install()
+        except BaseException:
+            self.remove()
+            raise
         self._hooks += [p.register_hook(self._outside(name)) for name, p in self.parameters.items()]
         self.uses: dict[str, int] = {}
         self._clear()
@@ -125,7 +129,8 @@ class Clipper:
     def remove(self) -> Clipper:
         """Gives the module its own forwards back."""
         for site in self.sites:
-            site.module.__dict__.pop("forward", None)
+            if isinstance(vars(site.module).get("forward"), Forward):
+                del site.module.forward
         for hook in self._hooks:
             hook.remove()
         return self

@@ -17,6 +17,7 @@ from discreet.mechanism import _json
 from discreet.torch import dataset, selfcheck, state
 from discreet.torch.clipper import HALF, Clipper, refuse_half
 from discreet.torch.errors import refuse
+from discreet.torch.layers import check_layer, modules_of
 from discreet.torch.loader import Batches, PrivateLoader, check_loader
 from discreet.torch.modules import validate
 from discreet.torch.optimizer import Optimizers
@@ -490,6 +491,8 @@ def check_module(module: nn.Module) -> None:
             refuse(f"{name} has no shape yet, as in a lazy layer; call the module once on an example first")
     if isinstance(module, torch.jit.ScriptModule):
         refuse("the module is a TorchScript module, into whose layers nothing can look; give the Python module")
+    for name, layer in modules_of(module):
+        check_layer(name, layer)
     if any(isinstance(vars(m).get("forward"), Forward) for m in module.modules()):
         refuse("the module is that of another private run, or was; give copy.deepcopy(module) and an optimizer of its "
                "parameters")

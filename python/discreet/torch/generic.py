@@ -41,6 +41,17 @@ class Pass:
             yield
 
 
+class Inner(nn.Module):
+    """The module without its hooks, which act around the site, on all records."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__()
+        self.inner, self.site = site.module, site
+
+    def forward(self, *args, **kwargs):
+        return self.site.original(*args, **kwargs)
+
+
 class GenericSite(Site):
     """Any module, with all that is below it. leading: a list, by tensor among the arguments."""
 
@@ -139,14 +150,14 @@ class GenericSite(Site):
                 leaves[i] = x
             args, kwargs = tree_unflatten(leaves, run.spec)
             with self.clipper.inactive():
-                y = torch.func.functional_call(self.module, parameters, args, kwargs)
+                y = torch.func.functional_call(Inner(self), parameters, args, kwargs)
             outputs, out_spec = tree_flatten(y)
             found[:] = [out_spec, self.places(outputs)]
             return tuple(self.separated(outputs)[0])
         return one
 
     def constants(self) -> dict[str, torch.Tensor]:
-        return {key: p.detach() for key, p in self.parameters.items()}
+        return {"inner." + key: p.detach() for key, p in self.parameters.items()}
 
     def by_record_(self, run: Pass, n: int):
         found: list = []
@@ -154,7 +165,8 @@ class GenericSite(Site):
         outputs = None
         if self.by_vmap:
             try:
-                outputs = torch.func.vmap(one, in_dims=(None, *[0] * len(blocks)), randomness="different",
+                function = self.as_differentiated(one) if run.autocast[0] else one
+                outputs = torch.func.vmap(function, in_dims=(None, *[0] * len(blocks)), randomness="different",
                                           chunk_size=run.chunk)(parameters, *blocks)
             except CANNOT_BATCH:
                 self.by_vmap = False  # an operation without a batching rule, or a branch on values
@@ -163,6 +175,14 @@ class GenericSite(Site):
             outputs = [torch.stack(parts) for parts in zip(*(one(parameters, *(x[i] for x in blocks)) for i in range(n)))]
         dims = self.dims(len(outputs))
         return [y.movedim(0, dim).flatten(dim, dim + 1) for y, dim in zip(outputs, dims)], *found
+
+    @staticmethod
+    def as_differentiated(one):
+        """The same function: autocast chooses other precisions where nothing is differentiated by torch.func, and the backward
+        pass must find what the forward pass had."""
+        nothing = torch.zeros(())
+        differentiated = torch.func.grad(lambda zero, *arguments: (zero * 1.0, one(*arguments)), has_aux=True)
+        return lambda *arguments: differentiated(nothing, *arguments)[1]
 
     # ---------------------------------------------------------------- the backward pass
 
@@ -197,7 +217,8 @@ class GenericSite(Site):
                 refuse(f"{self.named()} has no rule, and run twice on the same records it gives different results: the random "
                        "numbers that it draws, or its state, cannot be repeated. Draw with PyTorch's default generator. "
                        "Nothing was released", "INVALID_GRADIENT")
-        self.clipper.arrived_pieces(self, {key: Explicit(wide(x)) for key, x in gradients.items()}, n)
+        self.clipper.arrived_pieces(self, {key.removeprefix("inner."): Explicit(wide(x))
+                                            for key, x in gradients.items()}, n)
 
     def gradients(self, loss, both, n: int, run: Pass):
         parameters = self.constants()

@@ -18,6 +18,7 @@ from torch import nn
 
 from discreet.torch import draws
 
+GENERATORS = "random generators"
 LIMIT = 200_000  # things looked at
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 _SKIPPED = (type, types.ModuleType, torch.dtype, torch.device, torch.Size, types.BuiltinFunctionType, torch.Generator)
@@ -44,7 +45,7 @@ def fingerprint(module: nn.Module) -> dict[str, object]:
             found[path] = (str(getattr(one, "dtype", "")), getattr(one, "shape", ()), zlib.crc32(one.tobytes()))
         else:
             waiting += _below(path, one)
-    found["random generators"] = tuple(map(_of_generator, draws.state()))
+    found[GENERATORS] = tuple(map(_of_generator, draws.state()))
     return found
 
 

@@ -48,11 +48,13 @@ def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str =
         draws.seed(0)
         try:
             return Check(module, data_loader, example_inputs, reduction, criterion).run()
-        except RuntimeError as error:
+        except CANNOT_CALL as error:
             if "use_reentrant" in str(error):
                 refuse("checkpoint(use_reentrant=True) begins a backward pass inside another, of which norms would be "
                        "parts; give use_reentrant=False")
-            raise
+            refuse(f"self-check: the module failed in training mode ({type(error).__name__}: {error}). Check that it can be "
+                   "called and differentiated for one record, and several times; it must not keep tensors of a pass for the "
+                   "next one")
 
 
 class FixedScales:
@@ -96,6 +98,7 @@ class Check:
         if criterion is not None:
             losses.check_reduction(criterion, reduction)
         Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()  # says what cannot be served
+        self.original, self.held = module, memory.fingerprint(module)
         self.module = in_training(copy_of(module))
         self.parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         self.shared = {id(p): p for p in self.module.parameters() if p.requires_grad or p.numel() > SMALL}
@@ -120,12 +123,12 @@ class Check:
             outputs = floats_of(self.twin()(*inputs[0], **inputs[1]))
         return not any(y.isnan().any() for _, y in outputs)
 
-    def plain(self, numbers, gradient: bool = False):
+    def plain(self, numbers, gradient: bool = False, versions=None):
         """Outputs of an ordinary pass, the rows that each layer saw, and the shapes of the inputs."""
         twin, seen = self.twin(), {}
         for name, site in self.sites.items():
             twin.get_submodule(name).register_forward_pre_hook(Watch(site, seen.setdefault(name, [])), with_kwargs=True)
-        args, kwargs = self.records.of(numbers)
+        args, kwargs = self.records.of(numbers, versions)
         with self.quiet() as mode, torch.set_grad_enabled(gradient):
             try:
                 outputs = floats_of(twin(*args, **kwargs))
@@ -175,6 +178,7 @@ class Check:
         counts = [memory.fingerprint_of_tensors(one.state_dict()) for one in (first, fewer)]
         self.judge_replaced(None if self.drawn else (first, together))
         self.judge_state(*counts, "the number of records in a batch")
+        self.judge_outside()
         if self.criterion is not None:
             self.judge_criterion()
         return self.rows
@@ -192,8 +196,9 @@ class Check:
 
     def learn(self) -> None:
         """Of the batch and of each record alone: outputs, losses, gradients and rows."""
-        with torch.no_grad():
-            self.batch, seen, shapes = self.plain(self.numbers)
+        generic = any(isinstance(site, GenericSite) for site in self.sites.values())
+        together, seen, shapes = self.plain(self.numbers, gradient=generic)
+        self.batch = [(path, y.detach()) for path, y in together]
         alone = [self.plain([i], gradient=True) for i in self.numbers]
         self.places = places_of(self.batch, [outputs for outputs, _, _ in alone])
         self.shapes = [[y.unflatten(place, (1, -1)).select(place, 0).shape if isinstance(place, int) else y.shape
@@ -201,8 +206,10 @@ class Check:
         self.scalars = self.judge_losses([outputs for outputs, _, _ in alone])
         self.rows = {name: self.rows_of(site, seen[name], shapes, [(saw[name], own) for _, saw, own in alone])
                      for name, site in self.sites.items() if seen[name]}
-        self.gradients = [self.gradient_of(i, outputs) for i, (outputs, _, _) in zip(self.numbers, alone)]
+        self.gradients = [self.gradient_of([i], outputs) for i, (outputs, _, _) in zip(self.numbers, alone)]
         self.alone = [[y.detach() for _, y in outputs] for outputs, _, _ in alone]
+        if generic:
+            self.judge_ordinary_gradient(together)
 
     def rows_of(self, site, seen, shapes, alone):
         """seen: of every call, the rows of each tensor. A module without a rule has its rows by tensor."""
@@ -216,32 +223,37 @@ class Check:
         return one(0, isinstance(site.module, nn.Embedding) and ranks == {1})
 
     def judge_losses(self, alone) -> dict[int, str]:
-        """Of scalar outputs: whether they are means or sums of one number a record."""
-        found = {}
-        if self.criterion is not None:
-            return found
-        for j, ((path, y), place) in enumerate(zip(self.batch, self.places)):
-            if place != SCALAR:
-                continue
-            of_each = torch.stack([outputs[j][1].detach().double() for outputs in alone])
-            size = TOLERANCE[y.dtype][0] * of_each.abs().max().item()
-            if (of_each.mean() - y).abs().item() <= size:
-                found[j] = "mean"
-            if (of_each.sum() - y).abs().item() <= size * len(alone) and found.get(j) != self.reduction:
-                found[j] = "sum"
-            if j not in found:
-                refuse(f"self-check: the output{path} is a loss that couples records: for a batch it is {y.item():.4g}, where "
-                       f"the mean over its records alone is {of_each.mean().item():.4g}. A mean over all tokens that are not "
-                       "padding, as Hugging Face models return it, is of this kind. Leave the labels out of the module's inputs "
-                       "and compute one loss a record; or give criterion=, the loss of outputs and targets that you train with; "
-                       "or example_inputs= with labels, if no label is ever ignored and all records are equally long")
-            if found[j] != self.reduction and of_each.abs().max() > 0:
-                refuse(f"self-check: the output{path} is a {found[j]} over records, and loss_reduction is '{self.reduction}'; "
-                       f"give loss_reduction='{found[j]}'")
+        """Of scalar outputs: whether they are means or sums of one number a record, of two sets of records."""
+        places = [j for j, place in enumerate(self.places) if place == SCALAR]
+        if self.criterion is not None or not places:
+            return {}
+        found = {j: self.judge_loss(j, self.batch, alone) for j in places}
+        others = [1] * len(self.numbers)
+        with torch.no_grad():
+            batch = self.plain(self.numbers, versions=others)[0]
+            alone = [self.plain([i], versions=[1])[0] for i in self.numbers]
+        for j in places:
+            self.judge_loss(j, batch, alone)
         return found
 
-    def gradient_of(self, i: int, outputs) -> dict[str, torch.Tensor]:
-        loss = loss_of(outputs, self.places, self.shapes, [i], self.scalars)
+    def judge_loss(self, j: int, batch, alone) -> str:
+        path, y = batch[j]
+        of_each = torch.stack([outputs[j][1].detach().double() for outputs in alone])
+        size = max(1e-5, TOLERANCE[y.dtype][1]) * of_each.abs().max().item()
+        ways = [way for way, value in (("mean", of_each.mean()), ("sum", of_each.sum())) if (value - y).abs().item() <= size]
+        if not ways:
+            refuse(f"self-check: the output{path} is a loss that couples records: for a batch it is {y.item():.4g}, where "
+                   f"the mean over its records alone is {of_each.mean().item():.4g}. A mean over all tokens that are not "
+                   "padding, as Hugging Face models return it, is of this kind. Leave the labels out of the module's inputs "
+                   "and compute one loss a record; or give criterion=, the loss of outputs and targets that you train with; "
+                   "or example_inputs= with labels, if no label is ever ignored and all records are equally long")
+        if self.reduction not in ways:
+            refuse(f"self-check: the output{path} is a {ways[0]} over records, and loss_reduction is '{self.reduction}'; "
+                   f"give loss_reduction='{ways[0]}'")
+        return self.reduction
+
+    def gradient_of(self, numbers, outputs) -> dict[str, torch.Tensor]:
+        loss = loss_of(outputs, self.places, self.shapes, numbers, self.scalars)
         if not loss.requires_grad:
             refuse("the self-check found no output that depends on trained parameters; give example_inputs=(…), with which the "
                    "module returns one, or self_check=False")
@@ -288,6 +300,10 @@ class Check:
         changed = memory.differences(a, b)
         if not changed:
             return
+        if changed == [memory.GENERATORS]:
+            refuse("self-check: how many random numbers the module draws, or their seed, depends on the records that it sees, so "
+                   "that one record decides what others draw. RReLU does so in training: use LeakyReLU, or draw one number for "
+                   "every element")
         buffers, parameters = dict(self.module.named_buffers()), dict(self.module.named_parameters())
         named = [path for path in changed if path in buffers or path in parameters]
         path = (named or changed)[0]
@@ -295,9 +311,20 @@ class Check:
         refuse(f"self-check: the {kind} {path} changes with {cause}, and nothing noises it; later steps or a checkpoint of the "
                "module would show it. Use a layer that does not remember records, or keep it in eval mode")
 
+    def judge_outside(self) -> None:
+        """What copies of the module share, as variables of functions, cannot be put back for another pass."""
+        changed = memory.differences(self.held, memory.fingerprint(self.original))
+        changed = [path for path in changed if path != memory.GENERATORS]
+        if changed:
+            refuse(f"self-check: {changed[0]} of the module itself changed while copies of it were called: they share it, as a "
+                   "variable of a function, so that whether it remembers records cannot be judged. Keep state in buffers of the "
+                   "module, or do not keep it")
+
     def judge_replaced(self, done) -> None:
         """(a), (c) and (d), with random numbers that are drawn again from the same seed."""
         versions = [int(i == self.replaced) for i in self.numbers]
+        if self.drawn and any(isinstance(site, GenericSite) for site in self.sites.values()):
+            self.judge_ordinary(versions)
         first, before = done or (self.twin(), None)
         before = before or self.clipped(first, self.numbers)
         held = memory.fingerprint(first)
@@ -309,6 +336,34 @@ class Check:
                          "a record changes when another one is replaced: the module mixes the records of a batch")
         self.judge_equal(second_before, self.clipped(other, self.numbers, seed=3), self.numbers,
                          "a record changes with the records of the pass before: the module remembers them")
+
+    def judge_ordinary_gradient(self, outputs) -> None:
+        """(b) for gradients of an ordinary pass: a module without a rule is run record by record where gradients are clipped,
+        and would be another function if it mixed them."""
+        got = self.gradient_of(self.numbers, outputs)
+        whole = torch.sqrt(sum(g.double().square().sum() for g in got.values())).item()
+        for name, g in got.items():
+            exact = sum(one[name].double() for one in self.gradients)
+            size = max(one[name].double().norm().item() for one in self.gradients)
+            own, floor = TOLERANCE[self.dtype]
+            if not (g.double() - exact).norm().item() <= own * size + floor * whole:
+                refuse(f"self-check: the gradient of {name} for a batch is not the sum of those of its records alone: the module "
+                       "mixes the records of a batch, or depends on how many there are")
+
+    def judge_ordinary(self, versions) -> None:
+        """(a) for outputs of an ordinary pass, of such a module that draws random numbers."""
+        found = []
+        for version in (None, versions):
+            args, kwargs = self.records.of(self.numbers, version)
+            draws.seed(2)
+            with torch.no_grad():
+                found.append(floats_of(self.twin()(*args, **kwargs)))
+        for (path, x), (_, y), place, shapes in zip(*found, self.places, zip(*self.shapes)):
+            if isinstance(place, int) and not all(
+                    same(*(part(z, place, len(self.numbers), i, shapes[i]) for z in (x, y)))
+                    for i in self.numbers if i != self.replaced):
+                refuse(f"self-check: the output{path} of a record changes when another one is replaced: the module mixes the "
+                       "records of a batch")
 
     def judge_equal(self, a: Outcome, b: Outcome, others, fault: str) -> None:
         for (path, x), (_, y), place, shapes in zip(a.outputs, b.outputs, self.places, zip(*self.shapes)):

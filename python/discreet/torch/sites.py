@@ -79,6 +79,9 @@ class Site:
         self.clipper, self.name, self.module, self.parameters = clipper, name, module, parameters
 
     def install(self) -> None:
+        if "forward" in vars(self.module):
+            refuse(f"{self.name or 'the module'} has a forward of its own, not its class's: what it computes cannot be known. "
+                   "Give it a class with this forward")
         self.module.forward = Forward(self)
 
     def learn(self, leading) -> None:
