@@ -3,7 +3,7 @@
 All of them work on [records, positions, D]: a stem makes it of vectors, sequences, images, token ids or padded token ids;
 then come blocks, nested and shared at random; then a head. `draw(seed)` is a case and what was planted: "" or
 A1 a layer that mixes or remembers, nested; A2 bfloat16 with a mean loss; A3 mixing behind random numbers; A4 rows that follow
-padding; A5 memory; A6 a loss or a mean that couples; "mix" any other mixing of zoo_couplings.
+padding; A5 memory; A6 a loss or a mean that couples; "mix" any other mixing of zoo_couplings; "bf16" a sum in bfloat16, which may be accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zoo_memories import ForEvaluation, average
 
 D, WORDS = 8, 12
 ACTIVATIONS = [torch.tanh, F.gelu, F.relu, F.silu, torch.sin]
-PLANTS = ["A1", "A2", "A3", "A4", "A5", "A6", "mix"]
+PLANTS = ["A1", "A2", "A3", "A4", "A5", "A6", "mix", "bf16"]
 
 
 # ---------------------------------------------------------------- blocks of [n, T, D]
@@ -351,7 +351,7 @@ def base_records(pick, kind, count, seed):
 
 
 def sizes(pick, plant, kind, noisy):
-    if plant == "A2":
+    if plant in ("A2", "bf16"):
         return pick.choice([256, 384, 512])
     if plant == "A4":
         return pick.choice([8, 10, 12])
@@ -373,15 +373,17 @@ def draw(seed: int) -> tuple[Case, int, str]:
     if ragged:
         kind, ending = "ragged", ending if plant == "A6" else "sum"
     dtype = pick.choice([torch.float64, torch.float32])
-    autocast = plant == "A2"
+    autocast = plant in ("A2", "bf16")
     if autocast:
         dtype = torch.float32
+    if noisy:
+        dtype = torch.float64  # the oracle draws the same numbers in this precision only
     rooted = pick.random() < 0.25
     bounded = {}
     if plant == "A1" and kind == "ids":
         rooted, bounded = True, {"max_norm": 0.5}
     depth, count = pick.choice([1, 1, 2]), pick.choice([1, 2, 2, 3])
-    reduction = "sum" if plant != "A2" and ending not in ("tokens", "scalar") and pick.random() < 0.3 else "mean"
+    reduction = "sum" if plant == "bf16" or plant != "A2" and ending not in ("tokens", "scalar") and pick.random() < 0.3 else "mean"
     n = sizes(pick, plant, kind, noisy)
     options = {}
     if not noisy and plant not in ("A4", "A5") and pick.random() < 0.25:

@@ -98,7 +98,6 @@ def layers():
         "dropout_2d": (lambda: sequential(nn.Conv2d(3, 4, 3), nn.Dropout2d(0.3), nn.Flatten(), nn.Linear(64, D)),
                        inputs.images, None, True),
         "alpha_dropout": (lambda: sequential(linear(), nn.SELU(), nn.AlphaDropout(0.2)), inputs.vectors, None, True),
-        "rrelu": (lambda: sequential(linear(), nn.RReLU()), inputs.vectors, None, True),
     }
 
 
