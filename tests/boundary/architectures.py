@@ -189,10 +189,12 @@ def experts(pick):
 ALONE = [linear, linear, mlp, gated, experts, lambda pick: OwnNorm(), lambda pick: Transposed(), lambda pick: Flattened(),
          Adapter, lambda pick: OwnPlaces()]
 ACROSS = [attention, attention, by_hand, convolution, recurrence, norm, norm, lambda pick: Places()]
-RANDOM = [lambda pick: nn.Dropout(0.2), lambda pick: Block(lambda h: F.dropout(h, 0.2)),
+# A mask follows the strides of what it is drawn for: contiguous, so that the oracle draws it alike.
+RANDOM = [lambda pick: Block(lambda h, one: one(h.contiguous()), nn.Dropout(0.2)),
+          lambda pick: Block(lambda h: F.dropout(h.contiguous(), 0.2)),
           lambda pick: Block(lambda h: h + zoo.drop_path(h.sin(), 0.3)),
-          lambda pick: Block(lambda h: h + 0.1 * torch.randn_like(h)),
-          lambda pick: Own(Block(lambda h: F.dropout(h, 0.2)))]
+          lambda pick: Block(lambda h: h + 0.1 * torch.randn(h.shape, dtype=h.dtype)),
+          lambda pick: Own(Block(lambda h: F.dropout(h.contiguous(), 0.2)))]
 
 
 def block(pick, depth, kinds):
