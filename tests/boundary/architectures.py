@@ -394,6 +394,8 @@ def draw(seed: int) -> tuple[Case, int, str]:
         if "gradient_accumulation_steps" in options:
             n -= n % 2
     inner = pick.randrange(2**31)
+    tied = kind == "ids" and not bounded and pick.random() < 0.3
+    clipping = pick.choice(["automatic", "per_layer"]) if not noisy and pick.random() < 0.1 else "flat"
 
     def make():
         pick = random.Random(inner)
@@ -418,9 +420,12 @@ def draw(seed: int) -> tuple[Case, int, str]:
             blocks.insert(pick.randrange(len(blocks) + 1), one)
         ends = {"mean": lambda h: h.mean(1), "sum": lambda h: h.sum(1), "padded": lambda h: h.mean(1),
                 "last": lambda h: h[:, -1], "scalar": lambda h: h.sum(1)}
-        head = Head(ends.get(ending, lambda h: h), WORDS if ending == "tokens" else 3)
+        head = Head(ends.get(ending, lambda h: h), WORDS if ending == "tokens" or tied else 3)
         models = {"scalar": lambda: scalar_of(zoo.scalars[pick.choice(list(zoo.scalars))]), "tokens": lambda: TokenLoss}
-        return models.get(ending, lambda: Model)()(stem, blocks, head, rooted)
+        model = models.get(ending, lambda: Model)()(stem, blocks, head, rooted)
+        if tied:
+            model.head.last.weight = model.stem.table.weight
+        return model
 
     def records(n):
         count = min(n, 9)
@@ -438,7 +443,8 @@ def draw(seed: int) -> tuple[Case, int, str]:
         return [(x, torch.tensor(0.25 * 2.0 ** (j % 4))) for x, j in zip(xs, weights_by_identity(xs))]
 
     case = Case(f"seed_{seed}", make, records, dtype=dtype, autocast=autocast, random=noisy, reduction=reduction,
-                relative=pick.choice([0.01, 0.3, 1.0, 3.0]), options=options, seed=seed,
+                relative=pick.choice([0.01, 0.3, 1.0, 3.0]), options=options | {"clipping": clipping},
+                alike=clipping == "flat", seed=seed,
                 collate=labelled if ending == "tokens" else inputs.padded if ragged else inputs.default_collate)
     return case, n, plant
 

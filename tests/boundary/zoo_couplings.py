@@ -160,6 +160,7 @@ mixes = {
     "shifted_by_count": lambda h: h + 0.01 * len(h),
     "scaled_by_largest": lambda h: h / h.abs().max(),
     "scaled_by_deviation": lambda h: h / (h.std() + 0.1),
+    "clipped_together": lambda h: h * (1.5 / h.norm()).clamp(max=1),
     "minus_median": lambda h: h - h.median(0).values,
     "minus_quantile": lambda h: h - h.quantile(0.75, dim=0),
     "spectral_norm_of_batch": lambda h: h / torch.linalg.matrix_norm(h, 2),
@@ -578,12 +579,63 @@ models = {
 }
 
 
+# ---------------------------------------------------------------- collate functions
+
+def centred(records):
+    x, weights = inputs.default_collate(records)
+    return x - x.mean(0), weights
+
+
+def scaled(records):
+    x, weights = inputs.default_collate(records)
+    return x / x.abs().max(), weights
+
+
+def mixed_up(records):
+    x, weights = inputs.default_collate(records)
+    return 0.7 * x + 0.3 * x.flip(0), weights
+
+
+def divided(records):
+    x, weights = inputs.default_collate(records)
+    return x / len(records) ** 0.5, weights
+
+
+def shortened(records):
+    """To the shortest record of the batch."""
+    least = min(len(x) for x, _ in records)
+    return inputs.default_collate([(x[:least], w) for x, w in records])
+
+
+def left_padded(records):
+    """Padded on the left to the longest, without a mask: positions move."""
+    most = max(len(x) for x, _ in records)
+    return inputs.default_collate([(F.pad(x, (most - len(x), 0)), w) for x, w in records])
+
+
+def summed_words(m, ids, h):
+    """Of positions from the left, padding left out."""
+    place = torch.arange(1, ids.shape[1] + 1).to(h.dtype)[None, :, None]
+    return m.head((torch.tanh(m.first(h + 0.1 * place)) * (ids != 0).to(h.dtype)[..., None]).sum(1))
+
+
+collates = {
+    "collate_centres": (lambda: Between(torch.relu), inputs.vectors, centred),
+    "collate_scales_by_largest": (lambda: Between(torch.relu), inputs.vectors, scaled),
+    "collate_mixes_up": (lambda: Between(torch.relu), inputs.vectors, mixed_up),
+    "collate_divides_by_count": (lambda: Between(torch.relu), inputs.vectors, divided),
+    "collate_centres_below_a_root": (lambda: Rooted(torch.relu), inputs.vectors, centred),
+    "collate_cuts_to_the_shortest": (lambda: Table(summed_words), inputs.ragged, shortened),
+    "collate_pads_on_the_left": (lambda: Table(summed_words), inputs.ragged, left_padded),
+}
+
+
 def cases() -> list[Case]:
     out = [Case(name, lambda mix=mix: Between(mix), inputs.vectors) for name, mix in mixes.items()]
     out += [Case(name + "_below_root", lambda mix=mix: Rooted(mix), inputs.vectors) for name, mix in mixes.items()]
     out += [Case(name, lambda loss=loss: Scalar(loss), inputs.vectors) for name, loss in scalars.items()]
     out += [Case(name + "_below_root", lambda loss=loss: Scalar(loss, True), inputs.vectors) for name, loss in scalars.items()]
-    for name, (make, records, *more) in models.items():
+    for name, (make, records, *more) in (models | collates).items():
         collate, losses = (more + [None, None])[:2]
         out.append(Case(name, make, records, losses, **({"collate": collate} if collate else {})))
     return out
