@@ -3,7 +3,7 @@
 All of them work on [records, positions, D]: a stem makes it of vectors, sequences, images, token ids or padded token ids;
 then come blocks, nested and shared at random; then a head. `draw(seed)` is a case and what was planted: "" or
 A1 a layer that mixes or remembers, nested; A2 bfloat16 with a mean loss; A3 mixing behind random numbers; A4 rows that follow
-padding; A5 memory; A6 a loss or a mean that couples; "mix" any other mixing of zoo_couplings.
+padding; A5 memory; A6 a loss or a mean that couples; "mix" any other mixing of zoo_couplings; "bf16" a sum in bfloat16, which may be accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zoo_memories import ForEvaluation, average
 
 D, WORDS = 8, 12
 ACTIVATIONS = [torch.tanh, F.gelu, F.relu, F.silu, torch.sin]
-PLANTS = ["A1", "A2", "A3", "A4", "A5", "A6", "mix"]
+PLANTS = ["A1", "A2", "A3", "A4", "A5", "A6", "mix", "bf16"]
 
 
 # ---------------------------------------------------------------- blocks of [n, T, D]
@@ -189,10 +189,12 @@ def experts(pick):
 ALONE = [linear, linear, mlp, gated, experts, lambda pick: OwnNorm(), lambda pick: Transposed(), lambda pick: Flattened(),
          Adapter, lambda pick: OwnPlaces()]
 ACROSS = [attention, attention, by_hand, convolution, recurrence, norm, norm, lambda pick: Places()]
-RANDOM = [lambda pick: nn.Dropout(0.2), lambda pick: Block(lambda h: F.dropout(h, 0.2)),
+# A mask follows the strides of what it is drawn for: contiguous, so that the oracle draws it alike.
+RANDOM = [lambda pick: Block(lambda h, one: one(h.contiguous()), nn.Dropout(0.2)),
+          lambda pick: Block(lambda h: F.dropout(h.contiguous(), 0.2)),
           lambda pick: Block(lambda h: h + zoo.drop_path(h.sin(), 0.3)),
-          lambda pick: Block(lambda h: h + 0.1 * torch.randn_like(h)),
-          lambda pick: Own(Block(lambda h: F.dropout(h, 0.2)))]
+          lambda pick: Block(lambda h: h + 0.1 * torch.randn(h.shape, dtype=h.dtype)),
+          lambda pick: Own(Block(lambda h: F.dropout(h.contiguous(), 0.2)))]
 
 
 def block(pick, depth, kinds):
@@ -351,7 +353,7 @@ def base_records(pick, kind, count, seed):
 
 
 def sizes(pick, plant, kind, noisy):
-    if plant == "A2":
+    if plant in ("A2", "bf16"):
         return pick.choice([256, 384, 512])
     if plant == "A4":
         return pick.choice([8, 10, 12])
@@ -373,15 +375,17 @@ def draw(seed: int) -> tuple[Case, int, str]:
     if ragged:
         kind, ending = "ragged", ending if plant == "A6" else "sum"
     dtype = pick.choice([torch.float64, torch.float32])
-    autocast = plant == "A2"
+    autocast = plant in ("A2", "bf16")
     if autocast:
         dtype = torch.float32
+    if noisy:
+        dtype = torch.float64  # the oracle draws the same numbers in this precision only
     rooted = pick.random() < 0.25
     bounded = {}
     if plant == "A1" and kind == "ids":
         rooted, bounded = True, {"max_norm": 0.5}
     depth, count = pick.choice([1, 1, 2]), pick.choice([1, 2, 2, 3])
-    reduction = "sum" if plant != "A2" and ending not in ("tokens", "scalar") and pick.random() < 0.3 else "mean"
+    reduction = "sum" if plant == "bf16" or plant != "A2" and ending not in ("tokens", "scalar") and pick.random() < 0.3 else "mean"
     n = sizes(pick, plant, kind, noisy)
     options = {}
     if not noisy and plant not in ("A4", "A5") and pick.random() < 0.25:
@@ -390,6 +394,8 @@ def draw(seed: int) -> tuple[Case, int, str]:
         if "gradient_accumulation_steps" in options:
             n -= n % 2
     inner = pick.randrange(2**31)
+    tied = kind == "ids" and not bounded and pick.random() < 0.3
+    clipping = pick.choice(["automatic", "per_layer"]) if not noisy and pick.random() < 0.1 else "flat"
 
     def make():
         pick = random.Random(inner)
@@ -414,9 +420,12 @@ def draw(seed: int) -> tuple[Case, int, str]:
             blocks.insert(pick.randrange(len(blocks) + 1), one)
         ends = {"mean": lambda h: h.mean(1), "sum": lambda h: h.sum(1), "padded": lambda h: h.mean(1),
                 "last": lambda h: h[:, -1], "scalar": lambda h: h.sum(1)}
-        head = Head(ends.get(ending, lambda h: h), WORDS if ending == "tokens" else 3)
+        head = Head(ends.get(ending, lambda h: h), WORDS if ending == "tokens" or tied else 3)
         models = {"scalar": lambda: scalar_of(zoo.scalars[pick.choice(list(zoo.scalars))]), "tokens": lambda: TokenLoss}
-        return models.get(ending, lambda: Model)()(stem, blocks, head, rooted)
+        model = models.get(ending, lambda: Model)()(stem, blocks, head, rooted)
+        if tied:
+            model.head.last.weight = model.stem.table.weight
+        return model
 
     def records(n):
         count = min(n, 9)
@@ -434,7 +443,8 @@ def draw(seed: int) -> tuple[Case, int, str]:
         return [(x, torch.tensor(0.25 * 2.0 ** (j % 4))) for x, j in zip(xs, weights_by_identity(xs))]
 
     case = Case(f"seed_{seed}", make, records, dtype=dtype, autocast=autocast, random=noisy, reduction=reduction,
-                relative=pick.choice([0.01, 0.3, 1.0, 3.0]), options=options, seed=seed,
+                relative=pick.choice([0.01, 0.3, 1.0, 3.0]), options=options | {"clipping": clipping},
+                alike=clipping == "flat", seed=seed,
                 collate=labelled if ending == "tokens" else inputs.padded if ragged else inputs.default_collate)
     return case, n, plant
 

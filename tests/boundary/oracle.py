@@ -41,7 +41,7 @@ class Case:
     reference: torch.dtype = torch.float64  # of the oracle
     autocast: bool = False
     random: bool = False  # draws random numbers in training
-    alike: bool = True  # the oracle draws them for the same places (not if a mask follows the strides of a tensor)
+    alike: bool = True  # the oracle is the same sum; not if a mask follows the strides of a tensor, or clipping is not flat
     reduction: str = "mean"
     bound: float | None = None  # of C; the median norm times `relative` without it
     relative: float = 0.5

@@ -14,22 +14,35 @@ RECORDS = 8
 
 COUPLED = {case.name: case for case in zoo_couplings.cases() + zoo_memories.cases()}
 HONEST = {case.name: case for case in zoo_honest.cases()}
+# A module without a rule runs every record alone, so that these mix nothing there: they may be accepted, and are then exact.
+HARMLESS = {f"{name}_below_root" for name in zoo_couplings.harmless_below_root}
+
+
+def slow_below_root(names):
+    """Below a root most of them are the same check again: make test-slow has those."""
+    plain = [name for name in names if not name.endswith("_below_root") or name.removesuffix("_below_root") not in names]
+    rooted = [name for name in names if name not in plain]
+    return plain + rooted[::4] + [pytest.param(name, marks=pytest.mark.slow) for k, name in enumerate(rooted) if k % 4]
 
 
 def test_the_zoo_is_as_large_as_it_says():
     assert len(COUPLED) >= 60 and len(HONEST) >= 60
 
 
-@pytest.mark.parametrize("name", COUPLED)
+@pytest.mark.parametrize("name", slow_below_root(COUPLED))
 def test_a_model_whose_records_meet_is_rejected(name):
     verdict = rejection(COUPLED[name], RECORDS)
     assert not verdict.crashed, verdict.crashed
+    if name in HARMLESS and not verdict.rejected:
+        verdict = judge(COUPLED[name], RECORDS)
+        assert not verdict.faults, "; ".join(verdict.faults)
+        return
     assert verdict.rejected, "accepted, and a step was released"
 
 
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_model_is_accepted_and_exact(name):
-    verdict = judge(HONEST[name], RECORDS, out=RECORDS - 1)
+    verdict = judge(HONEST[name], RECORDS)
     assert not verdict.crashed, verdict.crashed
     assert not verdict.rejected, verdict.rejected
     assert not verdict.faults, "; ".join(verdict.faults)

@@ -160,6 +160,7 @@ mixes = {
     "shifted_by_count": lambda h: h + 0.01 * len(h),
     "scaled_by_largest": lambda h: h / h.abs().max(),
     "scaled_by_deviation": lambda h: h / (h.std() + 0.1),
+    "clipped_together": lambda h: h * (1.5 / h.norm()).clamp(max=1),
     "minus_median": lambda h: h - h.median(0).values,
     "minus_quantile": lambda h: h - h.quantile(0.75, dim=0),
     "spectral_norm_of_batch": lambda h: h / torch.linalg.matrix_norm(h, 2),
@@ -203,6 +204,7 @@ noisy = {
     "statistics_and_noise": lambda h: standardized(h) + 0.01 * torch.randn_like(h),
     "statistics_and_drop_path": lambda h: h + drop_path(standardized(h)),
     "statistics_and_rrelu": lambda h: F.rrelu(standardized(h), training=True),
+    "rrelu": lambda h: F.rrelu(h, training=True),  # draws a number for every negative element: who comes first shifts the rest
     "count_and_noise": lambda h: h / len(h) ** 0.5 + 1e-3 * torch.randn_like(h),
     "roll_and_dropout": lambda h: h + F.dropout(h.roll(1, 0), 0.1),
     "attention_across_and_drop_path": lambda h: h + drop_path(attention_across(h)),
@@ -215,6 +217,10 @@ for name, noisy_mix in noisy.items():
     mixes[name + "_in_training"] = InTraining(noisy_mix)
 for name in ("standardized", "divided_by_root_of_count", "roll", "attention_across_records"):
     mixes[name + "_in_training"] = InTraining(mixes[name])
+
+
+# Below a root that runs each record alone there is no one to mix with.
+harmless_below_root = ["mixup_random", "dropout_by_content", "backward_mixes", "hook_on_tensor_mixes"]
 
 
 # ---------------------------------------------------------------- whole models
@@ -366,7 +372,8 @@ def contrastive(y):
 
 
 def kinds(y):
-    return (y[:, 0].detach() > 0).to(y.dtype)
+    """Two classes, of which every few records have both."""
+    return (torch.sin(20 * y[:, 0].detach()) > 0).to(y.dtype)
 
 
 def class_balanced(y):
@@ -401,7 +408,7 @@ scalars = {
     "exponential_of_mean_loss": lambda y: torch.exp(y.square().mean()),
     "logarithm_of_mean_loss": lambda y: torch.log(y.exp().sum(1).mean()),
     "largest_loss": lambda y: y.square().sum(1).max(),
-    "clamped_mean_loss": lambda y: y.square().sum(1).mean().clamp(max=1.0),
+    "clamped_mean_loss": lambda y: y.square().sum(1).mean().clamp(max=0.3),
     "dice_loss": lambda y: 1 - 2 * (y.sigmoid()[:, 0] * kinds(y)).sum() / (y.sigmoid()[:, 0].sum() + kinds(y).sum() + 1),
     "mean_over_positives": lambda y: (y.square().sum(1) * kinds(y)).sum() / kinds(y).sum().clamp(min=1),
     "loss_over_root_of_count": lambda y: y.square().sum() / len(y) ** 0.5,
@@ -572,12 +579,63 @@ models = {
 }
 
 
+# ---------------------------------------------------------------- collate functions
+
+def centred(records):
+    x, weights = inputs.default_collate(records)
+    return x - x.mean(0), weights
+
+
+def scaled(records):
+    x, weights = inputs.default_collate(records)
+    return x / x.abs().max(), weights
+
+
+def mixed_up(records):
+    x, weights = inputs.default_collate(records)
+    return 0.7 * x + 0.3 * x.flip(0), weights
+
+
+def divided(records):
+    x, weights = inputs.default_collate(records)
+    return x / len(records) ** 0.5, weights
+
+
+def shortened(records):
+    """To the shortest record of the batch."""
+    least = min(len(x) for x, _ in records)
+    return inputs.default_collate([(x[:least], w) for x, w in records])
+
+
+def left_padded(records):
+    """Padded on the left to the longest, without a mask: positions move."""
+    most = max(len(x) for x, _ in records)
+    return inputs.default_collate([(F.pad(x, (most - len(x), 0)), w) for x, w in records])
+
+
+def summed_words(m, ids, h):
+    """Of positions from the left, padding left out."""
+    place = torch.arange(1, ids.shape[1] + 1).to(h.dtype)[None, :, None]
+    return m.head((torch.tanh(m.first(h + 0.1 * place)) * (ids != 0).to(h.dtype)[..., None]).sum(1))
+
+
+collates = {
+    "collate_centres": (lambda: Between(torch.relu), inputs.vectors, centred),
+    "collate_scales_by_largest": (lambda: Between(torch.relu), inputs.vectors, scaled),
+    "collate_mixes_up": (lambda: Between(torch.relu), inputs.vectors, mixed_up),
+    "collate_divides_by_count": (lambda: Between(torch.relu), inputs.vectors, divided),
+    "collate_centres_below_a_root": (lambda: Rooted(torch.relu), inputs.vectors, centred),
+    "collate_cuts_to_the_shortest": (lambda: Table(summed_words), inputs.ragged, shortened),
+    "collate_pads_on_the_left": (lambda: Table(summed_words), inputs.ragged, left_padded),
+}
+
+
 def cases() -> list[Case]:
     out = [Case(name, lambda mix=mix: Between(mix), inputs.vectors) for name, mix in mixes.items()]
     out += [Case(name + "_below_root", lambda mix=mix: Rooted(mix), inputs.vectors) for name, mix in mixes.items()]
     out += [Case(name, lambda loss=loss: Scalar(loss), inputs.vectors) for name, loss in scalars.items()]
     out += [Case(name + "_below_root", lambda loss=loss: Scalar(loss, True), inputs.vectors) for name, loss in scalars.items()]
-    for name, (make, records, *more) in models.items():
+    for name, (make, records, *more) in (models | collates).items():
         collate, losses = (more + [None, None])[:2]
         out.append(Case(name, make, records, losses, **({"collate": collate} if collate else {})))
     return out

@@ -98,7 +98,6 @@ def layers():
         "dropout_2d": (lambda: sequential(nn.Conv2d(3, 4, 3), nn.Dropout2d(0.3), nn.Flatten(), nn.Linear(64, D)),
                        inputs.images, None, True),
         "alpha_dropout": (lambda: sequential(linear(), nn.SELU(), nn.AlphaDropout(0.2)), inputs.vectors, None, True),
-        "rrelu": (lambda: sequential(linear(), nn.RReLU()), inputs.vectors, None, True),
     }
 
 
@@ -408,7 +407,27 @@ def _batch_norm_in_eval():
     return module
 
 
+def tied_below_a_root():
+    """A table that a module with a parameter of its own uses, and the head outside of it too."""
+    table = nn.Embedding(WORDS, D)
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.gain = table, nn.Parameter(torch.randn(D))
+
+        def forward(self, ids):
+            return torch.tanh(self.table(ids)) * self.gain
+
+    module = Function(lambda m, ids: m.head(m.first(ids)), first=Scaled(), head=nn.Linear(D, WORDS, bias=False))
+    module.head.weight = table.weight
+    return module
+
+
 structures = {
+    "bag_of_padded_words": (lambda: Function(lambda m, ids: m.head(torch.tanh(m.table(ids).sum(1))), head=nn.Linear(D, 3),
+                                             table=nn.Embedding(WORDS, D, padding_idx=0)), inputs.ragged, inputs.padded),
+    "tied_below_a_root": (tied_below_a_root, inputs.ids),
     "class_token": (ClassToken, inputs.images),
     "language": (Language, inputs.ids),
     "language_tied": (lambda: Language(tied=True), inputs.ids),

@@ -74,6 +74,13 @@ MODELS = {
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", GROUPED | {"num_local_experts": 2, "num_experts_per_tok": 1}, "ids"),
     "resnet": ("ResNetForImageClassification", "ResNetConfig", dict(
         num_channels=3, embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], layer_type="basic"), "images"),
+    # Their own loss: averaged over the tokens of the batch, or over its records.
+    "llama_with_its_loss": ("LlamaForCausalLM", "LlamaConfig", GROUPED, "labels"),
+    "gpt2_with_its_loss": ("GPT2LMHeadModel", "GPT2Config", dict(vocab_size=WORDS, n_embd=WIDTH, n_layer=1, n_head=2,
+                           n_positions=32, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False), "labels"),
+    "t5_with_its_loss": ("T5ForConditionalGeneration", "T5Config", dict(
+        vocab_size=WORDS, d_model=WIDTH, d_kv=8, d_ff=24, num_layers=1, num_heads=2, dropout_rate=0.0, use_cache=False,
+        pad_token_id=0, decoder_start_token_id=0), "labels"),
     # With their own dropout.
     "gpt2_with_dropout": ("GPT2LMHeadModel", "GPT2Config", dict(
         vocab_size=WORDS, n_embd=WIDTH, n_layer=1, n_head=2, n_positions=32, use_cache=False), "ids", True),
@@ -81,6 +88,7 @@ MODELS = {
 }
 REJECTED = {
     "resnet": "BatchNorm2d",
+    "llama_with_its_loss": "", "gpt2_with_its_loss": "", "t5_with_its_loss": "",
 }
 
 
@@ -91,11 +99,13 @@ def _records(kind):
         ids[-1] = WORDS - 1
         out = []
         for i in range(n):
-            length = LENGTH if kind != "padded" else 2 + i % (LENGTH - 1)
+            length = LENGTH if kind not in ("padded", "labels") else 2 + i % (LENGTH - 1)
             mask = (torch.arange(LENGTH) < length).long()
             x = {"ids": lambda: {"input_ids": ids[i]},
                  "masked": lambda: {"input_ids": ids[i], "attention_mask": mask},
                  "padded": lambda: {"input_ids": ids[i] * mask, "attention_mask": mask},
+                 "labels": lambda: {"input_ids": ids[i] * mask, "attention_mask": mask,
+                                    "labels": ids[i].masked_fill(mask == 0, -100)},
                  "pair": lambda: {"input_ids": ids[i], "attention_mask": mask, "decoder_input_ids": ids[i].flip(0)},
                  "images": lambda: {"pixel_values": (1 + 4 * (i == n - 1)) * torch.randn(3, 8, 8, generator=g)},
                  "sound": lambda: {"input_features": torch.randn(4, 12, generator=g), "decoder_input_ids": ids[i]}}[kind]()
@@ -105,6 +115,8 @@ def _records(kind):
 
 
 def _losses(out, weights):
+    if "loss" in out:
+        return out["loss"]
     return ramp_losses(out["logits"] if "logits" in out else out["pooler_output"], weights)
 
 

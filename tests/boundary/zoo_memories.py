@@ -331,19 +331,6 @@ def second_call_only(m):
     return mix
 
 
-def statistics_once(m):
-    """Learns its normalisation from the first batch, as actnorm does."""
-    m.register_buffer("shift", torch.zeros(D))
-    m.register_buffer("ready", torch.zeros((), dtype=torch.bool))
-
-    def mix(h):
-        if not m.ready:
-            m.shift.copy_(h.detach().mean(0))
-            m.ready.fill_(True)
-        return h - m.shift
-    return mix
-
-
 def hook_memory(m):
     kept = {}
     m.first.register_forward_hook(lambda module, args, out: kept.update(mean=out.detach().mean(0)))
@@ -440,6 +427,20 @@ class KeptDictionary(Kept):
         return out
 
 
+class KeptFirst(Kept):
+    """Learns its normalisation from the first batch, as actnorm does."""
+
+    def start(self):
+        self.register_buffer("mean", torch.zeros(D))
+        self.register_buffer("ready", torch.zeros((), dtype=torch.bool))
+
+    def forward(self, h):
+        if not self.ready:
+            self.mean.copy_(h.detach().mean(0))
+            self.ready.fill_(True)
+        return h - self.mean
+
+
 class ForEvaluation(nn.Module):
     """Learns in training what evaluation uses, as BatchNorm does, without mixing anything in training. where: what holds it."""
 
@@ -508,7 +509,7 @@ makers = {
     "context_variable": context_variable, "class_attribute": class_attribute, "default_argument": default_argument,
     "partial": partial, "array": array, "file": file, "random_state": random_state, "largest_so_far": largest_so_far,
     "set_of_patterns": seen_signs, "nearest_neighbours": neighbours, "codebook": codebook, "key_value_cache": cache,
-    "second_call_only": second_call_only, "statistics_of_the_first_batch": statistics_once, "hook": hook_memory,
+    "second_call_only": second_call_only, "statistics_of_the_first_batch": KeptFirst, "hook": hook_memory,
     "gradient_memory": gradient_memory, "attribute_behind_drop_path": noisy_attribute,
     "statistics_and_attribute_behind_dropout": noisy_statistics_in_attribute,
 }
