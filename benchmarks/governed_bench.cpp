@@ -51,12 +51,14 @@ int main(int argc, char** argv) {
       d.occurrences = 30;
       d.not_before = kAt - 86'400;
       d.not_after = kAt + 100 * 86'400;
+      d.corpus = "bench";
       d.content_anchor = sha256(bytes_of(line));
       const Bytes bytes = encode(d);
       anchors << R"({"descriptor": ")" << to_hex(bytes) << R"(", "attestation": ")"
               << to_hex(attest(hospital, bytes)) << "\"}\n";
     }
     std::ofstream(folder / "steward.key") << steward.to_pem({});
+    std::filesystem::permissions(folder / "steward.key", std::filesystem::perms(0600));
     std::ofstream(folder / "policy.yaml")
         << "corpus: bench\naccountant: pld\nfloors: {clip_norm: 0.01, noise_multiplier: 0.3}\n"
            "most_validity_days: 800\nepoch_seconds: 86400\nretention_epochs: 12\n"

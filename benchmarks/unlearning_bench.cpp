@@ -177,9 +177,9 @@ void service_delete(benchmark::State& state) {
     Service service(folder / "model.db");
     std::vector<Row> rows;
     for (std::size_t i = 0; i < kRecords; ++i) {
-      rows.push_back(
-          {std::to_string(i), std::vector<double>(data().row(i).begin(), data().row(i).end()),
-           data().y[i]});
+      rows.push_back({std::to_string(i),
+                      std::vector<double>(data().row(i).begin(), data().row(i).end()),
+                      data().y[i]});
     }
     service.insert("all", rows);
     service.publish();

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "cli/sampling.h"
 #include "cli/schedule.h"
 #include "discreet/accounting/accountant.h"
@@ -119,31 +120,31 @@ void print_text(const Options& options, const Run& run) {
   const Interval& value = run.answer.value;
   const bool epsilon = options.asks_for_epsilon();
   const double given = options.given();
-  fmt::print("{} ≤ {} at {} = {}, {}\n", epsilon ? "epsilon" : "delta", round_up(value.upper),
-             epsilon ? "delta" : "epsilon", given, to_string(run.adjacency));
+  print("{} ≤ {} at {} = {}, {}\n", epsilon ? "epsilon" : "delta", round_up(value.upper),
+        epsilon ? "delta" : "epsilon", given, to_string(run.adjacency));
   if (const auto& found = run.answer.certificate) {
-    fmt::print("  certified      [{}, {}], width {:.1e}, by {}; worse direction: {}\n",
-               round_down(value.lower, 11), round_up(value.upper, 11), found->error(),
-               to_string(found->path), to_string(found->worst));
+    print("  certified      [{}, {}], width {:.1e}, by {}; worse direction: {}\n",
+          round_down(value.lower, 11), round_up(value.upper, 11), found->error(),
+          to_string(found->path), to_string(found->worst));
   } else {
-    fmt::print("  an upper bound by the accountant {}; pld is tighter\n", options.accountant);
+    print("  an upper bound by the accountant {}; pld is tighter\n", options.accountant);
   }
   if (run.answer.not_a_bound) {
-    fmt::print("  not a bound    {:.6g}, what the central limit theorem suggests\n",
-               *run.answer.not_a_bound);
+    print("  not a bound    {:.6g}, what the central limit theorem suggests\n",
+          *run.answer.not_a_bound);
   }
-  fmt::print("  for            {} steps, {}\n", run.steps,
-             run.sampling ? fmt::format("{}, noise multiplier {}", describe_sampling(*run.sampling),
-                                        options.noise_multiplier)
-                          : fmt::format("the schedule in {}", options.schedule));
-  fmt::print(
+  print("  for            {} steps, {}\n", run.steps,
+        run.sampling ? fmt::format("{}, noise multiplier {}", describe_sampling(*run.sampling),
+                                   options.noise_multiplier)
+                     : fmt::format("the schedule in {}", options.schedule));
+  print(
       "  in words       {} changes the probability of any outcome\n"
       "                 by a factor of at most e^epsilon = {:.4g}, but for a failure of "
       "probability "
       "{}.\n",
       what_differs(run.adjacency), std::exp(epsilon ? value.upper : given),
       epsilon ? fmt::format("{}", given) : round_up(value.upper));
-  fmt::print(
+  print(
       "  provided that  {},\n"
       "                 gradients are clipped before noise is added, and the number of steps was "
       "fixed in advance.\n",
@@ -173,7 +174,7 @@ void print_json(const Options& options, const Run& run) {
   } else {
     out["schedule"] = options.schedule;
   }
-  fmt::print("{}\n", out.dump());
+  print("{}\n", out.dump());
 }
 
 void run_account(const Options& options) {

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/contributions.h"
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "discreet/accounting/gdp.h"
 #include "discreet/admission/contributors.h"
 #include "discreet/admission/uses.h"
@@ -44,16 +45,16 @@ nlohmann::json to_json(const std::vector<ContributorTotal>& totals, double delta
 }
 
 // Whoever gave several contributions: those add.
-void print(const std::vector<ContributorTotal>& totals, double delta) {
+void print_totals(const std::vector<ContributorTotal>& totals, double delta) {
   std::size_t several = 0, shown = 0;
   for (const ContributorTotal& t : totals) {
     if (t.contributions < 2 || ++several > kShown) continue;
     ++shown;
-    fmt::print("contributor {}: {} contributions, together epsilon ≤ {} at delta {}{}\n",
-               t.contributor, t.contributions, brief_up(epsilon_of(t, delta)), delta,
-               t.amplified == 0 ? "" : fmt::format(" ({} amplified ones aside)", t.amplified));
+    print("contributor {}: {} contributions, together epsilon ≤ {} at delta {}{}\n", t.contributor,
+          t.contributions, brief_up(epsilon_of(t, delta)), delta,
+          t.amplified == 0 ? "" : fmt::format(" ({} amplified ones aside)", t.amplified));
   }
-  if (several > shown) fmt::print("and {} more with several; --json has all\n", several - shown);
+  if (several > shown) print("and {} more with several; --json has all\n", several - shown);
 }
 
 int run(const Options& options) {
@@ -99,24 +100,22 @@ int run(const Options& options) {
             {{"contributor", v.descriptor->contributor}, {"class", v.descriptor->data_class}});
       rows.push_back(std::move(row));
     } else {
-      fmt::print(
-          "{:>6}  {:<16}  {}  {}\n", anchors[i].line, code, to_hex(v.hash).substr(0, 16),
-          v.admitted() ? v.descriptor->contributor + ", " + v.descriptor->data_class : v.reason);
+      print("{:>6}  {:<16}  {}  {}\n", anchors[i].line, code, to_hex(v.hash).substr(0, 16),
+            v.admitted() ? v.descriptor->contributor + ", " + v.descriptor->data_class : v.reason);
     }
   }
   const std::string hash = to_hex(hash_of(policy));
   const auto totals = contributor_totals(descriptors);
   if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"policy_hash", hash},
-                                      {"admitted", admitted},
-                                      {"refused", verdicts.size() - admitted},
-                                      {"contributions", std::move(rows)},
-                                      {"contributors", to_json(totals, options.delta)}}
-                           .dump());
+    print("{}\n", nlohmann::json{{"policy_hash", hash},
+                                 {"admitted", admitted},
+                                 {"refused", verdicts.size() - admitted},
+                                 {"contributions", std::move(rows)},
+                                 {"contributors", to_json(totals, options.delta)}}
+                      .dump());
   if (!options.json) {
-    print(totals, options.delta);
-    fmt::print("{} admitted, {} refused under policy {}\n", admitted, verdicts.size() - admitted,
-               hash);
+    print_totals(totals, options.delta);
+    print("{} admitted, {} refused under policy {}\n", admitted, verdicts.size() - admitted, hash);
   }
   return admitted == verdicts.size() ? kDone : kCheckSaysNo;
 }

@@ -11,7 +11,9 @@
 
 #include "cli/command.h"
 #include "cli/contributions.h"
+#include "cli/print.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/run/files.h"
 
 namespace discreet::cli {
@@ -22,7 +24,7 @@ using Row = std::map<std::string, std::string>;
 
 const std::vector<std::string> kFields = {
     "contributor", "class",      "payload",   "anchor",  "clip_norm", "noise_multiplier",
-    "occurrences", "not_before", "not_after", "adapter", "promise"};
+    "occurrences", "not_before", "not_after", "adapter", "promise",   "corpus"};
 
 struct Options {
   std::string key, passphrase_file, policy, batch, out;
@@ -71,7 +73,7 @@ std::vector<Row> read_batch(const std::string& path) {
     if (line.find_first_not_of(" \r\t") == std::string::npos) continue;
     Row row;
     if (line.front() == '{') {
-      const auto object = nlohmann::json::parse(line, nullptr, false);
+      const auto object = try_read_json(line);
       if (!object.is_object()) refuse(where + ": the line is no JSON object");
       for (const auto& [name, value] : object.items())
         if (!value.is_null())
@@ -108,6 +110,7 @@ Descriptor descriptor_of(Row row, const std::optional<Policy>& policy) {
     row.try_emplace("occurrences", std::to_string(c.most_occurrences));
     if (c.amplified) row.try_emplace("promise", "amplified");
   }
+  if (policy) row.try_emplace("corpus", policy->corpus);
   const auto need = [&](const char* name) -> const std::string& {
     const auto at = row.find(name);
     if (at == row.end()) refuse(fmt::format("{}{} is missing", where, name));
@@ -125,6 +128,7 @@ Descriptor descriptor_of(Row row, const std::optional<Policy>& policy) {
   d.not_before = parse_instant(need("not_before"), where + "not_before");
   d.not_after = parse_instant(need("not_after"), where + "not_after");
   if (row.contains("adapter")) d.adapter = row["adapter"];
+  d.corpus = need("corpus");
   if (row.contains("promise")) {
     if (row["promise"] != "amplified" && row["promise"] != "every_pattern")
       refuse(where + "promise must be every_pattern or amplified");
@@ -176,11 +180,11 @@ void run(const Options& options) {
   run::append_lines(out, lines);
   const std::string id = to_hex(key.public_key().id());
   if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"attested", rows.size()}, {"out", out}, {"key", id}}.dump());
+    print("{}\n", nlohmann::json{{"attested", rows.size()}, {"out", out}, {"key", id}}.dump());
   else if (rows.size() == 1)
-    fmt::print("attested {}\n  by key {}\n  into   {}\n", last, id, out);
+    print("attested {}\n  by key {}\n  into   {}\n", last, id, out);
   else
-    fmt::print("attested {} contributions\n  by key {}\n  into   {}\n", rows.size(), id, out);
+    print("attested {} contributions\n  by key {}\n  into   {}\n", rows.size(), id, out);
 }
 
 }  // namespace
@@ -201,7 +205,8 @@ void add_attest(CLI::App& command, int&) {
         flag, [options, field](const std::string& text) { options->row[field] = text; },
         field == "payload"      ? "File whose SHA-256 is the content anchor"
         : field == "not_before" ? "As 2026-11-16 or 2026-11-16T12:00:00Z"
-                                : "Of the descriptor");
+        : field == "corpus" ? "Name of the corpus it is for: that of the policy, if you give one"
+                            : "Of the descriptor");
   }
   command.add_flag_callback(
       "--amplified", [options] { options->row["promise"] = "amplified"; },

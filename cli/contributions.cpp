@@ -1,12 +1,14 @@
 #include "cli/contributions.h"
 
 #include <fmt/core.h>
+#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "discreet/admission/key_file.h"
 #include "discreet/base/error.h"
 #include "discreet/run/files.h"
 
@@ -46,7 +48,15 @@ std::string read_passphrase(const std::string& path) {
 }
 
 admission::SigningKey read_key(const std::string& path, const std::string& passphrase_file) {
-  return admission::SigningKey::from_pem(read_input(path), read_passphrase(passphrase_file));
+  std::string pem = read_input(path);
+  std::string passphrase = read_passphrase(passphrase_file);
+  struct Wipe {
+    std::string& text;
+    ~Wipe() { OPENSSL_cleanse(text.data(), text.size()); }
+  };
+  const Wipe wipe_pem{pem}, wipe_passphrase{passphrase};
+  admission::require_private(path, pem);
+  return admission::SigningKey::from_pem(pem, passphrase);
 }
 
 }  // namespace discreet::cli

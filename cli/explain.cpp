@@ -7,9 +7,11 @@
 #include "cli/command.h"
 #include "cli/contributions.h"
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "discreet/accounting/accountant.h"
 #include "discreet/admission/resolver.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/mechanism/config_table.h"
 
 namespace discreet::cli {
@@ -33,7 +35,7 @@ struct Options {
 // A list of tensors: {"name", "shape", and as the layout has them "layer", "group", "trainable",
 // "public", "adapter", "heads": [count, axis], "experts": [count, axis]}.
 ModelLayout read_layout(const std::string& path) {
-  const auto list = nlohmann::json::parse(read_input(path), nullptr, false);
+  const auto list = try_read_json(read_input(path));
   if (!list.is_array()) refuse(fmt::format("{} is no JSON list of tensors", path));
   std::vector<Tensor> tensors;
   try {
@@ -159,54 +161,53 @@ void run(const Options& options) {
       out["layers"] = r.layers;
       out["plan_hash"] = to_hex(mechanism::hash_of(r.plan));
     }
-    fmt::print("{}\n", out.dump());
+    print("{}\n", out.dump());
     return;
   }
-  fmt::print("{}\n  of {}, class {}, under policy {}\n", hash, d.contributor, d.data_class,
-             policy_hash);
-  fmt::print("  C = {:<14} signed ({} · 10⁻⁹); class {} allows at most {}\n", d.clip_norm.to_text(),
-             d.clip_norm.units, d.data_class, c.clip_norm.to_text());
-  fmt::print("  z = {:<14} signed ({} · 10⁻⁹); class {} asks at least {}\n",
-             d.noise_multiplier.to_text(), d.noise_multiplier.units, d.data_class,
-             c.noise_multiplier.to_text());
-  fmt::print("  k = {:<14} signed; class {} allows at most {}\n", d.occurrences, d.data_class,
-             c.most_occurrences);
+  print("{}\n  of {}, class {}, under policy {}\n", hash, d.contributor, d.data_class, policy_hash);
+  print("  C = {:<14} signed ({} · 10⁻⁹); class {} allows at most {}\n", d.clip_norm.to_text(),
+        d.clip_norm.units, d.data_class, c.clip_norm.to_text());
+  print("  z = {:<14} signed ({} · 10⁻⁹); class {} asks at least {}\n",
+        d.noise_multiplier.to_text(), d.noise_multiplier.units, d.data_class,
+        c.noise_multiplier.to_text());
+  print("  k = {:<14} signed; class {} allows at most {}\n", d.occurrences, d.data_class,
+        c.most_occurrences);
   if (c.amplified)
-    fmt::print(
+    print(
         "  m = {:<14.8g} least multiplier, rounded up, at which {} steps of Poisson sampling at {} "
         "cost no more\n"
         "      {:<14} epsilon at delta {} than one Gaussian release of multiplier z\n",
         r.required_multiplier, c.amplified->steps, c.amplified->rate.to_text(), "",
         c.amplified->delta.to_text());
   else
-    fmt::print("  m = {:<14.8g} {}, rounded up: the multiplier of a use\n", r.required_multiplier,
-               multiplier_in_words(options.family));
+    print("  m = {:<14.8g} {}, rounded up: the multiplier of a use\n", r.required_multiplier,
+          multiplier_in_words(options.family));
   for (const auto& b : r.plan.blocks)
-    fmt::print("  s = {:<14.8g} policy, block {}\n  c = {:<14.8g} {}, rounded down\n", b.stddev,
-               b.name, b.clip,
-               r.plan.flat_clip ? "min(C, s / m) over the whole profile"
-                                : "s · min(1 / (m √B), C / √Σs²)");
-  fmt::print("  σ = {:<14.8g} multiplier of one use, rounded down; at least m\n", r.use_multiplier);
-  fmt::print("  {} {} over all runs, reserved before use\n", r.most_uses,
-             c.amplified ? "steps" : "uses");
+    print("  s = {:<14.8g} policy, block {}\n  c = {:<14.8g} {}, rounded down\n", b.stddev, b.name,
+          b.clip,
+          r.plan.flat_clip ? "min(C, s / m) over the whole profile"
+                           : "s · min(1 / (m √B), C / √Σs²)");
+  print("  σ = {:<14.8g} multiplier of one use, rounded down; at least m\n", r.use_multiplier);
+  print("  {} {} over all runs, reserved before use\n", r.most_uses,
+        c.amplified ? "steps" : "uses");
   if (r.renyi_rho)
-    fmt::print(
+    print(
         "  together Rényi divergences of at most {} times the order, those of one Gaussian "
         "release; "
         "zero_out of this payload\n",
         brief_up(*r.renyi_rho));
   else
-    fmt::print("  together epsilon ≤ {} at delta {}, zero_out of this payload\n", brief_up(epsilon),
-               delta);
-  fmt::print("  profile: {}{}\n", describe(c.profile),
-             c.profile == sensitive_profile() && c.sensitive
-                 ? " (the upper 30%: the default of sensitive classes)"
-                 : "");
+    print("  together epsilon ≤ {} at delta {}, zero_out of this payload\n", brief_up(epsilon),
+          delta);
+  print("  profile: {}{}\n", describe(c.profile),
+        c.profile == sensitive_profile() && c.sensitive
+            ? " (the upper 30%: the default of sensitive classes)"
+            : "");
   if (modelled)
-    fmt::print("  layers permitted: {} of {}: {}\n  plan {}\n", r.layers.size(), r.stack,
-               fmt::join(r.layers, " "), to_hex(mechanism::hash_of(r.plan)));
+    print("  layers permitted: {} of {}: {}\n  plan {}\n", r.layers.size(), r.stack,
+          fmt::join(r.layers, " "), to_hex(mechanism::hash_of(r.plan)));
   else
-    fmt::print("  give --layout to see which layers these are\n");
+    print("  give --layout to see which layers these are\n");
 }
 
 }  // namespace

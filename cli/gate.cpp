@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/contributions.h"
+#include "cli/print.h"
 #include "discreet/admission/scaled.h"
 #include "discreet/base/error.h"
 #include "discreet/release/envelope.h"
@@ -24,12 +28,27 @@ struct Options {
   bool json = false;
 };
 
+// A piece at a time: models may be larger than memory.
+Digest digest_of_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> piece(std::size_t{1} << 20);
+  Sha256 hash;
+  while (in) {
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    hash.update(bytes_of({piece.data(), static_cast<std::size_t>(in.gcount())}));
+  }
+  if (!in.eof())
+    throw Error(ErrorCode::kInvalidInput, "gate",
+                fmt::format("'{}' cannot be read: {}", path.string(), std::strerror(errno)));
+  return hash.finish();
+}
+
 // The files that are served: those given, else those that lie beside the manifest under the names
 // it has. These are what it claims; the gate compares.
 std::vector<ModelFile> served_files(const Options& options, const std::string& envelope) {
   std::vector<ModelFile> out;
   const auto add = [&](const std::filesystem::path& path) {
-    out.push_back({path.filename(), sha256(bytes_of(read_input(path)))});
+    out.push_back({path.filename(), digest_of_file(path)});
   };
   for (const std::string& path : options.model) add(path);
   if (!out.empty()) return out;
@@ -57,28 +76,29 @@ json described(const Decision& decision, const Gate& gate, const std::string& en
 }
 
 void print_text(const Decision& decision, const Gate& gate) {
-  fmt::print("{}: {}\n",
-             decision.allowed() ? "ALLOWED" : fmt::format("DENIED {}", to_string(decision.reason)),
-             decision.sentence);
+  print("{}: {}\n",
+        decision.allowed() ? "ALLOWED" : fmt::format("DENIED {}", to_string(decision.reason)),
+        decision.sentence);
   if (decision.position != 0)
-    fmt::print(
-        "  ledger         {} entries{}\n", decision.position,
-        gate.released_at() ? fmt::format("; released at entry {}", *gate.released_at()) : "");
+    print("  ledger         {} entries{}\n", decision.position,
+          gate.released_at() ? fmt::format("; released at entry {}", *gate.released_at()) : "");
+}
+
+std::string list(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 void print_scopes(const Manifest& m) {
-  for (const Posture& p : m.postures) fmt::print("  {}\n", describe(p));
+  for (const Posture& p : m.postures) print("  {}\n", describe(p));
   for (const Layer& layer : m.layers)
-    fmt::print("  layer          {}: {}\n", layer.name,
-               layer.classes.empty() ? "no contribution"
-                                     : fmt::format("{}", fmt::join(layer.classes, ", ")));
+    print("  layer          {}: {}\n", layer.name,
+          layer.classes.empty() ? "no contribution" : list(layer.classes));
   for (const Adapter& adapter : m.adapters)
-    fmt::print("  adapter        {}: {}; with {}\n", adapter.name, fmt::join(adapter.classes, ", "),
-               fmt::join(adapter.scope, ", "));
+    print("  adapter        {}: {}; with {}\n", adapter.name, list(adapter.classes),
+          list(adapter.scope));
   for (const GenerationClass& g : m.generation)
-    fmt::print("  may be asked   {}, for {}: draws on {}{}\n", g.name, fmt::join(g.purposes, ", "),
-               fmt::join(g.layers, ", "),
-               g.adapters.empty() ? "" : fmt::format(" with {}", fmt::join(g.adapters, ", ")));
+    print("  may be asked   {}, for {}: draws on {}{}\n", g.name, list(g.purposes), list(g.layers),
+          g.adapters.empty() ? "" : " with " + list(g.adapters));
 }
 
 int run(const Options& options) {
@@ -100,7 +120,7 @@ int run(const Options& options) {
   if (options.json) {
     json out = described(decision, gate, envelope);
     if (request) out["generation_class"] = request->generation_class;
-    fmt::print("{}\n", out.dump());
+    print("{}\n", out.dump());
   } else {
     print_text(decision, gate);
     if (!request && gate.manifest()) print_scopes(*gate.manifest());

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kPixels = 64;
 constexpr Instant kDay = 86'400;
 
+constexpr const char* kCorpusName = "digits.example/corpus";
 constexpr const char* kPolicy = R"(corpus: digits.example/corpus
 accountant: pld
 floors: {{clip_norm: 0.01, noise_multiplier: 0.3}}
@@ -124,6 +125,7 @@ class Anchors {
     d.occurrences = name == "clinical" ? 16 : name == "research" ? 25 : 36;
     d.not_before = today_ - 30 * kDay;
     d.not_after = today_ + 300 * kDay;
+    d.corpus = kCorpusName;
     d.content_anchor = sha256(bytes_of(line));
     d.nonce = fresh_nonce();
     return d;

@@ -8,9 +8,11 @@
 
 #include "cli/contributions.h"
 #include "cli/governed_corpus.h"
+#include "cli/print.h"
 #include "cli/release_run.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/ledger.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
@@ -123,7 +125,7 @@ json release_and_ask(const Stage& stage) {
   json asked = json::array();
   for (const char* rights : {"{}", R"({"classes": ["open"]})"}) {
     const json request = {
-        {"generation_class", "classify"}, {"purpose", "research"}, {"rights", json::parse(rights)}};
+        {"generation_class", "classify"}, {"purpose", "research"}, {"rights", read_json(rights)}};
     const release::Decision d = gate.decide(release::parse_request(request.dump()));
     asked.push_back({{"request", request},
                      {"allowed", d.allowed()},
@@ -133,12 +135,12 @@ json release_and_ask(const Stage& stage) {
   return {{"manifest", released.path.string()}, {"entry", *released.entry}, {"asked", asked}};
 }
 
-void print(const json& acts, const Stage& stage) {
-  fmt::print("\nTurned away at the gate\n ");
+void print_acts(const json& acts, const Stage& stage) {
+  print("\nTurned away at the gate\n ");
   for (const auto& [reason, count] : acts["refused"].items())
-    fmt::print("  {} {}", count.get<std::uint64_t>(), reason);
+    print("  {} {}", count.get<std::uint64_t>(), reason);
   const json& left = acts["withdrawal"];
-  fmt::print(
+  print(
       "\n\nWithdrawn midway\n  contribution   {}, by the hospital that attested it\n"
       "  used           in {} epochs before, epsilon ≤ {:.6f}; in none after\n"
       "  proof          {} ({})\n",
@@ -146,22 +148,22 @@ void print(const json& acts, const Stage& stage) {
       left["epsilon"].get<double>(), left["proof"].get<std::string>(),
       left["proof_verified"] ? "VERIFIED" : "BROKEN");
   const json& ledger = acts["ledger"];
-  fmt::print("\nThe ledger\n  VERIFIED       {} entries, {} signed checkpoints, {} attestations\n",
-             ledger["entries"].get<std::uint64_t>(), ledger["checkpoints"].get<std::uint64_t>(),
-             ledger["attestations"].get<std::uint64_t>());
+  print("\nThe ledger\n  VERIFIED       {} entries, {} signed checkpoints, {} attestations\n",
+        ledger["entries"].get<std::uint64_t>(), ledger["checkpoints"].get<std::uint64_t>(),
+        ledger["attestations"].get<std::uint64_t>());
   for (const json& c : ledger["classes"])
-    fmt::print("  {:<14} {} contributions, epsilon ≤ {:.6f} at delta {}, zero_out\n",
-               c["class"].get<std::string>(), c["contributions"].get<std::uint64_t>(),
-               c["epsilon"].get<double>(), ledger["delta"].get<double>());
-  fmt::print("  check it       discreet ledger verify {} --checkpoint {}/ledger.note\n",
-             stage.ledger().string(), stage.run.string());
+    print("  {:<14} {} contributions, epsilon ≤ {:.6f} at delta {}, zero_out\n",
+          c["class"].get<std::string>(), c["contributions"].get<std::uint64_t>(),
+          c["epsilon"].get<double>(), ledger["delta"].get<double>());
+  print("  check it       discreet ledger verify {} --checkpoint {}/ledger.note\n",
+        stage.ledger().string(), stage.run.string());
   if (!acts.contains("release")) return;
   const json& release = acts["release"];
-  fmt::print("\nReleased\n  manifest       {}, entry {} of the ledger\n",
-             release["manifest"].get<std::string>(), release["entry"].get<std::uint64_t>());
+  print("\nReleased\n  manifest       {}, entry {} of the ledger\n",
+        release["manifest"].get<std::string>(), release["entry"].get<std::uint64_t>());
   for (const json& a : release["asked"])
-    fmt::print("  {:<14} rights {}: {}\n", a["allowed"] ? "ALLOWED" : "DENIED",
-               a["request"]["rights"].dump(), a["sentence"].get<std::string>());
+    print("  {:<14} rights {}: {}\n", a["allowed"] ? "ALLOWED" : "DENIED",
+          a["request"]["rights"].dump(), a["sentence"].get<std::string>());
 }
 
 }  // namespace
@@ -190,11 +192,11 @@ void run_governed_demo(const TrainingOptions& options) {
   if (options.json) {
     json out = to_json(outcome);
     out["governed"] = std::move(acts);
-    fmt::print("{}\n", out.dump());
+    print("{}\n", out.dump());
     return;
   }
   print_text(outcome, fmt::format("discreet demo --governed --out {}", options.out));
-  print(acts, stage);
+  print_acts(acts, stage);
 }
 
 }  // namespace discreet::cli

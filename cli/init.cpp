@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/mechanism/config_document.h"
 #include "discreet/run/files.h"
@@ -22,7 +23,7 @@ void write_starter(const Options& options) {
   const std::string text = mechanism::config_starter(
       options.preset.empty() ? std::nullopt : std::optional<std::string_view>(options.preset));
   if (options.file == "-") {
-    fmt::print("{}", text);
+    print_lines(text);
     return;
   }
   const std::filesystem::path path = options.file;
@@ -46,7 +47,7 @@ void write_starter(const Options& options) {
   } else {
     run::write_new(path, bytes_of(text));
   }
-  fmt::print("wrote {}; edit it, then run: discreet check {}\n", options.file, options.file);
+  print("wrote {}; edit it, then run: discreet check {}\n", options.file, options.file);
 }
 
 }  // namespace

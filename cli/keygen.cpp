@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/contributions.h"
+#include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/run/files.h"
 
@@ -38,7 +39,8 @@ Instant now() {
 }
 
 void append_statement(const Options& options, const Bytes& statement) {
-  run::append_lines(options.statements, nlohmann::json{{"statement", to_hex(statement)}}.dump() + "\n");
+  run::append_lines(options.statements,
+                    nlohmann::json{{"statement", to_hex(statement)}}.dump() + "\n");
 }
 
 KeyId parse_id(const std::string& text) {
@@ -57,10 +59,10 @@ void revoke(const Options& options) {
   append_statement(options,
                    sign_revocation(read_key(options.key, options.passphrase_file), ids, now()));
   if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"revoked", options.revoke}}.dump());
+    print("{}\n", nlohmann::json{{"revoked", options.revoke}}.dump());
   else
-    fmt::print("revocation of {} key{} added to {}\n", ids.size(), ids.size() == 1 ? "" : "s",
-               options.statements);
+    print("revocation of {} key{} added to {}\n", ids.size(), ids.size() == 1 ? "" : "s",
+          options.statements);
 }
 
 void generate(const Options& options) {
@@ -84,15 +86,13 @@ void generate(const Options& options) {
         sign_rotation(read_key(options.rotate, options.rotate_passphrase_file), key, now()));
   const std::string id = to_hex(key.public_key().id()), hex = to_hex(key.public_key().bytes());
   if (options.json) {
-    fmt::print(
-        "{}\n",
-        nlohmann::json{
-            {"id", id}, {"public_key", hex}, {"key_file", secret}, {"public_key_file", shared}}
-            .dump());
+    print("{}\n",
+          nlohmann::json{
+              {"id", id}, {"public_key", hex}, {"key_file", secret}, {"public_key_file", shared}}
+              .dump());
   } else {
-    fmt::print("{}   private, mode 0600{}\n{}   public\n  id          {}\n  public_key  {}\n",
-               secret, options.passphrase_file.empty() ? "" : ", under the passphrase", shared, id,
-               hex);
+    print("{}   private, mode 0600{}\n{}   public\n  id          {}\n  public_key  {}\n", secret,
+          options.passphrase_file.empty() ? "" : ", under the passphrase", shared, id, hex);
   }
 }
 

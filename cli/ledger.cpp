@@ -8,8 +8,10 @@
 
 #include "cli/command.h"
 #include "cli/contributions.h"
+#include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/proof.h"
 #include "discreet/ledger/receipt.h"
 #include "discreet/ledger/trace.h"
@@ -55,6 +57,9 @@ std::string read_note(const std::string& path) {
   return text;
 }
 
+// In several lines, in ASCII.
+std::string indented(const json& value) { return value.dump(2, ' ', true) + "\n"; }
+
 // "1 epoch", "2 epochs".
 std::string many(std::uint64_t n, std::string_view what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
@@ -66,10 +71,10 @@ std::string epsilon(std::uint64_t micro) {
 
 // A leaf as JSON, with its position and, of uses, what they refer to.
 json described(Store& store, std::uint64_t position, const Entry& entry) {
-  json out = json::parse(to_json(describe(entry)));
+  json out = read_json(to_json(describe(entry)));
   out["entry"] = position;
   if (const auto* use = std::get_if<Use>(&entry))
-    out["under"] = json::parse(to_json(describe(decode_entry(leaf_at(store, use->terms)))));
+    out["under"] = read_json(to_json(describe(decode_entry(leaf_at(store, use->terms)))));
   return out;
 }
 
@@ -115,47 +120,45 @@ void print_json(const Verification& found, const Options& options, const json& e
     out["public_key"] = to_hex(found.header->key);
   }
   if (!explained.is_null()) out["explained"] = explained;
-  fmt::print("{}\n", out.dump());
+  print("{}\n", out.dump());
 }
 
 void print_verdict(const Verification& found, const Options& options) {
   if (!found.ok) {
-    fmt::print("BROKEN ({})", found.kind);
-    if (found.entry) fmt::print(" at entry {}", *found.entry);
-    fmt::print(": {}\n", found.problem);
+    print("BROKEN ({})", found.kind);
+    if (found.entry) print(" at entry {}", *found.entry);
+    print(": {}\n", found.problem);
     std::error_code none;
     if (std::filesystem::exists(options.file + "-journal", none))
-      fmt::print(
+      print(
           "  note           a {}-journal lies next to it and was not read; if a writer was killed, "
           "the owner repairs the ledger by opening it for writing\n",
           std::filesystem::path(options.file).filename().string());
     return;
   }
   const State::Counts& c = found.counts;
-  fmt::print("VERIFIED {} entries of {}\n", found.size, found.header->origin);
-  fmt::print("  signed         {} by {}{}\n", many(c.notes, "checkpoint"),
-             to_hex(found.header->key),
-             options.public_key.empty() ? ", the key the header declares: compare it" : "");
-  fmt::print("  past           {}\n",
-             options.checkpoint.empty()
-                 ? "not compared: give a note you kept as --checkpoint to see rollback and forks"
-                 : "extends the checkpoint given");
-  fmt::print("  holds          {}, {} in {}, {}, {}, {}\n", many(c.admissions, "contribution"),
-             many(c.uses, "use"), many(c.epochs, "epoch"), many(c.withdrawals, "withdrawal"),
-             many(c.refusals, "refusal"), many(c.releases, "release"));
-  if (c.deletions != 0) fmt::print("  deletions      {}\n", many(c.deletions, "receipt"));
-  fmt::print("  attestations   {} verified{}\n", found.attestations,
-             options.no_attestations ? " (not asked for)" : "");
+  print("VERIFIED {} entries of {}\n", found.size, found.header->origin);
+  print("  signed         {} by {}{}\n", many(c.notes, "checkpoint"), to_hex(found.header->key),
+        options.public_key.empty() ? ", the key the header declares: compare it" : "");
+  print("  past           {}\n",
+        options.checkpoint.empty()
+            ? "not compared: give a note you kept as --checkpoint to see rollback and forks"
+            : "extends the checkpoint given");
+  print("  holds          {}, {} in {}, {}, {}, {}\n", many(c.admissions, "contribution"),
+        many(c.uses, "use"), many(c.epochs, "epoch"), many(c.withdrawals, "withdrawal"),
+        many(c.refusals, "refusal"), many(c.releases, "release"));
+  if (c.deletions != 0) print("  deletions      {}\n", many(c.deletions, "receipt"));
+  print("  attestations   {} verified{}\n", found.attestations,
+        options.no_attestations ? " (not asked for)" : "");
   for (const ClassTotal& t : found.classes)
-    fmt::print("  {:<14} {}, epsilon ≤ {} at delta = {}, {}, by {}\n", t.admissibility_class,
-               many(t.contributions, "contribution"), epsilon(t.most_spent),
-               static_cast<double>(found.header->delta) / kAtto,
-               accounting::to_string(found.header->adjacency), found.header->accountant);
+    print("  {:<14} {}, epsilon ≤ {} at delta = {}, {}, by {}\n", t.admissibility_class,
+          many(t.contributions, "contribution"), epsilon(t.most_spent),
+          static_cast<double>(found.header->delta) / kAtto,
+          accounting::to_string(found.header->adjacency), found.header->accountant);
   for (const ClassTotal& t : found.summarised)
-    fmt::print(
-        "  {:<14} summarised: {}, {}, epsilon ≤ {} as recorded; can no longer be recomputed\n",
-        t.admissibility_class, many(t.contributions, "contribution"), many(t.uses, "use"),
-        epsilon(t.most_spent));
+    print("  {:<14} summarised: {}, {}, epsilon ≤ {} as recorded; can no longer be recomputed\n",
+          t.admissibility_class, many(t.contributions, "contribution"), many(t.uses, "use"),
+          epsilon(t.most_spent));
 }
 
 json explain(const Options& options, std::uint64_t position) {
@@ -175,9 +178,9 @@ int run_verify(const Options& options) {
   if (!options.public_key.empty()) how.key = public_key_from_text(read_input(options.public_key));
   if (!options.checkpoint.empty()) how.checkpoint = read_note(options.checkpoint);
   if (isatty(STDERR_FILENO) != 0)
-    how.progress = [](std::uint64_t n) { fmt::print(stderr, "\r{} entries", n); };
+    how.progress = [](std::uint64_t n) { print(stderr, "\r{} entries", n); };
   const Verification found = verify(options.file, how);
-  if (how.progress) fmt::print(stderr, "\r");
+  if (how.progress) print(stderr, "\r");
   // Before anything is printed, so that an entry that is not there is the only answer. What is
   // broken may still be readable.
   json explained;
@@ -192,7 +195,7 @@ int run_verify(const Options& options) {
     print_json(found, options, explained);
   } else {
     print_verdict(found, options);
-    if (!explained.is_null()) fmt::print("{}\n", explained.dump(2));
+    if (!explained.is_null()) print_lines(indented(explained));
   }
   return found.ok ? kDone : kCheckSaysNo;
 }
@@ -228,10 +231,10 @@ void run_show(const Options& options) {
                                             {"leaf_hash", to_hex(leaf.hash)}}
                                      : described(store, leaf.position, decode_entry(leaf.content));
     if (options.json) {
-      fmt::print("{}\n", row.dump());
+      print("{}\n", row.dump());
       continue;
     }
-    fmt::print("{:>8}  {}", leaf.position, row["type"].get<std::string>());
+    print("{:>8}  {}", leaf.position, row["type"].get<std::string>());
     for (const auto& [key, value] : row.items()) {
       const bool says_nothing =
           value == "" || (value == 0 && key != "contribution" && key != "epoch" && key != "terms");
@@ -240,15 +243,15 @@ void run_show(const Options& options) {
         continue;
       std::string name = key;
       const std::string text = for_people(name, value);
-      fmt::print("  {}={}", name, text);
+      print("  {}={}", name, text);
     }
-    fmt::print("\n");
+    print("\n");
   }
   if (options.json) return;
   if (next == from && left > 0)
-    fmt::print("there is no entry from {} on\n", from);
+    print("there is no entry from {} on\n", from);
   else if (left == 0 && leaves.next(leaf))
-    fmt::print("there are more; go on with --from {}\n", next);
+    print("there are more; go on with --from {}\n", next);
 }
 
 void run_prove(const Options& options) {
@@ -258,7 +261,7 @@ void run_prove(const Options& options) {
       options.entry.empty()
           ? prove_consistency(options.file, whole("--consistency", options.consistency))
           : prove_entry(options.file, whole("ENTRY", options.entry));
-  fmt::print("{}\n", options.json ? proof : json::parse(proof).dump(2));
+  print_lines(options.json ? proof + "\n" : indented(read_json(proof)));
 }
 
 int run_check(const Options& options) {
@@ -274,20 +277,20 @@ int run_check(const Options& options) {
     if (found.ok && found.entry) out["entry"] = *found.entry;
     if (found.ok && found.from_size) out["from_size"] = *found.from_size;
     if (found.ok && found.leaf)
-      out["content"] = json::parse(to_json(describe(decode_entry(*found.leaf))));
-    fmt::print("{}\n", out.dump());
+      out["content"] = read_json(to_json(describe(decode_entry(*found.leaf))));
+    print("{}\n", out.dump());
   } else if (!found.ok) {
-    fmt::print("BROKEN: {}\n", found.problem);
+    print("BROKEN: {}\n", found.problem);
   } else if (found.from_size) {
-    fmt::print("VERIFIED the {} entries of {} extend the first {}\n", found.size, found.origin,
-               *found.from_size);
+    print("VERIFIED the {} entries of {} extend the first {}\n", found.size, found.origin,
+          *found.from_size);
   } else {
-    fmt::print("VERIFIED entry {} of the {} of {}\n", *found.entry, found.size,
-               found.origin.empty() ? "the ledger with this key" : found.origin);
+    print("VERIFIED entry {} of the {} of {}\n", *found.entry, found.size,
+          found.origin.empty() ? "the ledger with this key" : found.origin);
     if (found.leaf)
-      fmt::print("{}\n", json::parse(to_json(describe(decode_entry(*found.leaf)))).dump(2));
+      print_lines(indented(read_json(to_json(describe(decode_entry(*found.leaf))))));
     else
-      fmt::print("  its content was summarised; the proof is of its hash\n");
+      print("  its content was summarised; the proof is of its hash\n");
   }
   return found.ok ? kDone : kCheckSaysNo;
 }
@@ -318,32 +321,30 @@ void run_trace(const Options& options) {
       out["admission"] = described(store, found.admission->position, found.admission->entry);
     if (found.withdrawal)
       out["withdrawal"] = described(store, found.withdrawal->position, found.withdrawal->entry);
-    fmt::print("{}\n", out.dump());
+    print("{}\n", out.dump());
     return;
   }
   if (!found.admission) {
-    fmt::print("not in this ledger, or summarised since{}\n",
-               found.withdrawal ? "; withdrawn" : "");
+    print("not in this ledger, or summarised since{}\n", found.withdrawal ? "; withdrawn" : "");
     return;
   }
   const Admission& a = found.admission->entry;
-  fmt::print("contribution {} of class {}, entry {}\n", a.number, a.admissibility_class,
-             found.admission->position);
+  print("contribution {} of class {}, entry {}\n", a.number, a.admissibility_class,
+        found.admission->position);
   for (const auto& use : found.uses)
-    fmt::print("  used           run {}, epoch {}, {} steps: epsilon ≤ {} so far (entry {})\n",
-               use.terms.run, use.terms.epoch, use.terms.steps, epsilon(use.use.spend),
-               use.position);
+    print("  used           run {}, epoch {}, {} steps: epsilon ≤ {} so far (entry {})\n",
+          use.terms.run, use.terms.epoch, use.terms.steps, epsilon(use.use.spend), use.position);
   if (found.withdrawal) {
-    fmt::print("  withdrawn      entry {}, \"{}\"; models already trained are not changed by it\n",
-               found.withdrawal->position, found.withdrawal->entry.reason);
-    fmt::print(
+    print("  withdrawn      entry {}, \"{}\"; models already trained are not changed by it\n",
+          found.withdrawal->position, found.withdrawal->entry.reason);
+    print(
         "  stated         epsilon ≤ {}: what all uses that it allowed would have cost, since the "
         "time of a withdrawal may depend on what was released\n",
         epsilon(found.spend));
   }
   for (const auto& release : found.releases)
-    fmt::print("  released       run {}, manifest {} (entry {})\n", release.entry.run,
-               to_hex(release.entry.manifest), release.position);
+    print("  released       run {}, manifest {} (entry {})\n", release.entry.run,
+          to_hex(release.entry.manifest), release.position);
 }
 
 void run_export(const Options& options) {
@@ -374,10 +375,10 @@ void run_export(const Options& options) {
   }
   run::append_lines(options.receipts, lines, run::Access::kOwner);
   if (options.json)
-    fmt::print("{}\n",
-               json{{"receipts", count}, {"out", options.receipts}, {"note", note->text}}.dump());
+    print("{}\n",
+          json{{"receipts", count}, {"out", options.receipts}, {"note", note->text}}.dump());
   else
-    fmt::print("{} receipts into {}\n", count, options.receipts);
+    print("{} receipts into {}\n", count, options.receipts);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <cstdio>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "discreet/discreet.h"
 
 namespace discreet::cli {
@@ -27,7 +30,7 @@ constexpr Command kCommands[] = {
      "discreet attest --key hospital.key --contributor patient-1 --class clinical --payload "
      "record.txt \\\n"
      "    --clip-norm 0.5 --noise-multiplier 1 --occurrences 20 --not-before 2026-01-01 "
-     "--not-after 2027-01-01\n"
+     "--not-after 2027-01-01 --corpus clinic\n"
      "  discreet attest --key hospital.key --policy policy.yaml --batch rows.csv --out "
      "anchors.jsonl",
      add_attest},
@@ -125,7 +128,7 @@ int exit_status(ErrorCode code) {
 }
 
 int fail(std::string_view code, std::string_view sentence, int status) {
-  fmt::print(stderr, "error: {}: {}\n", code, sentence);
+  print(stderr, "error: {}: {}\n", code, sentence);
   return status;
 }
 
@@ -178,12 +181,21 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace discreet;
+  // A core dump would hold keys and records.
+  constexpr rlimit kNoCore{0, 0};
+  setrlimit(RLIMIT_CORE, &kNoCore);
   try {
     return cli::run(argc, argv);
   } catch (const Error& error) {
     return cli::fail(to_string(error.code()), error.sentence(), cli::exit_status(error.code()));
   } catch (const std::bad_alloc&) {
     return cli::fail("IO_ERROR", "out of memory", cli::kMachineFailed);
+  } catch (const nlohmann::json::exception& error) {
+    return cli::fail(
+        "MALFORMED",
+        fmt::format("a text is not UTF-8, or a JSON field is missing or of another type: {}",
+                    error.what()),
+        cli::kBadInput);
   } catch (const std::exception& error) {
     return cli::fail("INTERNAL", error.what(), cli::kMachineFailed);
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/print.h"
 
 namespace discreet::cli {
 namespace {
@@ -20,13 +21,13 @@ void print_json() {
                     {"determinism", op.determinism},
                     {"module", op.module},
                     {"function", op.function}});
-  fmt::print("{}\n", nlohmann::json{{"operators", rows}}.dump());
+  print("{}\n", nlohmann::json{{"operators", rows}}.dump());
 }
 
 void print_table() {
   for (const mechanism::Operator& op : mechanism::operators())
-    fmt::print("{}\n  {}\n  {}; {}; {}\n  {} in {}\n", op.name, op.signature, op.category,
-               op.purity, op.determinism, op.function, op.module);
+    print("{}\n  {}\n  {}; {}; {}\n  {} in {}\n", op.name, op.signature, op.category, op.purity,
+          op.determinism, op.function, op.module);
 }
 
 }  // namespace

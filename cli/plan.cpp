@@ -11,6 +11,7 @@
 
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"
 #include "discreet/report/plot.h"
@@ -56,11 +57,11 @@ class ProgressLine {
   explicit ProgressLine(bool wanted) : shown_(wanted && isatty(STDERR_FILENO) == 1) {}
   ProgressLine(const ProgressLine&) = delete;
   ~ProgressLine() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
+    if (shown_) print(stderr, "\r\x1b[K");
   }
   void operator()(std::string_view what) const {
     if (!shown_) return;
-    fmt::print(stderr, "\r\x1b[K  {} ...", what);
+    print(stderr, "\r\x1b[K  {} ...", what);
     std::fflush(stderr);
   }
 
@@ -184,20 +185,20 @@ std::string wrap(const std::string& text, std::size_t indent) {
 }
 
 void item(const char* name, const std::string& sentence) {
-  fmt::print("  {:<19}{}\n", name, wrap(sentence, 21));
+  print("  {:<19}{}\n", name, wrap(sentence, 21));
 }
 
 void print_samplers(const Plan& plan) {
   constexpr const char* kRow = "  {:<16}{:<12}{:>11}  {:<24}{:>15}{:>15}\n";
-  fmt::print(kRow, "sampler", "adjacency", "noise", "certified epsilon", "without", "noise");
-  fmt::print(kRow, "", "", "multiplier", "", "amplification", "/ batch");
+  print(kRow, "sampler", "adjacency", "noise", "certified epsilon", "without", "noise");
+  print(kRow, "", "", "multiplier", "", "amplification", "/ batch");
   for (const PlannedSampler& each : plan.samplers.planned) {
-    fmt::print(kRow, name(each.sampling), to_string(each.adjacency),
-               brief_up(each.noise_multiplier), show(each.epsilon),
-               brief_up(each.unamplified.upper), show_ratio(plan.workload, each.noise_to_batch));
+    print(kRow, name(each.sampling), to_string(each.adjacency), brief_up(each.noise_multiplier),
+          show(each.epsilon), brief_up(each.unamplified.upper),
+          show_ratio(plan.workload, each.noise_to_batch));
   }
   for (const SkippedSampler& each : plan.samplers.skipped) {
-    fmt::print("  {:<16}{}\n", each.sampling, wrap(each.reason, 18));
+    print("  {:<16}{}\n", each.sampling, wrap(each.reason, 18));
   }
 }
 
@@ -209,12 +210,12 @@ void print_over_run(const Plan& plan) {
     at += fmt::format("{:>13.8g}", double(each.steps) / unit);
     spent += fmt::format("{:>13}", brief_up(each.epsilon.upper));
   }
-  fmt::print("\nepsilon of a Poisson run planned to end earlier, at that noise, add_remove\n");
-  fmt::print("  {:<9}{}\n  {:<9}{}\n", epochs ? "epochs" : "steps", at, "epsilon ≤", spent);
+  print("\nepsilon of a Poisson run planned to end earlier, at that noise, add_remove\n");
+  print("  {:<9}{}\n  {:<9}{}\n", epochs ? "epochs" : "steps", at, "epsilon ≤", spent);
 }
 
 void print_choices(const Plan& plan) {
-  fmt::print("\nother choices, from Poisson sampling (add_remove)\n");
+  print("\nother choices, from Poisson sampling (add_remove)\n");
   const AdaptiveClipping& adaptive = plan.adaptive;
   const double rise = adaptive.noise_multiplier / plan.recommended().noise_multiplier - 1;
   item("adaptive clipping",
@@ -252,9 +253,9 @@ void print_choices(const Plan& plan) {
 
 void print_text(const Plan& plan) {
   const auto [given, follows] = describe(plan.workload);
-  fmt::print("noise multiplier {} keeps epsilon ≤ {} at delta = {}, add_remove, Poisson sampling\n",
-             round_up(plan.recommended().noise_multiplier), plan.target.epsilon, plan.target.delta);
-  fmt::print("{}\n\n", wrap("for " + given + (follows.empty() ? "" : ": ") + follows, 2));
+  print("noise multiplier {} keeps epsilon ≤ {} at delta = {}, add_remove, Poisson sampling\n",
+        round_up(plan.recommended().noise_multiplier), plan.target.epsilon, plan.target.delta);
+  print("{}\n\n", wrap("for " + given + (follows.empty() ? "" : ": ") + follows, 2));
   print_samplers(plan);
   print_over_run(plan);
   print_choices(plan);
@@ -337,7 +338,7 @@ void print_json(const Plan& plan) {
                     {"epsilon", to_json(plan.group->epsilon)},
                     {"bound", to_string(plan.group->bound)}};
   }
-  fmt::print("{}\n", out.dump());
+  print("{}\n", out.dump());
 }
 
 // ---------------------------------------------------------------- the picture
@@ -362,10 +363,9 @@ void write_plot(const Plan& plan, const std::string& file) {
     curve.points.push_back({double(each.steps) / unit, each.epsilon.upper});
   }
   plot.curves = {std::move(curve)};
-  run::write_atomically(
-      file, bytes_of(svg_file(plot, fmt::format("{}, Poisson sampling, δ = {}",
-                                                describe(plan.workload).front(),
-                                                plan.target.delta))));
+  run::write_atomically(file, bytes_of(svg_file(plot, fmt::format("{}, Poisson sampling, δ = {}",
+                                                                  describe(plan.workload).front(),
+                                                                  plan.target.delta))));
 }
 
 void run(const Options& options) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "cli/training_run.h"
 #include "discreet/base/error.h"
 #include "discreet/training/model.h"
@@ -56,14 +57,14 @@ void predict(const Options& options) {
                           {"skipped", data.skipped},
                           {"accuracy", scored ? nlohmann::json(accuracy) : nlohmann::json()}};
     if (scored) out["accuracy_note"] = "these records have no guarantee";
-    fmt::print("{}\n", out.dump());
+    print("{}\n", out.dump());
     return;
   }
   for (const auto& value : predictions)
-    fmt::print("{}\n", value.is_string() ? value.get<std::string>() : value.dump());
+    print("{}\n", value.is_string() ? value.get<std::string>() : value.dump());
   if (scored)
-    fmt::print(stderr, "accuracy {:.1f}% of {} records, which have no guarantee\n", 100 * accuracy,
-               data.rows);
+    print(stderr, "accuracy {:.1f}% of {} records, which have no guarantee\n", 100 * accuracy,
+          data.rows);
 }
 
 }  // namespace

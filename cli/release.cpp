@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/contributions.h"
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "cli/release_run.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/entry.h"
@@ -30,39 +31,39 @@ void print_json(const Released& released) {
   json kinds = json::array(), model = json::object();
   for (const auto& g : m.generation) kinds.push_back(g.name);
   for (const auto& f : m.model) model[f.name] = to_hex(f.sha256);
-  fmt::print("{}\n", json{{"manifest", released.path.string()},
-                          {"manifest_hash", to_hex(released.hash)},
-                          {"runs", m.runs},
-                          {"model", model},
-                          {"epsilon_upper", epsilon(m.privacy.epsilon)},
-                          {"delta", static_cast<double>(m.privacy.delta) / ledger::kAtto},
-                          {"adjacency", accounting::to_string(m.privacy.adjacency)},
-                          {"ledger_position", m.ledger ? json(release::position_of(m)) : json()},
-                          {"released_at", released.entry ? json(*released.entry) : json()},
-                          {"issued", m.issued},
-                          {"max_age", m.max_age},
-                          {"generation_classes", kinds}}
-                         .dump());
+  print("{}\n", json{{"manifest", released.path.string()},
+                     {"manifest_hash", to_hex(released.hash)},
+                     {"runs", m.runs},
+                     {"model", model},
+                     {"epsilon_upper", epsilon(m.privacy.epsilon)},
+                     {"delta", static_cast<double>(m.privacy.delta) / ledger::kAtto},
+                     {"adjacency", accounting::to_string(m.privacy.adjacency)},
+                     {"ledger_position", m.ledger ? json(release::position_of(m)) : json()},
+                     {"released_at", released.entry ? json(*released.entry) : json()},
+                     {"issued", m.issued},
+                     {"max_age", m.max_age},
+                     {"generation_classes", kinds}}
+                    .dump());
 }
 
 void print_text(const Released& released) {
   const release::Manifest& m = released.manifest;
-  fmt::print("{}\n", released.path.string());
-  fmt::print("  hash           {}\n", to_hex(released.hash));
-  fmt::print("  promise        epsilon ≤ {:.6f} at delta = {:.6g}, {}\n",
-             epsilon(m.privacy.epsilon), static_cast<double>(m.privacy.delta) / ledger::kAtto,
-             accounting::to_string(m.privacy.adjacency));
+  print("{}\n", released.path.string());
+  print("  hash           {}\n", to_hex(released.hash));
+  print("  promise        epsilon ≤ {:.6f} at delta = {:.6g}, {}\n", epsilon(m.privacy.epsilon),
+        static_cast<double>(m.privacy.delta) / ledger::kAtto,
+        accounting::to_string(m.privacy.adjacency));
   if (released.entry)
-    fmt::print("  ledger         {} entries seen; recorded as entry {}\n", release::position_of(m),
-               *released.entry);
+    print("  ledger         {} entries seen; recorded as entry {}\n", release::position_of(m),
+          *released.entry);
   else
-    fmt::print("  ledger         none: the run had no corpus\n");
-  for (const auto& p : m.postures) fmt::print("  {}\n", release::describe(p));
+    print("  ledger         none: the run had no corpus\n");
+  for (const auto& p : m.postures) print("  {}\n", release::describe(p));
   for (const auto& g : m.generation)
-    fmt::print("  may be asked   {}: {} of {} layers, {} adapters\n", g.name, g.layers.size(),
-               m.layers.size(), g.adapters.size());
-  fmt::print("  stale          after {} days; release again before\n",
-             static_cast<double>(m.max_age) / 86400);
+    print("  may be asked   {}: {} of {} layers, {} adapters\n", g.name, g.layers.size(),
+          m.layers.size(), g.adapters.size());
+  print("  stale          after {} days; release again before\n",
+        static_cast<double>(m.max_age) / 86400);
 }
 
 void run(const Options& options) {

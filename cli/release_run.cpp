@@ -7,6 +7,7 @@
 
 #include "cli/contributions.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/ledger.h"
 #include "discreet/release/envelope.h"
 #include "discreet/report/summary.h"
@@ -90,7 +91,7 @@ std::vector<std::string> names_of(const std::filesystem::path& run, const Kept& 
   for (const run::TraceLine& line : run::trace_lines(run / "trace.jsonl")) {
     if (line.kind != "run_header" && line.kind != "resumed") continue;
     const auto at = nlohmann::json::json_pointer("/corpus/ledger/run");
-    const auto fields = nlohmann::json::parse(line.text);
+    const auto fields = read_json(line.text);
     if (fields.contains(at) && fields.at(at).is_string())
       names.insert(fields.at(at).get<std::string>());
   }

@@ -7,8 +7,10 @@
 
 #include "cli/command.h"
 #include "cli/config_file.h"
+#include "cli/print.h"
 #include "cli/training_run.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/mechanism/config_read.h"
 #include "discreet/run/files.h"
 #include "discreet/run/trace.h"
@@ -92,8 +94,8 @@ Replayed replay(const fs::path& run, int threads) {
       out.difference = fmt::format("trace line {} ({}) did not come again", i + 1, before[i].kind);
     } else if (i == 0) {
       std::string was, is;
-      const auto a = without_environment(nlohmann::json::parse(before[0].text), was);
-      const auto b = without_environment(nlohmann::json::parse(now[0].text), is);
+      const auto a = without_environment(read_json(before[0].text), was);
+      const auto b = without_environment(read_json(now[0].text), is);
       if (was != is) out.environment = fmt::format("was {} and is {}", was, is);
       out.difference = run::difference(a.dump(), b.dump());
     } else if (before[i].kind == "run_end" && now[i].kind == "run_end") {
@@ -105,8 +107,8 @@ Replayed replay(const fs::path& run, int threads) {
       out.difference = fmt::format("trace line {} ({}): {}", i + 1, before[i].kind, out.difference);
   }
   if (out.difference.empty() && ended &&
-      run::read_file(run / "model.safetensors") !=
-          run::read_file(scratch.path / "model.safetensors"))
+      run::read_file(run / "model.safetensors", std::size_t{1} << 36) !=
+          run::read_file(scratch.path / "model.safetensors", std::size_t{1} << 36))
     out.difference = "model.safetensors: its bytes are others";
   return out;
 }
@@ -130,19 +132,19 @@ void add_replay(CLI::App& command, int& status) {
       const auto text = [](const std::string& s) {
         return s.empty() ? nlohmann::json() : nlohmann::json(s);
       };
-      fmt::print("{}\n", nlohmann::json{{"same", same},
-                                        {"lines", out.lines},
-                                        {"steps", out.steps},
-                                        {"environment_difference", text(out.environment)},
-                                        {"first_difference", text(out.difference)}}
-                             .dump());
+      print("{}\n", nlohmann::json{{"same", same},
+                                   {"lines", out.lines},
+                                   {"steps", out.steps},
+                                   {"environment_difference", text(out.environment)},
+                                   {"first_difference", text(out.difference)}}
+                        .dump());
       return;
     }
-    if (!out.environment.empty()) fmt::print("note: the environment {}\n", out.environment);
+    if (!out.environment.empty()) print("note: the environment {}\n", out.environment);
     if (same)
-      fmt::print("same: {} steps and the model repeat in every bit\n", out.steps);
+      print("same: {} steps and the model repeat in every bit\n", out.steps);
     else
-      fmt::print("different: {}\n", out.difference);
+      print("different: {}\n", out.difference);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "discreet/base/rounded_text.h"
 #include "discreet/report/html.h"
 
@@ -39,21 +40,20 @@ void print_json(const report::RunSummary& summary, const std::string& out, bool 
     object["accuracy"] = nullptr;
     if (summary.observed.accuracy) object["accuracy"] = *summary.observed.accuracy;
   }
-  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void print_text(const report::RunSummary& summary, const std::string& out, bool is_public) {
   const report::Declared& declared = summary.declared;
-  fmt::print("{} ({})\n", out, is_public ? "public" : "confidential");
-  fmt::print("  {}\n", report::seal_sentence(declared));
+  print("{} ({})\n", out, is_public ? "public" : "confidential");
+  print("  {}\n", report::seal_sentence(declared));
   if (!declared.not_private.empty()) {
-    for (const std::string& reason : declared.not_private)
-      fmt::print("  not private: {}\n", reason);
+    for (const std::string& reason : declared.not_private) print("  not private: {}\n", reason);
     return;
   }
-  fmt::print("  {}: epsilon <= {} at delta {} ({})\n", report::to_string(declared.ended),
-             brief_up(declared.claim.upper), declared.claim.delta,
-             accounting::to_string(declared.claim.adjacency));
+  print("  {}: epsilon <= {} at delta {} ({})\n", report::to_string(declared.ended),
+        brief_up(declared.claim.upper), declared.claim.delta,
+        accounting::to_string(declared.claim.adjacency));
 }
 
 }  // namespace

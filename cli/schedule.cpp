@@ -9,6 +9,7 @@
 #include <set>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 
 namespace discreet::cli {
 namespace {
@@ -32,7 +33,7 @@ json parse_object(const std::string& line) {
   };
   json object;
   try {
-    object = json::parse(line, refuse_repeated_key);
+    object = read_json(line, refuse_repeated_key);
   } catch (const json::exception&) {
     refuse(fmt::format("this is not JSON; write {}", kExample));
   }

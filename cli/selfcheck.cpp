@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "discreet/discreet.h"
 #include "discreet/numerics/strict_arithmetic.h"
 
@@ -77,24 +78,23 @@ std::vector<KnownAnswer> known_answers() {
 int selfcheck(bool json) {
   int failed = 0;
   auto rows = nlohmann::json::array();
-  if (!json) fmt::print("discreet {}\n", version());
+  if (!json) print("discreet {}\n", version());
   for (const KnownAnswer& answer : known_answers()) {
     const bool ok = answer.holds();
     failed += !ok;
     if (json) {
       rows.push_back({{"capability", answer.capability}, {"source", answer.source}, {"ok", ok}});
     } else {
-      fmt::print("  {:<6} {:<40} {}\n", ok ? "ok" : "FAILED", answer.capability, answer.source);
+      print("  {:<6} {:<40} {}\n", ok ? "ok" : "FAILED", answer.capability, answer.source);
     }
   }
   if (json) {
-    fmt::print(
-        "{}\n",
-        nlohmann::json{{"version", version()}, {"checks", rows}, {"ok", failed == 0}}.dump());
+    print("{}\n",
+          nlohmann::json{{"version", version()}, {"checks", rows}, {"ok", failed == 0}}.dump());
   } else if (failed == 0) {
-    fmt::print("Everything this build can do was checked on this machine.\n");
+    print("Everything this build can do was checked on this machine.\n");
   } else {
-    fmt::print("{} of {} checks failed: do not use this build.\n", failed, known_answers().size());
+    print("{} of {} checks failed: do not use this build.\n", failed, known_answers().size());
   }
   return failed == 0 ? kDone : kCheckSaysNo;
 }

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/print.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/base/rounded_text.h"
 #include "discreet/report/summary.h"
 
@@ -41,7 +43,7 @@ constexpr Column kColumns[] = {{"t", "step"},
 std::vector<json> steps_of(const std::vector<run::TraceLine>& lines) {
   std::vector<json> out;
   for (const run::TraceLine& line : lines) {
-    json object = json::parse(line.text);
+    json object = read_json(line.text);
     if (line.kind == "iter") {
       out.push_back(std::move(object));
     } else if (line.kind == "evaluation" && !out.empty()) {
@@ -54,34 +56,33 @@ std::vector<json> steps_of(const std::vector<run::TraceLine>& lines) {
 }
 
 void print_table(const std::vector<run::TraceLine>& lines) {
-  fmt::print("confidential: these values depend on the data\n");
-  for (const Column& column : kColumns) fmt::print("{:>12}", column.title);
-  fmt::print("\n");
+  print("confidential: these values depend on the data\n");
+  for (const Column& column : kColumns) print("{:>12}", column.title);
+  print("\n");
   for (const json& step : steps_of(lines)) {
-    for (const Column& column : kColumns) fmt::print("{:>12}", text_of(step, column.key));
-    fmt::print("\n");
+    for (const Column& column : kColumns) print("{:>12}", text_of(step, column.key));
+    print("\n");
   }
   for (const run::TraceLine& line : lines) {
-    const json object = json::parse(line.text);
+    const json object = read_json(line.text);
     if (line.kind == "resumed")
-      fmt::print("resumed at step {} after {} were released: {}\n", text_of(object, "t"),
-                 text_of(object, "released"), text_of(object, "differs"));
+      print("resumed at step {} after {} were released: {}\n", text_of(object, "t"),
+            text_of(object, "released"), text_of(object, "differs"));
     if (line.kind == "failure")
-      fmt::print("failed at step {}: {}: {}\n", text_of(object, "t"),
-                 text_of(object, "failure_code"), text_of(object, "diagnostics"));
+      print("failed at step {}: {}: {}\n", text_of(object, "t"), text_of(object, "failure_code"),
+            text_of(object, "diagnostics"));
   }
 }
 
 // The claim as it is recomputed, not as the last line says it.
 void print_claim(const report::RunSummary& run) {
   const report::Declared& declared = run.declared;
-  fmt::print(
-      "{} after {} steps: {}\n{}\n", report::to_string(declared.ended), run.observed.steps,
-      declared.not_private.empty()
-          ? fmt::format("epsilon ≤ {} at delta {}, {}", brief_up(declared.claim.upper),
-                        declared.claim.delta, accounting::to_string(declared.claim.adjacency))
-          : "nothing is claimed",
-      report::seal_sentence(declared));
+  print("{} after {} steps: {}\n{}\n", report::to_string(declared.ended), run.observed.steps,
+        declared.not_private.empty()
+            ? fmt::format("epsilon ≤ {} at delta {}, {}", brief_up(declared.claim.upper),
+                          declared.claim.delta, accounting::to_string(declared.claim.adjacency))
+            : "nothing is claimed",
+        report::seal_sentence(declared));
 }
 
 // Scalars of every step, in the order of their names; what holds no comma needs no quotes.
@@ -93,31 +94,31 @@ void print_csv(const std::vector<run::TraceLine>& lines) {
       if (!value.is_structured() && key != "prev" && key != "kind") columns[key] = true;
   const char* separator = "";
   for (const auto& [key, used] : columns) {
-    fmt::print("{}{}", separator, key);
+    print("{}{}", separator, key);
     separator = ",";
   }
-  fmt::print("\n");
+  print("\n");
   for (const json& step : steps) {
     separator = "";
     for (const auto& [key, used] : columns) {
       const json value = step.value(key, json());
-      fmt::print("{}{}", separator,
-                 value.is_null()     ? ""
-                 : value.is_string() ? value.get<std::string>()
-                                     : value.dump());
+      print("{}{}", separator,
+            value.is_null()     ? ""
+            : value.is_string() ? value.get<std::string>()
+                                : value.dump());
       separator = ",";
     }
-    fmt::print("\n");
+    print("\n");
   }
 }
 
 void print_json(const std::vector<run::TraceLine>& lines) {
   const char* separator = "[";
   for (const run::TraceLine& line : lines) {
-    fmt::print("{}{}", separator, line.text);
+    print("{}{}", separator, line.text);
     separator = ",\n";
   }
-  fmt::print("]\n");
+  print("]\n");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "discreet/accounting/event.h"
 #include "discreet/base/error.h"
 #include "discreet/report/html.h"
@@ -55,7 +56,7 @@ class Display {
       line(p);
   }
   void end() const {
-    if (terminal_ && drawn_) fmt::print(stderr, "\r\033[K");
+    if (terminal_ && drawn_) print(stderr, "\r\033[K");
   }
 
  private:
@@ -80,15 +81,15 @@ class Display {
     out += fmt::format("{}  {:.0f} steps/s", spent(p), p.steps_per_second);
     if (p.seconds_left) out += fmt::format("  {} left", duration(*p.seconds_left));
     if (last_.test_accuracy) out += fmt::format("  {} held-out", percent(last_.test_accuracy));
-    fmt::print(stderr, "{}", out);
+    std::fputs(out.c_str(), stderr);
     std::fflush(stderr);
   }
 
   void line(const Progress& p) const {
     const training::Evaluation& e = *p.evaluation;
-    fmt::print(stderr, "epoch {}  step {}{}  loss {}  train {}  held-out {}  {:.0f} steps/s\n",
-               e.epoch, e.t, spent(p), e.train_loss ? fmt::format("{:.4f}", *e.train_loss) : "-",
-               percent(e.train_accuracy), percent(e.test_accuracy), p.steps_per_second);
+    print(stderr, "epoch {}  step {}{}  loss {}  train {}  held-out {}  {:.0f} steps/s\n", e.epoch,
+          e.t, spent(p), e.train_loss ? fmt::format("{:.4f}", *e.train_loss) : "-",
+          percent(e.train_accuracy), percent(e.test_accuracy), p.steps_per_second);
   }
 
   bool private_;
@@ -130,38 +131,38 @@ nlohmann::json to_json(const Outcome& outcome) {
 void print_text(const Outcome& outcome, const std::string& again) {
   const auto& [r, report] = outcome;
   const std::string run = r.directory.string();
-  fmt::print("{}{}\n", r.not_private.empty() ? "A private model" : "A model that is NOT PRIVATE",
-             r.is_noise_only ? " that holds noise only" : "");
-  fmt::print("  model      {}/model.safetensors\n", run);
-  if (report) fmt::print("  report     {}\n", *report);
+  print("{}{}\n", r.not_private.empty() ? "A private model" : "A model that is NOT PRIVATE",
+        r.is_noise_only ? " that holds noise only" : "");
+  print("  model      {}/model.safetensors\n", run);
+  if (report) print("  report     {}\n", *report);
   if (r.epsilon)
-    fmt::print("  epsilon    ≤ {} (and ≥ {}) at delta {}, {}\n", round_up(r.epsilon->upper),
-               round_down(r.epsilon->lower), r.delta, accounting::to_string(r.adjacency));
-  if (r.accuracy) fmt::print("  accuracy   {} of held-out records\n", percent(r.accuracy));
-  if (!r.accuracy && r.loss) fmt::print("  loss       {:.6f} on held-out records\n", *r.loss);
-  fmt::print("  steps      {}{} in {:.1f} s\n", r.steps,
-             r.planned ? fmt::format(" of {}", *r.planned) : "", r.seconds);
+    print("  epsilon    ≤ {} (and ≥ {}) at delta {}, {}\n", round_up(r.epsilon->upper),
+          round_down(r.epsilon->lower), r.delta, accounting::to_string(r.adjacency));
+  if (r.accuracy) print("  accuracy   {} of held-out records\n", percent(r.accuracy));
+  if (!r.accuracy && r.loss) print("  loss       {:.6f} on held-out records\n", *r.loss);
+  print("  steps      {}{} in {:.1f} s\n", r.steps,
+        r.planned ? fmt::format(" of {}", *r.planned) : "", r.seconds);
   switch (r.ended) {
     case Ended::kCompleted: break;
     case Ended::kBudgetReached:
-      fmt::print("  ended      budget reached: the next step would have exceeded target_epsilon\n");
+      print("  ended      budget reached: the next step would have exceeded target_epsilon\n");
       break;
     case Ended::kInterrupted:
-      fmt::print("  ended      interrupted; resume with: {} --resume\n", again);
+      print("  ended      interrupted; resume with: {} --resume\n", again);
       if (r.epsilon)
-        fmt::print(
+        print(
             "             epsilon is that of the planned steps or the budget: who stops a run "
             "may have seen its metrics\n");
       break;
   }
-  for (const std::string& reason : r.not_private) fmt::print("  not_private  {}\n", reason);
+  for (const std::string& reason : r.not_private) print("  not_private  {}\n", reason);
   if (!r.zeroed.empty())
-    fmt::print("  warning    {} (confidential: it depends on the records)\n", r.zeroed);
-  for (const std::string& note : r.notes) fmt::print("  note       {}\n", note);
+    print("  warning    {} (confidential: it depends on the records)\n", r.zeroed);
+  for (const std::string& note : r.notes) print("  note       {}\n", note);
   if (r.released)
-    fmt::print("  released   clip fraction {:.4f} in the last step, noised inside epsilon\n",
-               r.released->clip_fraction);
-  if (r.accuracy || r.loss) fmt::print("  note       {}; {}\n", kHeldOut, kTuning);
+    print("  released   clip fraction {:.4f} in the last step, noised inside epsilon\n",
+          r.released->clip_fraction);
+  if (r.accuracy || r.loss) print("  note       {}; {}\n", kHeldOut, kTuning);
 }
 
 std::shared_ptr<TrainingOptions> add_training_options(CLI::App& command, const char* out) {
@@ -252,7 +253,7 @@ void run_training(const TrainingOptions& options, std::string_view yaml, std::st
                   const std::filesystem::path& relative_to, const std::string& again) {
   const Outcome outcome = train_and_report(options, yaml, name, relative_to);
   if (options.json)
-    fmt::print("{}\n", to_json(outcome).dump());
+    print("{}\n", to_json(outcome).dump());
   else
     print_text(outcome, again);
 }

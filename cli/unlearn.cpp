@@ -8,9 +8,11 @@
 #include "cli/command.h"
 #include "cli/contributions.h"
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "cli/unlearn_experiment.h"
 #include "cli/unlearn_rows.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/run/files.h"
 #include "discreet/unlearning/service.h"
 #include "discreet/unlearning/verification.h"
@@ -37,6 +39,8 @@ struct Options {
                          epsilon = "1", delta = "1e-5", gamma_learn = "0.1", gamma_priv = "2",
                          radius = "1", gradient = "1", events = "100000", calibration = "500",
                          quantile = "0.95", D_cap, delta_B = "0.05";
+  // insert
+  bool reinsert = false;
   // delete
   std::vector<std::string> subjects;
   std::string subjects_file, withdrawal, receipts;
@@ -55,7 +59,7 @@ Places places(const Options& o) {
   Places found{(folder / "ledger.db").string(), (folder / "ledger.key").string()};
   if (fs::exists(folder / "settings.json")) {
     try {
-      const json settings = json::parse(read_input((folder / "settings.json").string()));
+      const json settings = read_json(read_input((folder / "settings.json").string()));
       found = {settings.at("ledger").get<std::string>(), settings.at("key").get<std::string>()};
     } catch (const json::exception&) {
       refuse(fmt::format("{}/settings.json is not what 'init' wrote", o.store));
@@ -68,6 +72,14 @@ Places places(const Options& o) {
 ledger::Ledger open_ledger(const Options& o) {
   const Places at = places(o);
   return ledger::Ledger::open(at.ledger, read_key(at.key, o.passphrase_file));
+}
+
+// Compared with the ledger on every open. A journal there is a killed writer's: the key's holder
+// rolls it back first.
+Service open_service(const Options& o) {
+  const Places at = places(o);
+  if (fs::exists(at.ledger + "-journal")) open_ledger(o);
+  return Service(model_file(o), at.ledger);
 }
 
 template <class E>
@@ -201,14 +213,13 @@ void init(const Options& o) {
     fs::remove_all(folder, failed);
     throw;
   }
-  const auto status = Service(model_file(o)).status();
+  const auto status = open_service(o).status();
   if (o.json)
-    fmt::print(
-        "{}\n",
-        json{{"store", o.store}, {"engine", o.engine}, {"guarantee", status.guarantee}}.dump());
+    print("{}\n",
+          json{{"store", o.store}, {"engine", o.engine}, {"guarantee", status.guarantee}}.dump());
   else
-    fmt::print("{}: a model '{}' ({}, {}), empty; next: discreet unlearn insert {} records.csv\n",
-               o.store, o.name, o.engine, status.guarantee, o.store);
+    print("{}: a model '{}' ({}, {}), empty; next: discreet unlearn insert {} records.csv\n",
+          o.store, o.name, o.engine, status.guarantee, o.store);
 }
 
 void insert(const Options& o) {
@@ -216,18 +227,19 @@ void insert(const Options& o) {
   if (rows.empty()) refuse(fmt::format("'{}' has no records", o.data));
   const std::string request =
       o.request.empty() ? "file-" + to_hex(sha256(bytes_of(read_input(o.data)))) : o.request;
-  Service service(model_file(o));
-  const std::uint64_t fresh = service.insert(request, rows);
+  Service service = open_service(o);
+  const std::uint64_t fresh = service.insert(
+      request, rows, o.reinsert ? Service::Reinsert::kAllow : Service::Reinsert::kRefuse);
   const ServiceStatus status = service.status();
   if (o.json)
-    fmt::print("{}\n", json{{"request", request},
-                            {"inserted", fresh},
-                            {"already_there", rows.size() - fresh},
-                            {"live", status.live}}
-                           .dump());
+    print("{}\n", json{{"request", request},
+                       {"inserted", fresh},
+                       {"already_there", rows.size() - fresh},
+                       {"live", status.live}}
+                      .dump());
   else
-    fmt::print("{} records inserted, {} were there; {} are live\n", fresh, rows.size() - fresh,
-               status.live);
+    print("{} records inserted, {} were there; {} are live\n", fresh, rows.size() - fresh,
+          status.live);
 }
 
 Digest digest_of(const std::string& hex) {
@@ -275,7 +287,7 @@ void erase(const Options& o) {
   const std::string request =
       o.request.empty() ? "delete-" + to_hex(random::Key::from_system().secret_bytes().first(16))
                         : o.request;
-  Service service(model_file(o));
+  Service service = open_service(o);
   auto ledger = open_ledger(o);
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
@@ -296,27 +308,27 @@ void erase(const Options& o) {
   const ServiceStatus status = service.status();
   const bool retrained = status.generation != generation;
   if (o.json) {
-    fmt::print("{}\n", json{{"request", request},
-                            {"deleted", receipts.size()},
-                            {"retrained", retrained},
-                            {"live", status.live},
-                            {"published", status.published},
-                            {"receipts", list}}
-                           .dump());
+    print("{}\n", json{{"request", request},
+                       {"deleted", receipts.size()},
+                       {"retrained", retrained},
+                       {"live", status.live},
+                       {"published", status.published},
+                       {"receipts", list}}
+                      .dump());
     return;
   }
   for (std::size_t i = 0; i < receipts.size(); ++i)
-    fmt::print("{}: {} records deleted, {}, entry {} of {}\n", subjects[i],
-               receipts[i].records.size(), list[i]["guarantee"].get<std::string>(),
-               placed[i].position, ledger.state().header().origin);
-  if (retrained) fmt::print("the budget did not reach: the model was retrained without them\n");
+    print("{}: {} records deleted, {}, entry {} of {}\n", subjects[i], receipts[i].records.size(),
+          list[i]["guarantee"].get<std::string>(), placed[i].position,
+          ledger.state().header().origin);
+  if (retrained) print("the budget did not reach: the model was retrained without them\n");
   if (!status.published)
-    fmt::print("nothing is served now; next: discreet unlearn publish {}\n", o.store);
+    print("nothing is served now; next: discreet unlearn publish {}\n", o.store);
 }
 
 void predict(const Options& o) {
   const auto rows = read_rows(o.data, o.names, false);
-  const Service service(model_file(o));
+  const Service service = open_service(o);
   json values = json::array();
   bool ready = true;
   for (const Row& row : rows) {
@@ -325,82 +337,80 @@ void predict(const Options& o) {
     ready = p.ready;
   }
   if (o.json) {
-    fmt::print("{}\n", json{{"predictions", values}, {"ready_to_predict", ready}}.dump());
+    print("{}\n", json{{"predictions", values}, {"ready_to_predict", ready}}.dump());
     return;
   }
-  for (const auto& value : values) fmt::print("{}\n", value.dump());
+  for (const auto& value : values) print("{}\n", value.dump());
   if (!ready)
-    fmt::print(stderr, "the model has seen fewer records than its regret target asks for (N*)\n");
+    print(stderr, "the model has seen fewer records than its regret target asks for (N*)\n");
 }
 
 void status(const Options& o) {
-  const ServiceStatus s = Service(model_file(o)).status();
+  const ServiceStatus s = open_service(o).status();
   if (o.json) {
     json metrics = json::object();
     for (const auto& [name, value] : s.metrics) metrics[name] = metric_json(value);
-    fmt::print("{}\n", json{{"model", s.model},
-                            {"engine", s.engine},
-                            {"guarantee", s.guarantee},
-                            {"live", s.live},
-                            {"deletions", s.deletions},
-                            {"receipts_to_confirm", s.unconfirmed},
-                            {"generation", s.generation},
-                            {"published", s.published},
-                            {"deletes_left", s.deletes_left ? json(*s.deletes_left) : json()},
-                            {"releases_left", s.releases_left ? json(*s.releases_left) : json()},
-                            {"epsilon_total", s.eps_total},
-                            {"delta_total", s.delta_total},
-                            {"epsilon_spent", s.eps_spent},
-                            {"warnings", s.warnings},
-                            {"state", to_hex(s.state)},
-                            {"metrics", metrics}}
-                           .dump());
+    print("{}\n", json{{"model", s.model},
+                       {"engine", s.engine},
+                       {"guarantee", s.guarantee},
+                       {"live", s.live},
+                       {"deletions", s.deletions},
+                       {"receipts_to_confirm", s.unconfirmed},
+                       {"generation", s.generation},
+                       {"published", s.published},
+                       {"deletes_left", s.deletes_left ? json(*s.deletes_left) : json()},
+                       {"releases_left", s.releases_left ? json(*s.releases_left) : json()},
+                       {"epsilon_total", s.eps_total},
+                       {"delta_total", s.delta_total},
+                       {"epsilon_spent", s.eps_spent},
+                       {"warnings", s.warnings},
+                       {"state", to_hex(s.state)},
+                       {"metrics", metrics}}
+                      .dump());
     return;
   }
-  fmt::print("model       {} ({}), {}\n", s.model, s.engine, s.guarantee);
-  fmt::print("records     {} live, {} deletions, generation {}\n", s.live, s.deletions,
-             s.generation);
+  print("model       {} ({}), {}\n", s.model, s.engine, s.guarantee);
+  print("records     {} live, {} deletions, generation {}\n", s.live, s.deletions, s.generation);
   if (s.eps_total > 0)
-    fmt::print("budget      epsilon {:.6f} of {} at delta {}\n", s.eps_spent, s.eps_total,
-               s.delta_total);
-  if (s.deletes_left) fmt::print("capacity    {} deletes, then a retrain\n", *s.deletes_left);
-  if (s.releases_left) fmt::print("capacity    {} releases, then a retrain\n", *s.releases_left);
+    print("budget      epsilon {:.6f} of {} at delta {}\n", s.eps_spent, s.eps_total,
+          s.delta_total);
+  if (s.deletes_left) print("capacity    {} deletes, then a retrain\n", *s.deletes_left);
+  if (s.releases_left) print("capacity    {} releases, then a retrain\n", *s.releases_left);
   if (const auto phase = s.metrics.find("phase"); phase != s.metrics.end())
-    fmt::print("phase       {}\n", std::get<std::string>(phase->second));
-  fmt::print("served      {}\n", s.published ? "the last publication" : "nothing: publish first");
+    print("phase       {}\n", std::get<std::string>(phase->second));
+  print("served      {}\n", s.published ? "the last publication" : "nothing: publish first");
   if (s.unconfirmed > 0)
-    fmt::print("receipts    {} may be missing in the ledger; the next delete writes them\n",
-               s.unconfirmed);
-  fmt::print("state       {} (confidential)\n", to_hex(s.state));
-  for (const std::string& warning : s.warnings) fmt::print("warning: {}\n", warning);
+    print("receipts    {} may be missing in the ledger; the next delete writes them\n",
+          s.unconfirmed);
+  print("state       {} (confidential)\n", to_hex(s.state));
+  for (const std::string& warning : s.warnings) print("warning: {}\n", warning);
 }
 
 void publish(const Options& o) {
-  Service service(model_file(o));
+  Service service = open_service(o);
   const Release release = service.publish();
   const ServiceStatus s = service.status();
   if (o.json)
-    fmt::print("{}\n", json{{"parameters", release.parameters},
-                            {"sigma", release.sigma},
-                            {"residual_bound", release.residual_bound},
-                            {"guarantee", release.guarantee},
-                            {"generation", s.generation},
-                            {"releases_left", s.releases_left ? json(*s.releases_left) : json()}}
-                           .dump());
+    print("{}\n", json{{"parameters", release.parameters},
+                       {"sigma", release.sigma},
+                       {"residual_bound", release.residual_bound},
+                       {"guarantee", release.guarantee},
+                       {"generation", s.generation},
+                       {"releases_left", s.releases_left ? json(*s.releases_left) : json()}}
+                      .dump());
   else
-    fmt::print("published: {} parameters, noise {}, {}\n", release.parameters.size(), release.sigma,
-               release.guarantee);
+    print("published: {} parameters, noise {}, {}\n", release.parameters.size(), release.sigma,
+          release.guarantee);
 }
 
 void retrain(const Options& o) {
-  Service service(model_file(o));
+  Service service = open_service(o);
   service.retrain();
   const ServiceStatus s = service.status();
   if (o.json)
-    fmt::print("{}\n", json{{"generation", s.generation}, {"live", s.live}}.dump());
+    print("{}\n", json{{"generation", s.generation}, {"live", s.live}}.dump());
   else
-    fmt::print("retrained from its beginning over {} records: generation {}\n", s.live,
-               s.generation);
+    print("retrained from its beginning over {} records: generation {}\n", s.live, s.generation);
 }
 
 json scores_json(const std::optional<Scores>& scores) {
@@ -414,44 +424,44 @@ int verify_store(const Options& o) {
   if (!o.forgotten.empty()) options.forgotten = read_rows(o.forgotten, o.names);
   if (!o.test.empty()) options.test = read_rows(o.test, o.names);
   options.attack_runs = parse_count("--runs", o.runs);
-  Service service(model_file(o));
+  Service service = open_service(o);
   const Verification v = verify(service, options);
   const json epsilon = v.epsilon_certified ? json(*v.epsilon_certified) : json();
   if (o.json) {
-    fmt::print("{}\n", json{{"holds", v.holds},
-                            {"distance", v.distance},
-                            {"bound", v.bound ? json(*v.bound) : json()},
-                            {"ratio", v.bound ? json(v.distance / *v.bound) : json()},
-                            {"same_state", v.same_state ? json(*v.same_state) : json()},
-                            {"disagreement", v.disagreement},
-                            {"retained", scores_json(v.retained)},
-                            {"forgotten", scores_json(v.forgotten)},
-                            {"test", scores_json(v.test)},
-                            {"epsilon_lower_bound", v.epsilon_lower_bound},
-                            {"epsilon_certified", epsilon},
-                            {"control_lower_bound", v.control_lower_bound},
-                            {"confidence", options.confidence},
-                            {"notes", v.notes}}
-                           .dump());
+    print("{}\n", json{{"holds", v.holds},
+                       {"distance", v.distance},
+                       {"bound", v.bound ? json(*v.bound) : json()},
+                       {"ratio", v.bound ? json(v.distance / *v.bound) : json()},
+                       {"same_state", v.same_state ? json(*v.same_state) : json()},
+                       {"disagreement", v.disagreement},
+                       {"retained", scores_json(v.retained)},
+                       {"forgotten", scores_json(v.forgotten)},
+                       {"test", scores_json(v.test)},
+                       {"epsilon_lower_bound", v.epsilon_lower_bound},
+                       {"epsilon_certified", epsilon},
+                       {"control_lower_bound", v.control_lower_bound},
+                       {"confidence", options.confidence},
+                       {"notes", v.notes}}
+                      .dump());
   } else {
-    fmt::print("{}\n", v.holds ? "HOLDS" : "BROKEN");
+    print("{}\n", v.holds ? "HOLDS" : "BROKEN");
     if (v.same_state)
-      fmt::print("  state          {} that of the live records\n", *v.same_state ? "is" : "IS NOT");
+      print("  state          {} that of the live records\n", *v.same_state ? "is" : "IS NOT");
     if (v.bound)
-      fmt::print("  distance       {:.3g} of {:.3g} certified (ratio {:.3g})\n", v.distance,
-                 *v.bound, v.distance / *v.bound);
-    fmt::print("  disagreement   {:.4f} of predictions, against retraining\n", v.disagreement);
+      print("  distance       {:.3g} of {:.3g} certified (ratio {:.3g})\n", v.distance, *v.bound,
+            v.distance / *v.bound);
+    print("  disagreement   {:.4f} of predictions, against retraining\n", v.disagreement);
     for (const auto& [name, s] :
          {std::pair{"retained", &v.retained}, {"forgotten", &v.forgotten}, {"test", &v.test}})
       if (*s)
-        fmt::print("  {:<14} {} {:.4f}, retrained {:.4f}\n", name, (*s)->measure, (*s)->served,
-                   (*s)->retrained);
-    fmt::print("  attack         proves epsilon >= {:.3f} ({}% confidence); certified {}\n",
-               v.epsilon_lower_bound, 100 * options.confidence, epsilon.dump());
-    fmt::print("  control        noise skipped, record kept: proves epsilon >= {:.3f}\n",
-               v.control_lower_bound);
-    for (const std::string& note : v.notes) fmt::print("  note           {}\n", note);
-    fmt::print("  these numbers depend on the records: confidential\n");
+        print("  {:<14} {} {:.4f}, retrained {:.4f}\n", name, (*s)->measure, (*s)->served,
+              (*s)->retrained);
+    print("  attack         proves epsilon >= {:.3f} ({}% confidence); certified {}\n",
+          v.epsilon_lower_bound, 100 * options.confidence, epsilon.dump());
+    print("  control        noise skipped, record kept: proves epsilon >= {:.3f}\n",
+          v.control_lower_bound);
+    for (const std::string& note : v.notes) print("  note           {}\n", note);
+    print("  these numbers depend on the records: confidential\n");
   }
   return v.holds ? kDone : kCheckSaysNo;
 }
@@ -531,6 +541,8 @@ void add_unlearn(CLI::App& command, int& status_out) {
   add_data(sub, "Records: CSV, or JSON lines {\"subject\", \"x\", \"y\"}");
   sub->add_option("--request", options->request,
                   "Name of this request; given again it is done once. Default: the file's hash");
+  sub->add_flag("--reinsert", options->reinsert,
+                "Allow subjects that were deleted: they asked to take part again");
   sub->callback([options] { insert(*options); });
 
   sub = add("delete", "Delete all records of subjects, with a signed receipt for each.",

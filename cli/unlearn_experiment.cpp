@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "cli/unlearn_rows.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/sum.h"
@@ -307,19 +308,19 @@ void experiment(const Options& o) {
   json out = json::array();
   for (const Course& c : courses) out.push_back(c.points.back().metrics);
   if (o.json) {
-    fmt::print("{}\n", json{{"report", o.out}, {"results", out}}.dump());
+    print("{}\n", json{{"report", o.out}, {"results", out}}.dump());
     return;
   }
-  fmt::print("{:<46} {:>8} {:>8} {:>10} {:>10} {:>9} {:>9}\n", "", "m", "deletes", "regret",
-             "bound", "accuracy", "retrained");
+  print("{:<46} {:>8} {:>8} {:>10} {:>10} {:>9} {:>9}\n", "", "m", "deletes", "regret", "bound",
+        "accuracy", "retrained");
   for (const auto& m : out) {
-    fmt::print("{:<46} {:>8} {:>8} {:>10.4f} {:>10.4f} {:>9.4f} {:>9.4f}\n",
-               m["experiment"].get<std::string>(), m["m_theory"].get<std::uint64_t>(),
-               m["deletes_seen"].get<std::uint64_t>(), m["avg_regret_empirical"].get<double>(),
-               m["avg_regret_bound"].get<double>(), m["accuracy_test"].get<double>(),
-               m["accuracy_test_retrained"].get<double>());
+    print("{:<46} {:>8} {:>8} {:>10.4f} {:>10.4f} {:>9.4f} {:>9.4f}\n",
+          m["experiment"].get<std::string>(), m["m_theory"].get<std::uint64_t>(),
+          m["deletes_seen"].get<std::uint64_t>(), m["avg_regret_empirical"].get<double>(),
+          m["avg_regret_bound"].get<double>(), m["accuracy_test"].get<double>(),
+          m["accuracy_test_retrained"].get<double>());
   }
-  fmt::print("report: {} (confidential)\n", o.out);
+  print("report: {} (confidential)\n", o.out);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "cli/contributions.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/training/csv_rows_impl.h"
 
 namespace discreet::cli {
@@ -64,7 +65,7 @@ std::vector<Row> read_jsonl(const std::string& path, bool need_label) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      const json object = json::parse(line);
+      const json object = read_json(line);
       Row row;
       row.x = object.at("x").get<std::vector<double>>();
       if (need_label || object.contains("y")) row.y = object.at("y").get<double>();

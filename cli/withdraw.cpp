@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/contributions.h"
+#include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/ledger.h"
 #include "discreet/ledger/note.h"
@@ -41,9 +42,9 @@ void sign(const Options& options) {
                       options.reason, static_cast<std::uint64_t>(now));
   run::append_lines(options.events, write_deletion_event(withdrawal));
   if (options.json)
-    fmt::print("{}\n", json{{"signed", options.hash}, {"events", options.events}}.dump());
+    print("{}\n", json{{"signed", options.hash}, {"events", options.events}}.dump());
   else
-    fmt::print("withdrawal of {} signed into {}\n", options.hash, options.events);
+    print("withdrawal of {} signed into {}\n", options.hash, options.events);
 }
 
 // The ledger's part.
@@ -79,23 +80,23 @@ void consume(const Options& options) {
     }
   }
   if (options.json)
-    fmt::print("{}\n", json{{"events", events.size()},
-                            {"recorded", fresh},
-                            {"already_recorded", events.size() - fresh},
-                            {"bundles", bundles},
-                            {"without_bundle", without},
-                            {"note", note}}
-                           .dump());
+    print("{}\n", json{{"events", events.size()},
+                       {"recorded", fresh},
+                       {"already_recorded", events.size() - fresh},
+                       {"bundles", bundles},
+                       {"without_bundle", without},
+                       {"note", note}}
+                      .dump());
   else
-    fmt::print(
+    print(
         "{} of {} withdrawals recorded, {} were there; later epochs leave them out, models "
         "already trained are not changed\n",
         fresh, events.size(), events.size() - fresh);
   if (options.json) return;
-  for (const json& path : bundles) fmt::print("  bundle         {}\n", path.get<std::string>());
+  for (const json& path : bundles) print("  bundle         {}\n", path.get<std::string>());
   for (const json& each : without)
-    fmt::print("  no bundle      {}: {}\n", each["descriptor_hash"].get<std::string>(),
-               each["reason"].get<std::string>());
+    print("  no bundle      {}: {}\n", each["descriptor_hash"].get<std::string>(),
+          each["reason"].get<std::string>());
 }
 
 int check(const Options& options) {
@@ -117,9 +118,9 @@ int check(const Options& options) {
                   {"epsilon", epsilon}});
     else
       out["problem"] = found.problem;
-    fmt::print("{}\n", out.dump());
+    print("{}\n", out.dump());
   } else if (found.ok) {
-    fmt::print(
+    print(
         "VERIFIED withdrawal of {}\n  from           {}{}\n  used           in {} epochs "
         "before; epsilon ≤ {:.6f}, of all uses that it allowed; {} releases are affected\n  note   "
         "        presence is "
@@ -127,9 +128,9 @@ int check(const Options& options) {
         found.descriptor, found.origin, key ? "" : ", by the bundle's own key: compare it",
         found.uses, epsilon, found.releases);
     for (const Release& r : found.affected)
-      fmt::print("  release        run {}, manifest {}\n", r.run, to_hex(r.manifest));
+      print("  release        run {}, manifest {}\n", r.run, to_hex(r.manifest));
   } else {
-    fmt::print("BROKEN: {}\n", found.problem);
+    print("BROKEN: {}\n", found.problem);
   }
   return found.ok ? kDone : kCheckSaysNo;
 }

@@ -32,6 +32,7 @@ int main() {
   d.occurrences = 16;
   d.not_before = parse_instant("2026-01-01", "not before");
   d.not_after = parse_instant("2027-01-01", "not after");
+  d.corpus = policy.corpus;
   d.content_anchor = sha256(bytes_of("the payload"));
   d.nonce.fill(1);  // in earnest: fresh_nonce()
   const Bytes descriptor = encode(d);

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 
 namespace discreet::admission {
 namespace {
@@ -23,7 +24,7 @@ void each_line(std::string_view text, const std::string& path, F take) {
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.find_first_not_of(" \r\t") == std::string::npos) continue;
-    const auto object = nlohmann::json::parse(line, nullptr, false);
+    const auto object = try_read_json(line);
     if (!object.is_object()) refuse(fmt::format("{}:{}: the line is no JSON object", path, number));
     take(number, object);
   }

@@ -31,6 +31,7 @@ std::string problem(const Descriptor& d) {
   if (d.not_before < 0 || d.not_after >= kEndOfTime || d.not_before >= d.not_after)
     return "the validity must begin before it ends, from 1970 to 9999";
   if (d.adapter.size() > 256) return "the adapter must have at most 256 bytes";
+  if (d.corpus.size() > 256) return "the corpus must have at most 256 bytes";
   return {};
 }
 
@@ -71,6 +72,7 @@ Bytes encode(const Descriptor& d) {
                                       {9, cbor::Value(d.content_anchor)},
                                       {10, cbor::Value(d.nonce)}};
   if (!d.adapter.empty()) entries.push_back({11, d.adapter});
+  if (!d.corpus.empty()) entries.push_back({12, d.corpus});
   return cbor::encode(cbor::map(std::move(entries)));
 }
 
@@ -95,12 +97,17 @@ Descriptor decode_descriptor(ByteView bytes) {
     d.not_after = map.at(8).as_int64();
     d.content_anchor = fixed<32>(map.at(9));
     d.nonce = fixed<32>(map.at(10));
-    const cbor::Value* adapter = map.find(11);
-    if (adapter != nullptr) {
-      d.adapter = adapter->as_text();
-      if (d.adapter.empty()) malformed("the adapter is empty; leave it out");
-    }
-    if (map.as_map().size() != (adapter != nullptr ? 12 : 11)) malformed("it has unknown keys");
+    std::size_t keys = 11;
+    const auto optional = [&](int key, const char* name, std::string& out) {
+      const cbor::Value* value = map.find(key);
+      if (value == nullptr) return;
+      out = value->as_text();
+      if (out.empty()) malformed(fmt::format("the {} is empty; leave it out", name));
+      ++keys;
+    };
+    optional(11, "adapter", d.adapter);
+    optional(12, "corpus", d.corpus);
+    if (map.as_map().size() != keys) malformed("it has unknown keys");
     if (const std::string bad = problem(d); !bad.empty()) malformed(bad);
     return d;
   } catch (const Error& error) {

@@ -27,6 +27,10 @@ namespace discreet::admission {
 //   10  nonce             32 random bytes, so that the hash of the descriptor hides it: once the
 //                         descriptor is dropped nobody can guess it back from its hash
 //   11  adapter           text, 1 to 256 bytes; absent if none
+//   12  corpus            text, 1 to 256 bytes: the name of the one corpus it is for, which is the
+//                         origin of its ledger. Absent in descriptors of earlier versions: such a
+//                         one could be replayed in any corpus that trusts its key, so a policy has
+//                         to accept it by its hash (gate.h)
 // Every other key, a missing key or a value out of range is malformed.
 //
 // What (C, z, k) promises is in resolver.h.
@@ -47,6 +51,7 @@ struct Descriptor {
   Digest content_anchor{};
   std::array<std::uint8_t, 32> nonce{};
   std::string adapter;  // empty: none
+  std::string corpus;   // empty: none
   friend bool operator==(const Descriptor&, const Descriptor&) = default;
 };
 

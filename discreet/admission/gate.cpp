@@ -35,6 +35,7 @@ std::string_view to_string(Refusal refusal) noexcept {
     case Refusal::kUntrustedKey: return "UNTRUSTED_KEY";
     case Refusal::kRevokedKey: return "REVOKED_KEY";
     case Refusal::kBadSignature: return "BAD_SIGNATURE";
+    case Refusal::kOtherCorpus: return "OTHER_CORPUS";
     case Refusal::kUnknownClass: return "UNKNOWN_CLASS";
     case Refusal::kOutsideValidity: return "OUTSIDE_VALIDITY";
     case Refusal::kBelowFloor: return "BELOW_FLOOR";
@@ -133,6 +134,14 @@ void Gate::check_terms(const Descriptor& d, Verdict& v) const {
                   fmt::format("all {} uses are reserved", d.occurrences));
 }
 
+// A key that several corpora trust signs for one of them: what it signed for another is no consent
+// to this one.
+bool Gate::belongs(const Descriptor& d, const Digest& hash) const {
+  if (!d.corpus.empty()) return d.corpus == policy_.corpus;
+  return std::binary_search(policy_.accept_unbound.begin(), policy_.accept_unbound.end(), hash) ||
+         (circumstances_.in_ledger && circumstances_.in_ledger(hash));
+}
+
 Verdict Gate::judge(const Contribution& c) const {
   Verdict v;
   v.hash = hash_of(c.descriptor);
@@ -167,6 +176,14 @@ Verdict Gate::judge(const Contribution& c) const {
            fmt::format("{} may not attest class {}", key->second.name, d.data_class));
   } else {
     check_terms(d, v);
+    if (v.admitted() && !belongs(d, v.hash))
+      refuse(v, Refusal::kOtherCorpus,
+             d.corpus.empty()
+                 ? fmt::format("it was signed for no corpus; have it attested for {}, or list its "
+                               "hash under accept_unbound in the policy",
+                               policy_.corpus)
+                 : fmt::format("it was signed for corpus {}, and this is {}", d.corpus,
+                               policy_.corpus));
   }
   return v;
 }

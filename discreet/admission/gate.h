@@ -30,10 +30,11 @@ enum class Refusal : std::uint8_t {
   kBelowFloor,       // BELOW_FLOOR: the bound is more permissive than the class or corpus allows
   kWithdrawn,        // WITHDRAWN
   kUsesExhausted,    // USES_EXHAUSTED: confidential, see Circumstances
+  kOtherCorpus,      // OTHER_CORPUS: signed for another corpus, or for none and not accepted
   kDuplicate,        // DUPLICATE: this contributor has the same payload admitted already
 };
 std::string_view to_string(Refusal refusal) noexcept;
-inline constexpr int kRefusals = 11;
+inline constexpr int kRefusals = 12;
 
 // A contribution as it arrived.
 struct Contribution {
@@ -46,6 +47,9 @@ struct Circumstances {
   Instant time = 0;       // the epoch is [time, time + policy.epoch_seconds)
   Statements statements;  // rotations and revocations
   std::set<Digest> withdrawn;
+  // Whether a descriptor that names no corpus belongs to this one, because its ledger holds it.
+  // May be empty.
+  std::function<bool(const Digest& descriptor)> in_ledger;
   // Whether a descriptor has no use left. What it says is confidential, and so are then the
   // verdicts: a public view of a corpus is made without it.
   std::function<bool(const Digest& descriptor, const Descriptor&)> exhausted;
@@ -87,6 +91,7 @@ class Gate {
     std::size_t operator()(const Digest& digest) const noexcept;
   };
   Verdict judge(const Contribution& contribution) const;
+  bool belongs(const Descriptor& d, const Digest& hash) const;
   void check_terms(const Descriptor& d, Verdict& verdict) const;
 
   Policy policy_;

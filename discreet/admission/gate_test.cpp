@@ -248,5 +248,35 @@ TEST(Gate, VerdictsDoNotDependOnTheNumberOfThreads) {
   for (int threads : {2, 3, 8, 500}) EXPECT_EQ(run(threads), one);
 }
 
+TEST(Gate, RefusesWhatWasSignedForAnotherCorpus) {
+  Descriptor d = clinical();
+  d.corpus = "example-2";
+  expect_refused(verdict(signed_by(1, d)), "OTHER_CORPUS", "example-2");
+}
+
+// As descriptors were before they named their corpus: valid without being signed again, where the
+// policy or the ledger says so.
+TEST(Gate, AcceptsWhatWasSignedForNoCorpusByPolicyOrLedgerOnly) {
+  Descriptor d = clinical();
+  d.corpus.clear();
+  const Contribution c = signed_by(1, d);
+  const Digest hash = hash_of(c.descriptor);
+  expect_refused(verdict(c), "OTHER_CORPUS", "accept_unbound");
+  Circumstances at;
+  at.in_ledger = [&](const Digest& known) { return known == hash; };
+  EXPECT_TRUE(verdict(c, at).admitted());
+  Policy policy = read_policy(testing::policy_text() + "accept_unbound: [" + to_hex(hash) + "]\n",
+                              "policy.yaml");
+  Gate gate(policy, {.time = now(), .statements = {}, .withdrawn = {}, .exhausted = {}});
+  EXPECT_TRUE(gate.admit({&c, 1}).front().admitted());
+  d.nonce[5] = 1;
+  const Contribution other = signed_by(1, d);
+  expect_refused(gate.admit({&other, 1}).front(), "OTHER_CORPUS");
+  // A policy without the list has the bytes it had before there was one.
+  EXPECT_NE(hash_of(policy), hash_of(testing::policy()));
+  policy.accept_unbound.clear();
+  EXPECT_EQ(hash_of(policy), hash_of(testing::policy()));
+}
+
 }  // namespace
 }  // namespace discreet::admission

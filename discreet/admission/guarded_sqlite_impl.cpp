@@ -102,7 +102,8 @@ void require_own_journal(const std::filesystem::path& path, const char* op) {
   const int fd = ::open(name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) return;
   if (fd < 0) refuse(errno == ELOOP ? "is a symbolic link" : std::strerror(errno));
-  struct stat journal {}, database {};
+  struct stat journal {
+  }, database{};
   const bool known = ::fstat(fd, &journal) == 0 && ::stat(path.c_str(), &database) == 0;
   // How a journal ends that names a super-journal.
   constexpr std::array<unsigned char, 8> kMagic = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};

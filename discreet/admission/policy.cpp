@@ -104,23 +104,25 @@ Bytes encode(const Policy& p) {
   for (const TrustedKey& k : p.keys)
     keys.push_back(cbor::array({k.name, cbor::Value(k.key.bytes()), texts(k.classes)}));
   for (const KeyId& id : p.revoked) revoked.push_back(cbor::Value(id));
-  return cbor::encode(cbor::array(
-      {"discreet.policy.v1",
-       cbor::map(
-           {{"corpus", p.corpus},
-            {"accountant", to_string(p.accountant)},
-            {"clip_norm_floor", p.clip_norm_floor.units},
-            {"noise_multiplier_floor", p.noise_multiplier_floor.units},
-            {"most_validity_seconds", p.most_validity_seconds},
-            {"epoch_seconds", p.epoch_seconds},
-            {"retention_epochs", p.retention_epochs},
-            {"noise", p.noise.units},
-            {"blocks", cbor::map(std::move(blocks))},
-            {"clipping", to_string(p.clipping)},
-            {"classes", cbor::map(std::move(classes))},
-            {"keys", cbor::array(std::move(keys))},
-            {"authority", p.authority ? cbor::Value(p.authority->bytes()) : cbor::Value(nullptr)},
-            {"revoked", cbor::array(std::move(revoked))}})}));
+  std::vector<cbor::Entry> settings = {
+      {"corpus", p.corpus},
+      {"accountant", to_string(p.accountant)},
+      {"clip_norm_floor", p.clip_norm_floor.units},
+      {"noise_multiplier_floor", p.noise_multiplier_floor.units},
+      {"most_validity_seconds", p.most_validity_seconds},
+      {"epoch_seconds", p.epoch_seconds},
+      {"retention_epochs", p.retention_epochs},
+      {"noise", p.noise.units},
+      {"blocks", cbor::map(std::move(blocks))},
+      {"clipping", to_string(p.clipping)},
+      {"classes", cbor::map(std::move(classes))},
+      {"keys", cbor::array(std::move(keys))},
+      {"authority", p.authority ? cbor::Value(p.authority->bytes()) : cbor::Value(nullptr)},
+      {"revoked", cbor::array(std::move(revoked))}};
+  if (!p.accept_unbound.empty())
+    settings.push_back(
+        {"accept_unbound", cbor::array({p.accept_unbound.begin(), p.accept_unbound.end()})});
+  return cbor::encode(cbor::array({"discreet.policy.v1", cbor::map(std::move(settings))}));
 }
 
 Digest hash_of(const Policy& policy) { return sha256(encode(policy)); }

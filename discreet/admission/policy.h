@@ -124,6 +124,9 @@ struct Policy {
   std::vector<TrustedKey> keys;                // no key and no name twice
   std::optional<PublicKey> authority;          // may revoke any key
   std::vector<KeyId> revoked;                  // ascending
+  // Hashes of descriptors that name no corpus and are accepted in this one all the same, ascending:
+  // those attested before descriptors named it. In the bytes of a policy only if there are any.
+  std::vector<Digest> accept_unbound;
   friend bool operator==(const Policy&, const Policy&) = default;
 };
 

@@ -263,6 +263,26 @@ void read_keys(Section& root, Policy& policy) {
   }
 }
 
+// A list of different byte strings in hexadecimal, sorted; nothing if there is no such key.
+template <std::size_t N>
+void read_hashes(Section& root, const char* key, const char* wanted,
+                 std::vector<std::array<std::uint8_t, N>>& out) {
+  if (root.find(key) == nullptr) return;
+  for (const Yaml& item : root.list(key).items) {
+    std::array<std::uint8_t, N> hash{};
+    try {
+      const Bytes bytes = from_hex(item.text);
+      if (bytes.size() != hash.size()) throw Error(ErrorCode::kMalformed, "hash", "length");
+      std::copy(bytes.begin(), bytes.end(), hash.begin());
+    } catch (const Error&) {
+      root.fail(item.line, key, wanted);
+    }
+    out.push_back(hash);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+}
+
 }  // namespace
 
 Policy read_policy(std::string_view text, std::string_view name) {
@@ -307,23 +327,11 @@ Policy read_policy(std::string_view text, std::string_view name) {
   }
   read_keys(root, policy);
   if (root.find("authority") != nullptr) policy.authority = root.public_key("authority");
-  if (root.find("revoked") != nullptr) {
-    const Yaml& list = root.list("revoked");
-    for (const Yaml& item : list.items) {
-      KeyId id{};
-      try {
-        const Bytes bytes = from_hex(item.text);
-        if (bytes.size() != id.size()) throw Error(ErrorCode::kMalformed, "id", "length");
-        std::copy(bytes.begin(), bytes.end(), id.begin());
-      } catch (const Error&) {
-        root.fail(item.line, "revoked", "must be a list of key ids, 32 hexadecimal digits each");
-      }
-      policy.revoked.push_back(id);
-    }
-    std::sort(policy.revoked.begin(), policy.revoked.end());
-    policy.revoked.erase(std::unique(policy.revoked.begin(), policy.revoked.end()),
-                         policy.revoked.end());
-  }
+  read_hashes(root, "revoked", "must be a list of key ids, 32 hexadecimal digits each",
+              policy.revoked);
+  read_hashes(root, "accept_unbound",
+              "must be a list of hashes of descriptors, 64 hexadecimal digits each",
+              policy.accept_unbound);
   root.end();
   return policy;
 }

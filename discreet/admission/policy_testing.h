@@ -62,6 +62,7 @@ inline Descriptor clinical(std::uint8_t number = 0) {
   d.occurrences = 20;
   d.not_before = parse_instant("2026-01-01", "t");
   d.not_after = parse_instant("2027-01-01", "t");
+  d.corpus = "example";
   d.content_anchor[0] = number;
   d.nonce[0] = number;
   return d;

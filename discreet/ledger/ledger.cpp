@@ -316,9 +316,10 @@ std::vector<Ledger::Placed> Ledger::receipts(std::span<const Bytes> leaves) {
   for (const Bytes& leaf : leaves) {
     const auto position = wanted.at(leaf_hash(leaf));
     if (!position) refuse("an entry is not in the ledger; there is no receipt of it");
-    out.push_back({*position, inclusion_receipt(key_, state_.header().origin, tree.size(), *position,
-                                                inclusion_proof(*position, tree.size(), range),
-                                                frontier_.root())});
+    out.push_back(
+        {*position,
+         inclusion_receipt(key_, state_.header().origin, tree.size(), *position,
+                           inclusion_proof(*position, tree.size(), range), frontier_.root())});
   }
   return out;
 }

@@ -26,6 +26,9 @@ std::uint64_t promised_epsilon(const Header& header, const admission::Scaled& mu
 Admission admission_of(const Header& header, std::uint64_t number, const Store::Opening& opening,
                        const RawKey& contributor, std::uint64_t least_multiplier) {
   const admission::Descriptor descriptor = admission::decode_descriptor(opening.descriptor);
+  if (!descriptor.corpus.empty() && descriptor.corpus != header.origin)
+    throw Error(ErrorCode::kMalformed, "ledger",
+                "a descriptor was signed for another corpus than that of the ledger (rule 4)");
   Admission leaf;
   leaf.number = number;
   leaf.descriptor = admission::hash_of(opening.descriptor);

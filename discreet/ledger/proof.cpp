@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/merkle.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/receipt.h"
@@ -153,7 +154,7 @@ ProofVerdict verify_proof(std::string_view text, const admission::PublicKey& key
   if (earlier_note) static_cast<void>(read_unverified(*earlier_note));
   const char* kForm = "this is no proof: one JSON object, as `discreet ledger prove` prints it";
   try {
-    return check(json::parse(text), key, earlier_note);
+    return check(read_json(text), key, earlier_note);
   } catch (const json::exception&) {
     refuse(kForm);
   } catch (const Error& error) {

@@ -30,12 +30,12 @@ Bytes receipt(const admission::SigningKey& key, std::string_view origin, std::ui
   const Bytes proof =
       cbor::encode(cbor::array({first, second, cbor::array({path.begin(), path.end()})}));
   const auto id = key.public_key().id();
-  admission::Sign1 message = admission::sign_detached(
-      key,
-      cbor::map({{admission::cose_label::kKeyId, ByteView(id)},
-                 {kClaims, claims(origin, size)},
-                 {kStructure, kRfc9162Sha256}}),
-      root);
+  admission::Sign1 message =
+      admission::sign_detached(key,
+                               cbor::map({{admission::cose_label::kKeyId, ByteView(id)},
+                                          {kClaims, claims(origin, size)},
+                                          {kStructure, kRfc9162Sha256}}),
+                               root);
   message.unprotected =
       cbor::map({{kProofs, cbor::map({{kind, cbor::array({Value(ByteView(proof))})}})}});
   return admission::encode(message);

@@ -84,8 +84,8 @@ TEST(Receipt, OfConsistencyHoldsForItsTwoTrees) {
   };
   for (std::uint64_t m = 1; m <= 8; ++m)
     for (std::uint64_t n = m; n <= 8; ++n) {
-      const Bytes receipt =
-          consistency_receipt(key(1), kOrigin, m, n, consistency_proof(m, n, log.range()), at(n).root);
+      const Bytes receipt = consistency_receipt(key(1), kOrigin, m, n,
+                                                consistency_proof(m, n, log.range()), at(n).root);
       EXPECT_TRUE(verify_consistency_receipt(receipt, at(m), at(n), key(1).public_key()));
       EXPECT_FALSE(verify_consistency_receipt(receipt, at(m), at(n), key(2).public_key()));
       if (m < n) {
@@ -142,8 +142,8 @@ TEST(Receipt, WithoutClaimsIsTakenAndNamesNoLedger) {
   message.unprotected =
       cbor::map({{396, cbor::map({{-1, cbor::array({cbor::Value(ByteView(proof))})}})}});
   Place place;
-  ASSERT_TRUE(verify_inclusion_receipt(admission::encode(message), kLeaves[3],
-                                       key(1).public_key(), &place));
+  ASSERT_TRUE(verify_inclusion_receipt(admission::encode(message), kLeaves[3], key(1).public_key(),
+                                       &place));
   EXPECT_EQ(place.origin, "");
 }
 

@@ -1,4 +1,5 @@
-// What lies next to a ledger's file changes nothing that is read of it, and reading changes nothing.
+// What lies next to a ledger's file changes nothing that is read of it, and reading changes
+// nothing.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -84,7 +85,8 @@ TEST_F(LedgerSidecars, AreNotPlayedBackByReadersNorIsAFileDeletedThatTheyName) {
 TEST_F(LedgerSidecars, OfTheWalKindAreNeitherReadNorMade) {
   for (const char* name : {"l.db-wal", "l.db-shm"}) write_all(folder_ / name, "some bytes");
   read_it();
-  for (const char* name : {"l.db-wal", "l.db-shm"}) EXPECT_EQ(read_all(folder_ / name), "some bytes");
+  for (const char* name : {"l.db-wal", "l.db-shm"})
+    EXPECT_EQ(read_all(folder_ / name), "some bytes");
 }
 
 TEST_F(LedgerSidecars, AFileInWalModeIsNotRead) {
@@ -156,11 +158,11 @@ TEST_F(LedgerSidecars, AReaderWaitsForAWriterInTheMiddleOfACommit) {
 
 TEST_F(LedgerSidecars, RowsBeforeTheFirstEntryAreNotIgnored) {
   const std::string whole = read_all(path_);
-  for (const char* sql : {"INSERT INTO leaf SELECT -1, items FROM leaf WHERE position = 0",
-                          "INSERT INTO leaf VALUES(-9223372036854775808, x'00')",
-                          "INSERT INTO checkpoint VALUES(0, 'hidden')",
-                          "INSERT INTO checkpoint VALUES(-5, 'hidden')",
-                          "INSERT INTO opening VALUES(-5, x'00', x'00')"}) {
+  for (const char* sql :
+       {"INSERT INTO leaf SELECT -1, items FROM leaf WHERE position = 0",
+        "INSERT INTO leaf VALUES(-9223372036854775808, x'00')",
+        "INSERT INTO checkpoint VALUES(0, 'hidden')", "INSERT INTO checkpoint VALUES(-5, 'hidden')",
+        "INSERT INTO opening VALUES(-5, x'00', x'00')"}) {
     write_all(path_, whole);
     { Database(path_, admission::Guard::kWrite).run(sql); }
     EXPECT_FALSE(verify(path_).ok) << sql;

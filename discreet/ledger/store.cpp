@@ -74,7 +74,8 @@ bool is_hash(ByteView item) {
 struct Store::Lock {
   int fd;
   Lock(const std::filesystem::path& path, bool create, int patience_ms)
-      : fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_EXCL | O_NOFOLLOW : 0), 0644)) {
+      : fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_EXCL | O_NOFOLLOW : 0),
+                  0644)) {
     if (fd < 0) cannot_create(path);
     constexpr int kPauseMs = 10;
     for (; flock(fd, LOCK_EX | LOCK_NB) != 0; patience_ms -= kPauseMs) {

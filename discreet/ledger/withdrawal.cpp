@@ -8,6 +8,7 @@
 
 #include "discreet/admission/cose.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/opening_impl.h"
 #include "discreet/ledger/receipt.h"
@@ -172,7 +173,7 @@ std::vector<Withdrawal> read_deletion_events(std::string_view lines) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     try {
-      const json event = json::parse(line);
+      const json event = read_json(line);
       Withdrawal& w = out.emplace_back();
       if (event.size() != 5) refuse("an event has five members");
       w.descriptor = digest_from(event.at("descriptor").get<std::string>());
@@ -245,7 +246,7 @@ std::string withdrawal_bundle(const std::filesystem::path& ledger, const admissi
 BundleVerdict verify_bundle(std::string_view text, const std::optional<admission::PublicKey>& key) {
   BundleVerdict out;
   try {
-    return check(json::parse(text), key);
+    return check(read_json(text), key);
   } catch (const json::exception&) {
     out.problem = "the text is no withdrawal bundle";
   } catch (const Error& error) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 
 namespace discreet::release {
 namespace {
@@ -37,7 +38,7 @@ Parts parts_of(std::string_view envelope) {
     throw Error(ErrorCode::kMalformed, "release", sentence);
   };
   if (envelope.size() > 2 * kMostStatementBytes) refuse("the envelope is too long");
-  const json outer = json::parse(envelope, nullptr, false);
+  const json outer = try_read_json(envelope);
   Parts out;
   try {
     const Bytes payload = from_base64(outer.at("payload").get_ref<const std::string&>());

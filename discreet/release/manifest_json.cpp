@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/release/manifest.h"
 
 namespace discreet::release {
@@ -197,7 +198,7 @@ std::string encode(const Manifest& manifest) {
 Manifest decode_statement(std::string_view text) {
   if (text.size() > kMostStatementBytes)
     malformed(fmt::format("{} bytes are too many for a manifest", text.size()));
-  const json statement = json::parse(text, nullptr, false);
+  const json statement = try_read_json(text);
   if (statement.is_discarded()) malformed("the statement is no JSON");
   Manifest m;
   take(statement, "subject", m.model);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 
 // JSON that people write: requests and scopes.
 namespace discreet::release {
@@ -34,7 +35,7 @@ inline nlohmann::json parse_strictly(std::string_view text, const char* what) {
       refuse(" has the name " + quoted(value.get_ref<const std::string&>()) + " twice");
     return true;
   };
-  json read = json::parse(text, once, false);
+  json read = try_read_json(text, once);
   if (read.is_discarded()) refuse(" is no JSON");
   return read;
 }

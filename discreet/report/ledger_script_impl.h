@@ -311,14 +311,20 @@ function scientific(x) {
   const [digits, power] = x.toExponential(3).split("e").map(Number);
   return (digits === 1 ? "" : digits + " \u00d7 ") + "10" + (power < 0 ? "\u2212" : "") + Math.abs(power);
 }
-function facts({ header, leaves, notes }, state) {
+const TITLE = "The ledger: who contributed, under which promise, and what it cost";
+const MEANINGS = { NO_ATTESTATION: "there was no signature", MALFORMED: "descriptor or signature could not be read",
+  UNTRUSTED_KEY: "the policy does not know the key, or not for this class", REVOKED_KEY: "the key was revoked",
+  BAD_SIGNATURE: "the signature does not fit", UNKNOWN_CLASS: "the policy has no such class",
+  OUTSIDE_VALIDITY: "not valid at the time, or for too long", OTHER_CORPUS: "signed for another corpus, or for none",
+  BELOW_FLOOR: "asked for less protection than the policy demands", WITHDRAWN: "it had been withdrawn",
+  DUPLICATE: "the same contributor had given it before" };
+// The tables that the entries give: title, columns, and rows of cells [name, text]. A cell without a name is a word of the page.
+function tables_of({ header, leaves, notes }, state) {
   // As escape() in plot.cpp: control characters are shown as U+FFFD.
-  const all = new Map(), printable = (text) => String(text).replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "\ufffd");
-  const put = (key, values) => { for (const name in values) all.set(printable(key + name), printable(values[name])); };
-  put("", { origin: header.origin, entries: grouped(leaves.length), checkpoints: grouped(notes.length), key: hex(header.key),
-    accountant: header.accountant, delta: scientific(Number(header.delta) / 1e18), adjacency: NEIGHBOURS[header.adjacency],
-    policy: hex(header.policy) });
-  if (header.stewards.length) put("", { stewards: header.stewards.map(hex).join(" ") });
+  const printable = (text) => String(text).replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "\ufffd");
+  const by_name = (map) => [...map].sort(([a], [b]) => a < b ? -1 : a > b ? 1 : 0);
+  const row = (head, key, values) => [...(head === null ? [] : [[null, printable(head)]]),
+    ...Object.keys(values).map((name) => [printable(key + name), printable(values[name])])];
   const classes = new Map();
   for (const c of state.contributions.values()) {
     const total = classes.get(c.class) || { contributions: 0, withdrawn: 0, uses: 0, spent: 0 };
@@ -326,23 +332,33 @@ function facts({ header, leaves, notes }, state) {
     if (!c.withdrawn && c.spent > total.spent) total.spent = c.spent;
     classes.set(c.class, total);
   }
-  for (const [name, c] of classes) put("class/" + name + "/", { contributions: grouped(c.contributions),
-    withdrawn: grouped(c.withdrawn), uses: grouped(c.uses), spent: epsilon(c.spent) });
-  for (const [reason, count] of state.refusals) put("refused/", { [reason]: grouped(count) });
-  for (const e of state.epochs.slice(0, SHOWN)) put("epoch/" + e.at + "/", { run: e.run, epoch: grouped(e.epoch), date: day(e.date),
-    class: e.class, contributions: grouped(e.uses), steps: grouped(e.steps), sampler: SAMPLERS[e.sampler] || "unknown",
-    deviation: scientific(Number(e.deviation) / 1e9), spent: epsilon(e.spent) });
-  for (const w of state.withdrawals.slice(0, SHOWN)) put("withdrawal/" + w.at + "/", { entry: grouped(w.at), date: day(w.date), by: w.by,
-    reason: w.reason, descriptor: w.descriptor });
-  for (const r of state.releases.slice(0, SHOWN)) put("release/" + r.at + "/", { entry: grouped(r.at), run: r.run, manifest: r.manifest });
-  for (const [name, contributions, uses, spent] of state.summary) put("summarised/" + name + "/", { contributions: grouped(contributions),
-    uses: grouped(uses), spent: epsilon(spent) });
-  return all;
+  const all = [{ columns: [], rows: [row("Name", "", { origin: header.origin }), row("Entries", "", { entries: grouped(leaves.length) }),
+    row("Signed checkpoints", "", { checkpoints: grouped(notes.length) }), row("Signed by", "", { key: hex(header.key) }),
+    ...(header.stewards.length ? [row("Stewards, who may withdraw", "", { stewards: header.stewards.map(hex).join(" ") })] : []),
+    row("\u03b5 is derived by", "", { accountant: header.accountant }), row("at \u03b4", "", { delta: scientific(Number(header.delta) / 1e18) }),
+    row("between data sets with", "", { adjacency: NEIGHBOURS[header.adjacency] }), row("Policy", "", { policy: hex(header.policy) })] },
+  { id: "classes", title: "Contributions", columns: ["Class", "Admitted", "Withdrawn since", "Uses in epochs", "\u03b5 at most"],
+    rows: by_name(classes).map(([name, c]) => row(name, "class/" + name + "/", { contributions: grouped(c.contributions),
+      withdrawn: grouped(c.withdrawn), uses: grouped(c.uses), spent: epsilon(c.spent) })) },
+  { id: "refusals", title: "Refusals", columns: ["Reason", "Contributions", "Meaning"],
+    rows: by_name(state.refusals).map(([reason, count]) => [...row(reason, "refused/", { [reason]: grouped(count) }), [null, MEANINGS[reason] || ""]]) },
+  { id: "epochs", title: "Epochs", columns: ["Run", "Epoch", "Date", "Class", "Contributions", "Steps", "Sampling", "Noise, standard deviation", "\u03b5 at most"],
+    rows: state.epochs.slice(0, SHOWN).map((e) => row(null, "epoch/" + e.at + "/", { run: e.run, epoch: grouped(e.epoch), date: day(e.date),
+      class: e.class, contributions: grouped(e.uses), steps: grouped(e.steps), sampler: SAMPLERS[e.sampler] || "unknown",
+      deviation: scientific(Number(e.deviation) / 1e9), spent: epsilon(e.spent) })) },
+  { id: "withdrawals", title: "Withdrawals", columns: ["Entry", "Signed on", "By", "Reason given", "Descriptor"],
+    rows: state.withdrawals.slice(0, SHOWN).map((w) => row(null, "withdrawal/" + w.at + "/", { entry: grouped(w.at), date: day(w.date), by: w.by,
+      reason: w.reason, descriptor: w.descriptor })) },
+  { id: "releases", title: "Releases", columns: ["Entry", "Run", "Manifest"],
+    rows: state.releases.slice(0, SHOWN).map((r) => row(null, "release/" + r.at + "/", { entry: grouped(r.at), run: r.run, manifest: r.manifest })) },
+  { id: "summarised", title: "Summarised", columns: ["Class", "Contributions", "Uses in epochs", "\u03b5 at most"],
+    rows: state.summary.map(([name, contributions, uses, spent]) => row(name, "summarised/" + name + "/", { contributions: grouped(contributions),
+      uses: grouped(uses), spent: epsilon(spent) })) }];
+  return all.filter((table) => table.rows.length);
 }
-function check_tables(ledger, state) {
-  const all = facts(ledger, state), cells = document.querySelectorAll("[data-is]");
-  const count = all.size;
-  for (const cell of cells) {
+function check_cells(tables) {
+  const all = new Map(tables.flatMap((t) => t.rows).flat().filter(([name]) => name !== null)), count = all.size;
+  for (const cell of document.querySelectorAll("[data-is]")) {
     const name = cell.dataset.is;
     if (!all.has(name)) broken("the page shows \u201c" + name + "\u201d, of which the entries say nothing");
     if (all.get(name) !== cell.textContent)
@@ -350,7 +366,56 @@ function check_tables(ledger, state) {
     all.delete(name);
   }
   for (const name of all.keys()) broken("the page leaves out \u201c" + name + "\u201d");
-  return [grouped(count) + " cells"];
+  return count;
+}
+// Titles, heads, rows and everything that could hide or add to them.
+function check_shape(found, tables) {
+  const texts = (row) => [...row.cells].map((cell) => cell.textContent);
+  const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+  if (document.getElementById("ledger").textContent !== TITLE) broken("the heading of this part was altered");
+  if (found.length !== tables.length) broken("the page has " + found.length + " tables of the ledger, the entries give " + tables.length);
+  found.forEach((table, i) => {
+    const t = tables[i], name = t.title || "The contract";
+    if (t.id && (document.getElementById("ledger-" + t.id)?.textContent !== t.title || table.caption?.textContent !== t.title))
+      broken("the title of the table \u201c" + name + "\u201d was altered");
+    if (!equal(table.tHead ? [...table.tHead.rows].map(texts) : [], t.columns.length ? [t.columns] : []))
+      broken("the column heads of the table \u201c" + name + "\u201d were altered");
+    if (table.tBodies.length !== 1 || table.tFoot || !equal([...table.tBodies[0].rows].map(texts), t.rows.map((row) => row.map(([, text]) => text))))
+      broken("rows of the table \u201c" + name + "\u201d were added or altered");
+    for (const part of [table, ...table.querySelectorAll("*")]) {
+      const ours = /^(TABLE|CAPTION|THEAD|TBODY|TR|TH|TD)$/.test(part.tagName) &&
+        [...part.attributes].every((a) => a.name === "scope" || a.name === "data-is" || (a.name === "class" && /^(facts|numbers|unseen)$/.test(a.value)));
+      const style = getComputedStyle(part);
+      if (!ours || style.display === "none" || style.visibility !== "visible" || Number(style.opacity) < 1)
+        broken("a part of the table \u201c" + name + "\u201d is hidden or not of this page");
+    }
+  });
+}
+// Heads and rows anew, as text: whatever stood there before.
+function rebuild(table, t) {
+  const cell = (kind, scope, name, text) => {
+    const made = document.createElement(kind);
+    if (scope) made.scope = scope;
+    if (name !== null) made.dataset.is = name;
+    made.textContent = text;
+    return made;
+  };
+  const rows = (kind, lines) => { const part = document.createElement(kind); for (const cells of lines) part.insertRow().append(...cells); return part; };
+  const parts = table.caption ? [table.caption] : [];
+  if (t.columns.length) parts.push(rows("thead", [t.columns.map((text) => cell("th", "col", null, text))]));
+  parts.push(rows("tbody", t.rows.map((line) => line.map(([name, text], i) => i === 0 && name === null ? cell("th", "row", null, text) : cell("td", "", name, text)))));
+  table.replaceChildren(...parts);
+}
+function check_tables(ledger, state) {
+  const tables = tables_of(ledger, state);
+  const found = [...document.querySelectorAll('section[aria-labelledby="ledger"] table:not(#checks)')];
+  try {
+    const count = check_cells(tables);
+    check_shape(found, tables);
+    return [grouped(count) + " cells"];
+  } finally {
+    if (found.length === tables.length) found.forEach((table, i) => rebuild(table, tables[i]));
+  }
 }
 
 // ---- what the reader brings

@@ -41,6 +41,7 @@ std::string_view meaning(std::string_view reason) {
       {"BAD_SIGNATURE", "the signature does not fit"},
       {"UNKNOWN_CLASS", "the policy has no such class"},
       {"OUTSIDE_VALIDITY", "not valid at the time, or for too long"},
+      {"OTHER_CORPUS", "signed for another corpus, or for none"},
       {"BELOW_FLOOR", "asked for less protection than the policy demands"},
       {"WITHDRAWN", "it had been withdrawn"},
       {"DUPLICATE", "the same contributor had given it before"}};

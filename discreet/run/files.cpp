@@ -140,7 +140,8 @@ Descriptor locked(const std::filesystem::path& path, Access access) {
     Descriptor file(path, O_RDWR | O_CREAT | O_NOCTTY, mode_of(access));
     while (::flock(file.number(), LOCK_EX) != 0)
       if (errno != EINTR) fail("lock", path);
-    struct stat held {}, named {};
+    struct stat held {
+    }, named{};
     if (::fstat(file.number(), &held) != 0) fail("read", path);
     if (::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
         held.st_ino == named.st_ino)
@@ -156,8 +157,9 @@ void write_atomically(const std::filesystem::path& path, ByteView bytes, Access 
 
 void write_new(const std::filesystem::path& path, ByteView bytes, Access access) {
   if (!naming(path, [&] { return Neighbour(path, bytes, mode_of(access)).become(path); }))
-    throw Error(ErrorCode::kInvalidInput, "file",
-                fmt::format("{} exists and is not overwritten: choose another name", path.string()));
+    throw Error(
+        ErrorCode::kInvalidInput, "file",
+        fmt::format("{} exists and is not overwritten: choose another name", path.string()));
 }
 
 void append_lines(const std::filesystem::path& path, std::string_view lines, Access access) {

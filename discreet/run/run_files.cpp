@@ -12,6 +12,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/mechanism/config_read.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/run/files.h"
@@ -180,7 +181,7 @@ void RunFiles::open_header() {
     return;
   }
   try {
-    const nlohmann::json line = nlohmann::json::parse(lines[0].text);
+    const nlohmann::json line = read_json(lines[0].text);
     header_ = RunHeader{line.at("specification"),   line.at("config_hash"),
                         line.at("layout_hash"),     line.at("data_commitment"),
                         line.at("noise_generator"), texts_of(line.at("environment"))};
@@ -202,7 +203,7 @@ void RunFiles::require_seal() const {
 }
 
 std::optional<Checkpoint> RunFiles::checkpoint(const random::Key& key,
-                                                    const Expected& expected) const {
+                                               const Expected& expected) const {
   const fs::path path = at("checkpoint.cbor");
   if (!fs::exists(path)) return std::nullopt;
   if (!header_)

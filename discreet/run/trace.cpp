@@ -9,6 +9,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/run/descriptor_impl.h"
 #include "discreet/run/files.h"
 
@@ -30,7 +31,7 @@ std::string line_of(std::string_view kind, const cbor::Value& record, const Dige
 // Follows one line of a trace; its kind.
 std::string follow(std::string_view line, TracePosition& position) {
   const std::uint64_t number = position.lines + 1;
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  const nlohmann::json object = try_read_json(line);
   if (object.is_discarded() || !object.is_object()) refuse_line(number, "is no JSON object");
   const auto text = [&](const char* key) -> std::string {
     const auto at = object.find(key);
@@ -147,7 +148,7 @@ Passing pass_through(const std::filesystem::path& path, const TracePosition& at)
 bool only_says_how_it_stopped(const TraceLine& line) {
   if (line.kind == "resumed") return true;
   if (line.kind != "run_end") return false;
-  const nlohmann::json end = nlohmann::json::parse(line.text);
+  const nlohmann::json end = read_json(line.text);
   return end.value("ended", "") == "interrupted" || !end.contains("model_sha256");
 }
 
@@ -211,8 +212,8 @@ void TraceWriter::flush() { file_->descriptor.flush(); }
 
 std::string difference(std::string_view before, std::string_view now) {
   if (before == now) return {};
-  const nlohmann::json a = nlohmann::json::parse(before, nullptr, false);
-  const nlohmann::json b = nlohmann::json::parse(now, nullptr, false);
+  const nlohmann::json a = try_read_json(before);
+  const nlohmann::json b = try_read_json(now);
   if (a.is_object() && b.is_object()) {
     const auto text = [](const nlohmann::json& line, const std::string& key) {
       return line.contains(key) ? line[key].dump() : "absent";

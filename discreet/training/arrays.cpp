@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <optional>
 
 #include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
 #include "discreet/training/dataset.h"
 #include "discreet/training/dataset_impl.h"
 #include "discreet/training/input.h"
@@ -43,6 +45,21 @@ std::uint32_t big_endian(Input& input) {
   std::uint32_t value = 0;
   for (const char byte : bytes) value = value << 8 | static_cast<unsigned char>(byte);
   return value;
+}
+
+// The product of sizes from a header, which may be anything.
+std::size_t product(const Input& input, std::initializer_list<std::size_t> sizes) {
+  std::size_t out = 1;
+  for (const std::size_t n : sizes)
+    if (__builtin_mul_overflow(out, n, &out)) malformed(input, "its shape is too large");
+  return out;
+}
+
+void check_width(const Input& input, std::size_t features) {
+  if (features == 0) malformed(input, "its records have no features");
+  if (features > kMostFeatures)
+    malformed(input, fmt::format("its records have {} features; at most {} are supported", features,
+                                 kMostFeatures));
 }
 
 // The dimensions of an IDX file of unsigned bytes.
@@ -81,10 +98,31 @@ std::string npy_value(const Input& input, const std::string& header, const std::
   if (at == std::string::npos) malformed(input, fmt::format("its header has no {}", key));
   std::size_t begin = header.find(':', at) + 1;
   while (begin < header.size() && header[begin] == ' ') ++begin;
+  if (begin == header.size()) malformed(input, fmt::format("its header has no {}", key));
   const std::size_t end = header[begin] == '('
                               ? header.find(')', begin) + 1
                               : std::min(header.find(',', begin), header.find('}', begin));
   return header.substr(begin, end - begin);
+}
+
+// "(5,)", "(3, 4)": nothing but whole numbers, commas and spaces between parentheses.
+std::vector<std::size_t> npy_shape(const Input& input, const std::string& text) {
+  const auto refuse = [&] { malformed(input, fmt::format("its shape is {}", excerpt(text))); };
+  if (text.size() < 2 || text.front() != '(' || text.back() != ')') refuse();
+  std::vector<std::size_t> shape;
+  const char* at = text.data() + 1;
+  const char* const end = text.data() + text.size() - 1;
+  while (at != end) {
+    std::size_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || number > (std::size_t{1} << 50)) refuse();
+    shape.push_back(number);
+    at = rest;
+    if (at == end) break;
+    if (*at++ != ',') refuse();
+    while (at != end && *at == ' ') ++at;
+  }
+  return shape;
 }
 
 NpyHeader npy_header(Input& input) {
@@ -104,19 +142,7 @@ NpyHeader npy_header(Input& input) {
   NpyHeader out;
   out.type = npy_value(input, header, "descr");
   std::erase(out.type, '\'');
-  std::size_t number = 0;
-  bool digits = false;
-  for (const char c : npy_value(input, header, "shape")) {
-    if (c >= '0' && c <= '9') {
-      if (number > (std::size_t{1} << 50)) malformed(input, "its shape is too large");
-      number = number * 10 + static_cast<std::size_t>(c - '0');
-      digits = true;
-    } else if (digits) {
-      out.shape.push_back(number);
-      number = 0;
-      digits = false;
-    }
-  }
+  out.shape = npy_shape(input, npy_value(input, header, "shape"));
   return out;
 }
 
@@ -150,17 +176,17 @@ std::vector<std::uint32_t> read_npy_labels(const std::filesystem::path& path, st
   const std::size_t width = npy_size(input, header.type, {"<i8", "<i4", "|u1"});
   if (header.shape.size() != 1)
     malformed(input, fmt::format("labels have 1 dimension, not {}", header.shape.size()));
-  std::vector<std::uint32_t> out;
-  out.reserve(header.shape[0]);
-  for_each_piece(input, header.shape[0] * width, width, [&](std::span<const char> piece) {
-    for (std::size_t at = 0; at < piece.size(); at += width) {
-      const double value = npy_number(header.type, piece.data() + at);
-      if (!(value >= 0 && value < static_cast<double>(classes)))
-        malformed(input, fmt::format("label {} of row {} is none of the {} classes", value,
-                                     out.size(), classes));
-      out.push_back(static_cast<std::uint32_t>(value));
-    }
-  });
+  std::vector<std::uint32_t> out;  // grows with what is really there
+  for_each_piece(input, product(input, {header.shape[0], width}), width,
+                 [&](std::span<const char> piece) {
+                   for (std::size_t at = 0; at < piece.size(); at += width) {
+                     const double value = npy_number(header.type, piece.data() + at);
+                     if (!(value >= 0 && value < static_cast<double>(classes)))
+                       malformed(input, fmt::format("label {} of row {} is none of the {} classes",
+                                                    value, out.size(), classes));
+                     out.push_back(static_cast<std::uint32_t>(value));
+                   }
+                 });
   return out;
 }
 
@@ -180,14 +206,15 @@ Dataset read_idx(const std::filesystem::path& images, const std::filesystem::pat
   out.rows = shape[0];
   out.height = shape[1];
   out.width = shape[2];
-  out.features = out.height * out.width;
-  if (out.features == 0) malformed(pictures, "its images have no pixels");
+  out.features = product(pictures, {out.height, out.width});
+  check_width(pictures, out.features);
   out.classes = classes;
-  for_each_piece(pictures, out.rows * out.features, 1, [&](std::span<const char> piece) {
-    // Grows with what is really there: a header that promises more costs nothing.
-    for (const char byte : piece)
-      out.x.push_back(static_cast<float>(static_cast<unsigned char>(byte)) / 255.0f);
-  });
+  for_each_piece(pictures, product(pictures, {out.rows, out.features}), 1,
+                 [&](std::span<const char> piece) {
+                   // Grows with what is really there: a header that promises more costs nothing.
+                   for (const char byte : piece)
+                     out.x.push_back(static_cast<float>(static_cast<unsigned char>(byte)) / 255.0f);
+                 });
   const auto take_labels = [&](std::span<const char> piece) {
     for (const char byte : piece) {
       const auto label = static_cast<unsigned char>(byte);
@@ -220,11 +247,10 @@ Dataset read_npy(const std::filesystem::path& features, const NumericColumn& bou
   Dataset out;
   out.features = header.shape[1];
   out.classes = classes;
-  if (out.features == 0) malformed(input, "its rows have no features");
-  if (out.features > (std::size_t{1} << 30)) malformed(input, "its rows are too long");
+  check_width(input, out.features);
   std::size_t row = 0;
-  for_each_piece(input, header.shape[0] * out.features * width, out.features * width,
-                 [&](std::span<const char> piece) {
+  for_each_piece(input, product(input, {header.shape[0], out.features, width}),
+                 out.features * width, [&](std::span<const char> piece) {
                    for (std::size_t at = 0; at < piece.size(); at += out.features * width, ++row) {
                      const std::size_t before = out.x.size();
                      bool finite = true;

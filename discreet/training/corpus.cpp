@@ -92,6 +92,8 @@ void Corpus::admit(const mechanism::Config& config, Dataset& data, int threads,
     at.statements = admission::parse_statements(text_of(*c.statements), *c.statements);
   if (c.withdrawn) at.withdrawn = admission::parse_hashes(text_of(*c.withdrawn), *c.withdrawn);
   at.withdrawn.merge(ledger_->withdrawn_before(run));
+  at.in_ledger = [&](const Digest& hash) { return ledger_->holds(run, hash); };
+  ledger_->require_recent(run, at_, policy_.epoch_seconds);
   std::map<admission::KeyId, admission::PublicKey> keys;
   for (const admission::TrustedKey& k : policy_.keys) keys.emplace(k.key.id(), k.key);
   for (const admission::Rotation& r : at.statements.rotations) keys.emplace(r.to.id(), r.to);

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
+#include "discreet/admission/key_file.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/verify.h"
@@ -65,6 +67,7 @@ admission::SigningKey key_of(const mechanism::CorpusConfig& corpus) {
     refuse(
         fmt::format("{} is under a passphrase, which a run cannot ask for; give it a key without",
                     *corpus.ledger_key));
+  admission::require_private(*corpus.ledger_key, text);
   return admission::SigningKey::from_pem(text);
 }
 
@@ -84,6 +87,12 @@ CorpusLedger::CorpusLedger(const mechanism::Config& config, const admission::Pol
   file_ = *corpus.ledger;
   header_ = header_of(policy, config);
   const std::optional<std::string> last_seen = kept_note(note_);
+  if (append && !last_seen && std::filesystem::exists(note_.parent_path() / "checkpoint.cbor"))
+    throw Error(
+        ErrorCode::kMalformed, "corpus",
+        fmt::format("{} is missing, and the run has a checkpoint: without the note a ledger "
+                    "that was rolled back could not be told; put it back",
+                    note_.string()));
   if (!append) {
     ledger::Store store(file_, ledger::Store::Mode::kRead);
     store.begin_snapshot();
@@ -133,6 +142,27 @@ std::set<Digest> CorpusLedger::withdrawn_before(const std::string& run) const {
   for (const auto& [descriptor, position] : state().withdrawals())
     if (epochs.empty() || position < epochs[0].position) out.insert(descriptor);
   return out;
+}
+
+bool CorpusLedger::holds(const std::string& run, const Digest& descriptor) const {
+  return state().find(descriptor) != nullptr || !state().epochs(run).empty();
+}
+
+void CorpusLedger::require_recent(const std::string& run, std::uint64_t at,
+                                  std::uint64_t epoch_seconds) const {
+  const bool appends = ledger_ || key_;
+  if (!appends || !state().epochs(run).empty()) return;
+  constexpr std::uint64_t kDay = 86'400;  // clocks, time zones and runs that wait for a machine
+  const auto now =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count());
+  if (at + std::max(epoch_seconds, kDay) >= now) return;
+  refuse(
+      fmt::format("corpus.at is {}, and now it is {}: consent that ended in between would be used. "
+                  "Set corpus.at to the date of the run; only --resume and replay go back",
+                  admission::instant_text(static_cast<admission::Instant>(at)),
+                  admission::instant_text(static_cast<admission::Instant>(now))));
 }
 
 void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contribution> admitted,

@@ -37,6 +37,15 @@ class CorpusLedger {
   // first epoch is reserved.
   std::set<Digest> withdrawn_before(const std::string& run) const;
 
+  // Whether a descriptor without the name of a corpus belongs to this one: it is in the ledger, or
+  // the run is, which judged it when it began.
+  bool holds(const std::string& run, const Digest& descriptor) const;
+
+  // Throws kInvalidDpConfig if a run that appends and is not in the ledger yet is dated (at) more
+  // than an epoch of the policy, and at least a day, before now: contributions that ended since
+  // would be used.
+  void require_recent(const std::string& run, std::uint64_t at, std::uint64_t epoch_seconds) const;
+
   // What a run reserves. admitted and refused: of its beginning; they go into the batch of its
   // first epoch, and what the ledger has already is left out.
   struct Reservation {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "discreet/admission/descriptor.h"
@@ -38,6 +39,7 @@ class SmallCorpus : public SmallRun {
     replace(policy, "KEY", to_hex(hospital.public_key().bytes()));
     put("policy.yaml", policy);
     put("steward.key", steward.to_pem({}));
+    std::filesystem::permissions(folder / "steward.key", std::filesystem::perms(0600));
     std::string anchors;
     std::ifstream lines(folder / "train.csv");
     std::string line;
@@ -57,6 +59,7 @@ class SmallCorpus : public SmallRun {
       }
       d.not_before = kAt - 86'400;
       d.not_after = kAt + 100 * 86'400;
+      d.corpus = "notes";
       d.content_anchor = sha256(bytes_of(line));
       d.nonce[0] = static_cast<std::uint8_t>(i);
       const Bytes bytes = encode(d);
@@ -113,7 +116,10 @@ class SmallCorpus : public SmallRun {
     text.replace(text.find(from), from.size(), to);
   }
 
-  static constexpr Instant kAt = 1'800'000'000;
+  // Today: a run does not begin in the past.
+  static inline const Instant kAt = std::chrono::duration_cast<std::chrono::seconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count();
   SigningKey hospital = SigningKey::from_seed(Bytes(32, 1));
   SigningKey steward = SigningKey::from_seed(Bytes(32, 2));
   std::vector<Digest> hashes;

@@ -161,6 +161,12 @@ TEST(Idx, RefusesWhatIsCutTooLongOrOfAnotherKind) {
   EXPECT_NE(refused(images, idx(0x801, {2}, "\x01\x07")).find("label 7 of row 1"),
             std::string::npos);
   EXPECT_NE(refused(images, labels, 1), "");
+  // Nor does one that promises 4·10^9 pixels of no image, whose names would not fit.
+  EXPECT_NE(refused(idx(0x803, {0, 65535, 65535}, ""), idx(0x801, {0}, "")).find("at most"),
+            std::string::npos);
+  EXPECT_NE(
+      refused(idx(0x803, {0xffffffff, 0xffffffff, 0xffffffff}, ""), idx(0x801, {0xffffffff}, "")),
+      "");
   // A header that promises 2^60 bytes costs no memory.
   EXPECT_NE(refused(idx(0x803, {2, 0x20000000, 0x40000000}, "abcd"), labels), "");
 }
@@ -239,6 +245,16 @@ TEST(Npy, RefusesOtherTypesOrdersAndShapes) {
   EXPECT_NE(refused(fortran).find("Fortran"), std::string::npos);
   EXPECT_NE(refused("hello"), "");
   EXPECT_NE(refused(npy<float>("<f4", "(2, 99999999999999999999)", {0})), "");
+  // Signs, other brackets and nothing are no shape.
+  for (const char* shape : {"(-1, 2)", "(2, -2)", "[2, 2]", "(2 2)", "(2,, 2)", "(+2, 2)", "(2, 2",
+                            "(2.0, 2)", "(0x2, 2)", "2, 2"})
+    EXPECT_NE(refused(npy<float>("<f4", shape, {0, 0, 0, 0})).find("shape"), std::string::npos)
+        << shape;
+  // A row of 2^30 numbers is not allocated before it is there.
+  write_text(folder / "y.npy", npy<std::int64_t>("<i8", "(1,)", {1}));
+  EXPECT_NE(refused(npy<float>("<f4", "(1, 1073741824)", {0})).find("at most"), std::string::npos);
+  write_text(folder / "y.npy", npy<std::int64_t>("<i8", "(999999999999999,)", {1}));
+  EXPECT_NE(refused(npy<float>("<f4", "(1, 2)", {0, 0})).find("early"), std::string::npos);
 }
 
 }  // namespace

@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 18;
 constexpr std::size_t kLongestLine = std::size_t{1} << 24;
+// What may come out of a compressed file: so much for nothing, and then so many times its size.
+// Tables compress by 3 to 30; a file that was made to fill memory by up to 1,032.
+constexpr std::uint64_t kFreeBytes = std::uint64_t{1} << 26, kMostRatio = 200;
 
 [[noreturn]] void cannot_open(const std::filesystem::path& path, int reason) {
   throw Error(
@@ -30,6 +33,8 @@ struct Input::File {
   std::string pending;    // read, and not yet given out as lines
   std::size_t begin = 0;  // of what is pending
   bool ended = false;
+  std::uint64_t most = 0;  // bytes that may come out
+  std::uint64_t came = 0;
   ~File() {
     if (handle != nullptr) gzclose(handle);
   }
@@ -43,6 +48,9 @@ Input::Input(const std::filesystem::path& path) : path_(path), file_(std::make_u
   file_->handle = gzopen(path.c_str(), "rb");
   if (file_->handle == nullptr) cannot_open(path, errno == 0 ? ENOMEM : errno);
   gzbuffer(file_->handle, kPiece);
+  const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
+  // A pipe has no size.
+  file_->most = S_ISREG(status.st_mode) ? kFreeBytes + kMostRatio * size : ~std::uint64_t{0};
 }
 
 Input::~Input() = default;
@@ -66,6 +74,13 @@ std::size_t Input::read(std::span<char> out) {
     }
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
+    file_->came += static_cast<std::uint64_t>(got);
+    if (file_->came > file_->most)
+      throw Error(
+          ErrorCode::kMalformed, "data",
+          fmt::format("the compressed file {} unpacks to more than {} times its size; if it "
+                      "is meant, unpack it and give the result",
+                      path_.string(), kMostRatio));
   }
   return done;
 }

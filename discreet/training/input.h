@@ -19,7 +19,8 @@ class Input {
   Input(Input&&) noexcept;
 
   // Fills `out` as far as the file goes; returns how many bytes came, less than out.size() only at
-  // the end. Throws kIoError if reading fails, kMalformed if compressed data is damaged or cut.
+  // the end. Throws kIoError if reading fails, kMalformed if compressed data is damaged or cut, or
+  // unpacks to more than 64 MiB and 200 times the file's size.
   std::size_t read(std::span<char> out);
   // The next line without its end ("\n" or "\r\n"); false at the end of the file. Lines are counted
   // from 1. Throws as read, and kMalformed for a line of more than 16 MiB. The view lasts until the

@@ -61,5 +61,28 @@ TEST(Input, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(failure(folder / "endless"), ErrorCode::kMalformed);
 }
 
+TEST(Input, StopsUnpackingWhatWasMadeToFillMemory) {
+  const Folder folder;
+  // 200 MB of one line each, in 200 kB.
+  write_gzip(folder / "bomb", std::string(200'000'000, '\n'));
+  ASSERT_LT(std::filesystem::file_size(folder / "bomb"), 400'000u);
+  Input input(folder / "bomb");
+  std::string_view line;
+  std::size_t count = 0;
+  try {
+    while (input.line(line)) ++count;
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMalformed);
+    EXPECT_NE(error.sentence().find("times its size"), std::string::npos) << error.sentence();
+  }
+  EXPECT_LT(count, 160'000'000u);
+  // As is an ordinary table, however well it compresses.
+  write_gzip(folder / "table", std::string(30'000'000, '\n'));
+  Input table(folder / "table");
+  for (count = 0; table.line(line);) ++count;
+  EXPECT_EQ(count, 30'000'000u);
+}
+
 }  // namespace
 }  // namespace discreet::training

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/mechanism/config_read.h"
 #include "discreet/run/files.h"
 #include "discreet/run/trace.h"
@@ -84,12 +85,12 @@ TrainedModel load_model(const std::filesystem::path& run) {
   if (!config.data.private_bounds.empty()) {
     const std::vector<run::TraceLine> lines = run::trace_lines(run / "trace.jsonl");
     if (lines.empty()) refuse();
-    const auto header = nlohmann::json::parse(lines[0].text);
+    const auto header = read_json(lines[0].text);
     released = header.at("released_bounds").get<mechanism::BoundsMap>();
   }
   std::vector<std::string> features;
   if (const auto metadata = safetensors_metadata(file); metadata.contains("features"))
-    features = nlohmann::json::parse(metadata.at("features")).get<std::vector<std::string>>();
+    features = read_json(metadata.at("features")).get<std::vector<std::string>>();
   return {std::move(config), std::move(released), std::move(features), std::move(network)};
 }
 

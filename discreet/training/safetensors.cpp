@@ -10,6 +10,7 @@
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/base/json_read_impl.h"
 
 namespace discreet::training {
 namespace {
@@ -30,7 +31,8 @@ Parts parts_of(ByteView bytes) {
   for (int i = 7; i >= 0; --i) length = length << 8 | bytes[static_cast<std::size_t>(i)];
   if (length > bytes.size() - 8) malformed("the header is longer than the file");
   const ByteView text = bytes.subspan(8, length);
-  return {nlohmann::json::parse(text.begin(), text.end()), bytes.subspan(8 + length)};
+  return {read_json({reinterpret_cast<const char*>(text.data()), text.size()}),
+          bytes.subspan(8 + length)};
 }
 
 }  // namespace

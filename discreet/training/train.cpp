@@ -162,12 +162,9 @@ class Run {
     use_lineage();
     lineage_epoch_ = t / mechanism().sampling().steps_per_epoch;
     begin_corpus();
-    std::vector<cbor::Entry> resumed = {{"t", t},
-                                        {"released", released},
-                                        {"charged_again", again},
-                                        {"noise", "fresh"},
-                                        {"differs", differs},
-                                        {"environment", environment_}};
+    std::vector<cbor::Entry> resumed = {
+        {"t", t},           {"released", released}, {"charged_again", again},
+        {"noise", "fresh"}, {"differs", differs},   {"environment", environment_}};
     if (corpus() != nullptr)
       resumed.push_back({"corpus", cbor::map({{"ledger", corpus()->ledger_name()}})});
     files_.extend_trace(at, cbor::map(std::move(resumed)));

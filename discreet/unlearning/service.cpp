@@ -8,6 +8,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/utf8.h"
+#include "discreet/ledger/verify.h"
 #include "discreet/numerics/sum.h"
 #include "discreet/unlearning/learner_impl.h"
 #include "discreet/unlearning/require_impl.h"
@@ -101,8 +102,17 @@ struct Service::Impl {
     if (const auto bytes = store.get("publication")) published = publication_of(*bytes);
     learner.emplace(restored_learner(state, noise("open")));
     store.each_record([&](RecordId id, std::string_view, const std::vector<double>& row) {
+      if (row.size() != dimension_of(*learner) + 1) {
+        throw Error(ErrorCode::kMalformed, "unlearn store",
+                    fmt::format("record {} has {} values, the model takes {}", id, row.size(),
+                                dimension_of(*learner) + 1));
+      }
       put_back(*learner, id, {row.data(), row.size() - 1}, row.back());
     });
+    if (published && published->release.parameters.size() != dimension_of(*learner)) {
+      throw Error(ErrorCode::kMalformed, "unlearn store",
+                  "the publication is of another model than the store");
+    }
     stale = false;
   }
 
@@ -154,10 +164,43 @@ struct Service::Impl {
   std::vector<DeletionReceipt> receipts(std::uint64_t first, std::uint64_t count) {
     std::vector<DeletionReceipt> out;
     for (auto& row : store.deletions(first, count)) {
-      out.push_back({std::get<ledger::Deletion>(ledger::decode_entry(row.entry)),
-                     std::move(row.salt), std::move(row.records)});
+      ledger::Entry entry = ledger::decode_entry(row.entry);
+      auto* deletion = std::get_if<ledger::Deletion>(&entry);
+      if (!deletion) {
+        throw Error(ErrorCode::kMalformed, "unlearn store", "an entry of the store is no deletion");
+      }
+      out.push_back({std::move(*deletion), std::move(row.salt), std::move(row.records)});
     }
     return out;
+  }
+
+  // Whose deletions are known by their commitments only: each is opened with the new subjects.
+  void require_never_deleted(std::span<const Row> rows) {
+    if (deletions == 0 || rows.empty()) return;
+    std::set<std::string_view> subjects;
+    for (const Row& row : rows) subjects.insert(row.subject);
+    for (const DeletionReceipt& receipt : receipts(0, deletions)) {
+      for (const std::string_view subject : subjects) {
+        if (deletion_commitment(receipt.salt, subject, receipt.records) !=
+            receipt.entry.commitment) {
+          continue;
+        }
+        refuse_request(
+            fmt::format("subject '{}' was deleted (deletion {}); insert them again only if they "
+                        "asked for it: --reinsert",
+                        subject, receipt.entry.number));
+      }
+    }
+  }
+
+  // Throws for a store that is older than the ledger.
+  void require_current(const ledger::State& ledger) const {
+    const std::uint64_t there = ledger.next_deletion(model);
+    if (there <= deletions) return;
+    throw Error(ErrorCode::kMalformed, kOp,
+                fmt::format("the ledger has {} deletions of model {}, the store {}: it is an old "
+                            "copy, in which deleted records are back; use the newest",
+                            there, model, deletions));
   }
 
   ModelStore store;
@@ -210,10 +253,21 @@ void Service::create(const std::filesystem::path& path, const std::string& model
 
 Service::Service(const std::filesystem::path& path, Noise noise)
     : impl_(std::make_unique<Impl>(path, std::move(noise))) {}
+Service::Service(const std::filesystem::path& path, const std::filesystem::path& ledger,
+                 Noise noise)
+    : Service(path, std::move(noise)) {
+  ledger::Store file(ledger, ledger::Store::Mode::kRead);
+  file.begin_snapshot();
+  ledger::VerifyOptions options;
+  options.attestations = false;
+  ledger::Verification where;
+  impl_->require_current(ledger::load(file, options, true, where).state);
+}
 Service::~Service() = default;
 Service::Service(Service&&) noexcept = default;
 
-std::uint64_t Service::insert(std::string_view request, std::span<const Row> rows) {
+std::uint64_t Service::insert(std::string_view request, std::span<const Row> rows,
+                              Reinsert reinsert) {
   Impl& s = *impl_;
   s.require_fresh();
   require_text("request's name", request, 128);
@@ -237,6 +291,7 @@ std::uint64_t Service::insert(std::string_view request, std::span<const Row> row
     }
     done = *known;
   }
+  if (reinsert == Reinsert::kRefuse) s.require_never_deleted(rows.subspan(done.first));
   const std::uint64_t fresh = rows.size() - done.first;
   if (const std::uint64_t room = room_of(*s.learner); fresh > room) {
     refuse_request(
@@ -356,13 +411,8 @@ std::vector<DeletionReceipt> Service::erase(std::string_view request,
 std::size_t Service::confirm(ledger::Ledger& ledger) {
   Impl& s = *impl_;
   s.require_fresh();
+  s.require_current(ledger.state());
   const std::uint64_t there = ledger.state().next_deletion(s.model);
-  if (there > s.deletions) {
-    throw Error(ErrorCode::kMalformed, kOp,
-                fmt::format("the ledger has {} deletions of model {}, the store {}: it is an old "
-                            "copy, in which deleted records are back; use the newest",
-                            there, s.model, s.deletions));
-  }
   std::size_t written = 0;
   if (there < s.deletions) {
     std::vector<ledger::Deletion> entries;

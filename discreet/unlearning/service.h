@@ -89,13 +89,21 @@ class Service {
   // Opens it, and reads all records. Throws kIoError if another process has it, kMalformed if it is
   // no store.
   explicit Service(const std::filesystem::path& path, Noise noise = secure_noise());
+  // The same, and compares it with its ledger's file, which is read and needs no key: kMalformed if
+  // the ledger knows deletions that the store does not. Such a store is an old copy, in which
+  // deleted records are back. Prefer this one wherever the ledger is at hand.
+  Service(const std::filesystem::path& path, const std::filesystem::path& ledger,
+          Noise noise = secure_noise());
   ~Service();
   Service(Service&&) noexcept;
 
   // Inserts the rows of a request: `rows` are all of them. Says how many were new. Throws
   // kInvalidInput for a row with another dimension, a value that is not finite, a label the loss
-  // does not take, or more rows than n_max allows: nothing is inserted then.
-  std::uint64_t insert(std::string_view request, std::span<const Row> rows);
+  // does not take, more rows than n_max allows, or, unless `reinsert` allows it, a subject that was
+  // deleted: nothing is inserted then.
+  enum class Reinsert { kRefuse, kAllow };
+  std::uint64_t insert(std::string_view request, std::span<const Row> rows,
+                       Reinsert reinsert = Reinsert::kRefuse);
 
   // Deletes all records of each subject, all or none, one receipt each. `withdrawal`: descriptor
   // whose withdrawal in the ledger asked for it. now: seconds since 1970. Throws kInvalidInput for

@@ -7,6 +7,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/ledger/receipt.h"
+#include "discreet/ledger/sqlite_impl.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/unlearning/service_testing.h"
 
@@ -334,6 +335,79 @@ TEST(Service, ADeletedRecordIsNotInTheFile) {
   { Service(f.store).erase("d", std::vector<std::string>{all[1].subject}, f.ledger, kToday); }
   EXPECT_FALSE(holds(name));
   EXPECT_FALSE(holds(number));
+}
+
+TEST(Service, AnOldCopyOfTheStoreIsNotOpenedBesideItsLedger) {
+  Files f;
+  Service::create(f.store, "m", exact_options());
+  {
+    Service s(f.store, f.folder / "ledger.db");
+    s.insert("all", rows(0, 5));
+    s.publish();
+  }
+  const auto old = f.folder / "old.db";
+  std::filesystem::copy_file(f.store, old);
+  {
+    Service s(f.store, f.folder / "ledger.db");
+    s.erase("delete", kOne, f.ledger, kToday);
+  }
+  EXPECT_NO_THROW(Service(f.store, f.folder / "ledger.db"));
+  try {
+    Service(old, f.folder / "ledger.db");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMalformed);
+    EXPECT_NE(error.sentence().find("old copy"), std::string::npos) << error.sentence();
+  }
+}
+
+TEST(Service, ADeletedSubjectComesBackOnlyWhenThatIsSaid) {
+  Files f;
+  Service::create(f.store, "m", exact_options());
+  Service s(f.store);
+  s.insert("all", rows(0, 5));
+  s.erase("delete", kOne, f.ledger, kToday);
+  EXPECT_EQ(s.insert("all", rows(0, 5)), 0u) << "done before: nothing is inserted";
+  try {
+    s.insert("again", rows(0, 3));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+    EXPECT_NE(error.sentence().find("subject-1"), std::string::npos) << error.sentence();
+  }
+  EXPECT_EQ(s.status().live, 4u);
+  EXPECT_EQ(s.insert("others", rows(5, 7)), 2u);
+  EXPECT_EQ(s.insert("again", rows(0, 3), Service::Reinsert::kAllow), 3u);
+}
+
+TEST(Service, RowsThatAreEmptyOrOfAnotherModelAreRefused) {
+  for (const char* sql : {"UPDATE record SET row = zeroblob(0) WHERE id = 2",
+                          "UPDATE record SET row = zeroblob(8) WHERE id = 2",
+                          "UPDATE record SET row = zeroblob(80) WHERE id = 2",
+                          "UPDATE record SET row = zeroblob(7) WHERE id = 2",
+                          "UPDATE value SET value = zeroblob(0) WHERE name = 'state'",
+                          "UPDATE value SET value = zeroblob(0) WHERE name = 'publication'",
+                          "UPDATE value SET value = zeroblob(0) WHERE name = 'next_id'"}) {
+    for (const EngineOptions& options :
+         {EngineOptions(exact_options()), EngineOptions(erm_options()),
+          EngineOptions(stream_options())}) {
+      Files f;
+      Service::create(f.store, "m", options);
+      {
+        Service s(f.store);
+        s.insert("all", rows(0, 30));
+        s.publish();
+      }
+      { ledger::Database(f.store, admission::Guard::kWrite).run(sql); }
+      try {
+        Service s(f.store);
+        s.predict(row(1).x);
+        FAIL() << sql;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kMalformed) << sql << error.sentence();
+      }
+    }
+  }
 }
 
 }  // namespace

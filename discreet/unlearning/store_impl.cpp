@@ -31,6 +31,13 @@ constexpr std::string_view kTables[] = {
   throw Error(ErrorCode::kMalformed, "unlearn store", std::move(sentence));
 }
 
+// A record: its features, and its label.
+std::vector<double> record_of(ByteView bytes) {
+  auto row = unpacked<double>(bytes);
+  if (row.empty()) malformed("a record of the store is empty");
+  return row;
+}
+
 Bytes copy(ByteView bytes) { return {bytes.begin(), bytes.end()}; }
 
 // SQLite would make the file as the umask says; this one is for its owner only from the beginning.
@@ -144,12 +151,12 @@ std::vector<double> ModelStore::row(RecordId id) {
   auto rows = db_->prepare("SELECT row FROM record WHERE id = ?1");
   rows.bind(1, id);
   if (!rows.step()) malformed(fmt::format("record {} is not there", id));
-  return unpacked<double>(rows.bytes(0));
+  return record_of(rows.bytes(0));
 }
 
 void ModelStore::each_record(const Visit& visit) {
   auto rows = db_->prepare("SELECT id, subject, row FROM record ORDER BY id");
-  while (rows.step()) visit(rows.number(0), rows.text(1), unpacked<double>(rows.bytes(2)));
+  while (rows.step()) visit(rows.number(0), rows.text(1), record_of(rows.bytes(2)));
 }
 
 std::optional<ModelStore::Request> ModelStore::request(std::string_view name) {

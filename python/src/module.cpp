@@ -1,6 +1,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <nlohmann/json.hpp>
+
 #include "discreet/base/error.h"
 #include "discreet/base/version.h"
 #include "python/src/rooms.h"
@@ -20,6 +22,9 @@ void raise_as_python(const std::exception_ptr& thrown, void* error_type) {
     instance.attr("op") = error.op();
     instance.attr("sentence") = error.sentence();
     PyErr_SetObject(type.ptr(), instance.ptr());
+  } catch (const nlohmann::json::exception& error) {
+    // The file or text is not what it should be; what is missing is in nlohmann's words.
+    PyErr_SetString(PyExc_ValueError, error.what());
   }
 }
 

@@ -40,9 +40,8 @@ struct DataSet {
   Digest identity(const run::RunFiles& files) const {
     const Digest by_number = DataSet{rows, {}}.identity();
     const auto& header = files.header();
-    const bool was_by_number =
-        header &&
-        header->data_commitment == to_hex(run::data_commitment(by_number, files.secret()));
+    const bool was_by_number = header && header->data_commitment == to_hex(run::data_commitment(
+                                                                        by_number, files.secret()));
     return was_by_number ? by_number : identity();
   }
 };

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   };
   const auto keep = [&](const std::string& name, const admission::SigningKey& signer) {
     put(name + ".key", signer.to_pem());
+    std::filesystem::permissions(folder / (name + ".key"), std::filesystem::perms(0600));
     put(name + ".pub", signer.public_key().to_pem());
   };
   keep("ledger", ledger_key());

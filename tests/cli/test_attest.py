@@ -85,7 +85,7 @@ def test_a_passphrase_protects_a_key(tmp_path):
     assert "scrypt" in parsed or "1.3.6.1.4.1.11591.4.11" in parsed
     (tmp_path / "p").write_text("x")
     arguments = ("attest", "--key", "k.key", "--contributor", "c", "--class", "c", "--payload", "p",
-                 "--clip-norm", "1", "--noise-multiplier", "1", "--occurrences", "1", *WINDOW)
+                 "--clip-norm", "1", "--noise-multiplier", "1", "--occurrences", "1", "--corpus", "clinic", *WINDOW)
     for more in ((), ("--passphrase-file", "wrong")):
         result = discreet(*arguments, *more, cwd=tmp_path)
         assert result.returncode == 2 and "passphrase" in result.stderr
@@ -248,3 +248,25 @@ def test_a_key_does_not_go_through_a_file_that_another_user_can_foresee(tmp_path
     ok("keygen", "hospital", cwd=tmp_path)
     assert theirs.read_text() == "" and not (tmp_path / "hospital.key").is_symlink()
     assert stat.S_IMODE((tmp_path / "hospital.key").stat().st_mode) == 0o600
+
+
+def test_what_was_signed_for_another_corpus_or_for_none_is_not_admitted(corpus):
+    folder, _ = corpus
+    assert attest(folder).returncode == 0
+    (folder / "other.yaml").write_text((folder / "policy.yaml").read_text().replace("corpus: clinic", "corpus: other"))
+    anchors = "record.txt.anchor.jsonl"
+    assert discreet("admit", "policy.yaml", anchors, *AT, cwd=folder).returncode == 0
+    replayed = discreet("admit", "other.yaml", anchors, *AT, cwd=folder)
+    assert replayed.returncode == 1 and "OTHER_CORPUS" in replayed.stdout and "clinic" in replayed.stdout
+    nobody = discreet("attest", "--key", "hospital.key", "--contributor", "x", "--class", "clinical", "--payload",
+                      "record.txt", "--clip-norm", "0.5", "--noise-multiplier", "1", "--occurrences", "1", *WINDOW,
+                      "--out", "b.jsonl", cwd=folder)
+    assert nobody.returncode == 2 and "corpus is missing" in nobody.stderr
+
+
+def test_a_private_key_that_others_may_read_is_refused(corpus):
+    folder, _ = corpus
+    (folder / "hospital.key").chmod(0o644)
+    result = attest(folder)
+    assert result.returncode == 3 and "chmod 600" in result.stderr
+    assert not (folder / "record.txt.anchor.jsonl").exists()

@@ -14,6 +14,9 @@ import pytest
 import safetensors.numpy
 from command import discreet
 
+NOW = time.gmtime()
+TODAY = time.strftime("%Y-%m-%d", NOW)  # a run does not begin in the past
+
 CONFIG = """
 data:
   format: csv
@@ -29,7 +32,7 @@ corpus:
   descriptors: anchors.jsonl
   uses: corpus.uses
   ledger_key: steward.key
-  at: 2026-11-16T00:00:00Z
+  at: {today}T00:00:00Z
   injection: {injection}
 security:
   differential_privacy:
@@ -83,13 +86,13 @@ def corpus(tmp_path):
         assert discreet("keygen", "steward", cwd=tmp_path).returncode == 0
         (tmp_path / "policy.yaml").write_text(POLICY.format(uses=uses, key=public))
         (tmp_path / "train.yaml").write_text(
-            CONFIG.format(steps=steps, ghost=ghost, injection=injection)
+            CONFIG.format(steps=steps, ghost=ghost, injection=injection, today=TODAY)
         )
         batch = "contributor,class,anchor,not_before,not_after\n"
         for i, line in enumerate(lines[:attested]):
             kind = "clinical" if i % 2 else "open"
             anchor = hashlib.sha256(line.encode()).hexdigest()
-            batch += f"p{i},{kind},{anchor},2026-01-01T00:00:00Z,2027-01-01T00:00:00Z\n"
+            batch += f"p{i},{kind},{anchor},{NOW.tm_year}-01-01T00:00:00Z,{NOW.tm_year + 1}-02-01T00:00:00Z\n"
         (tmp_path / "batch.csv").write_text(batch)
         done = discreet(
             "attest", "--key", "hospital.key", "--policy", "policy.yaml", "--batch", "batch.csv",
@@ -188,7 +191,7 @@ def test_uses_are_counted_over_all_runs_and_never_pass_the_cap(corpus):
     for out in ["one", "two", "three"]:
         done = train(folder, out)
         assert done.returncode == 0, done.stderr
-    admitted = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", "2026-11-16T00:00:00Z",
+    admitted = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", f"{TODAY}T00:00:00Z",
                         "--uses", "corpus.uses", "--json", cwd=folder)
     contributions = json.loads(admitted.stdout)["contributions"]
     exhausted = [c for c in contributions if c.get("refusal") == "USES_EXHAUSTED"]
@@ -225,8 +228,9 @@ def test_a_section_that_does_not_fit_is_refused_and_leaves_nothing(corpus):
     good = (folder / "train.yaml").read_text()
     for old, new, says in [
         ("adjacency: zero_out", "adjacency: add_remove", "adjacency"),
-        ("  at: 2026-11-16T00:00:00Z\n", "", "corpus.at"),
-        ("at: 2026-11-16", "at: 2036-11-16", "OUTSIDE_VALIDITY"),
+        (f"  at: {TODAY}T00:00:00Z\n", "", "corpus.at"),
+        (f"at: {TODAY}", "at: 2036-11-16", "OUTSIDE_VALIDITY"),
+        (f"at: {TODAY}", "at: 2020-11-16", "corpus.at is 2020-11-16"),
         ("  test: test.csv", "  holdout: 0.2", "holdout"),
         ("  uses: corpus.uses\n", "", "corpus.uses"),
         ("  ledger_key: steward.key\n", "", "discreet keygen steward"),
@@ -328,14 +332,14 @@ def test_contributions_of_one_contributor_are_totalled(corpus):
     (folder / "anchors.jsonl").unlink()
     assert discreet("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--batch", "batch.csv",
                     "--out", "anchors.jsonl", cwd=folder).returncode == 0
-    said = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", "2026-11-16T00:00:00Z", "--json", cwd=folder)
+    said = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", f"{TODAY}T00:00:00Z", "--json", cwd=folder)
     totals = json.loads(said.stdout)["contributors"]
     assert len(totals) == 98
     # One open contribution (z = 0.4) and two clinical ones (z = 1): 2.5 + 1 + 1.
     assert totals[0]["contributor"] == "p0" and totals[0]["contributions"] == 3
     assert totals[0]["gdp_mu"] == pytest.approx(4.5)
     assert totals[0]["epsilon_upper"] > totals[1]["epsilon_upper"]
-    text = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", "2026-11-16T00:00:00Z", cwd=folder).stdout
+    text = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", f"{TODAY}T00:00:00Z", cwd=folder).stdout
     assert "contributor p0: 3 contributions, together epsilon ≤" in text
     assert train(folder, "run").returncode == 0
     assert header(folder, "run")["most_of_a_contributor"] == {"contributions": 3, "gdp_mu": pytest.approx(4.5)}
@@ -399,3 +403,14 @@ def test_check_of_a_corpus_fails_as_its_run_would(corpus):
         trained = discreet("train", "train.yaml", "--set", setting, "--out", "run", cwd=folder)
         assert checked.returncode == trained.returncode != 0, setting
         assert checked.stderr == trained.stderr, setting
+
+
+def test_a_run_that_lost_its_note_of_the_ledger_is_not_resumed(corpus):
+    folder = corpus(steps=12)
+    whole = folder / "train.yaml"
+    whole.write_text(whole.read_text() + "run: {checkpoint_every: 1}\n" if "run:" not in whole.read_text() else whole.read_text())
+    assert train(folder, "run").returncode == 0
+    (folder / "run" / "ledger.note").unlink()
+    if (folder / "run" / "checkpoint.cbor").exists():
+        again = train(folder, "run", "--resume")
+        assert again.returncode == 2 and "ledger.note is missing" in again.stderr

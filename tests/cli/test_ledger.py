@@ -314,3 +314,32 @@ def test_a_broken_ledger_beside_a_journal_says_how_it_is_repaired(folder):
     (folder / "ledger.db-journal").write_bytes(b"left by a killed writer")
     result = discreet("ledger", "verify", str(db))
     assert result.returncode == 1 and "BROKEN" in result.stdout and "opening it for writing" in result.stdout
+
+
+FORGED = "\x1b[2K\rgone\nVERIFIED 99 entries \x9b1A \u202e\x7f"
+
+
+def lines_of(text):
+    """What a terminal would show, line by line; no character may command it."""
+    assert not set(text) & ({chr(c) for c in range(32)} - {"\n"} | {chr(c) for c in range(0x7f, 0xa0)} | {"\u202e"})
+    return text.splitlines()
+
+
+def test_a_reason_from_outside_commands_no_terminal(folder, tmp_path):
+    events = folder / "events.jsonl"
+    result = discreet("withdraw", hashes(folder)[0], "--origin", ORIGIN, "--reason", FORGED,
+                      "--key", str(folder / "contributor.key"), "--events", str(events))
+    assert result.returncode == 0, result.stderr
+    record(folder)
+    for command in (["trace", str(folder / "ledger.db"), hashes(folder)[0]], ["show", str(folder / "ledger.db")],
+                    ["verify", str(folder / "ledger.db")]):
+        shown = lines_of(discreet("ledger", *command).stdout)
+        assert not any(line.startswith("VERIFIED 99") for line in shown)
+        again = discreet("ledger", *command, "--json").stdout
+        assert all(json.loads(line) for line in lines_of(again))
+    assert FORGED == answer("ledger", "trace", folder / "ledger.db", hashes(folder)[0])["withdrawal"]["reason"]
+
+
+def test_an_error_is_one_line_whatever_the_file_is_called(tmp_path):
+    result = discreet("ledger", "verify", str(tmp_path / "a\nVERIFIED\x1b[2K"))
+    assert result.returncode != 0 and len(lines_of(result.stderr)) == 1

@@ -314,7 +314,16 @@ def test_a_table_that_says_something_else_is_broken(folder):
     cases = {"epsilon": (r'(data-is="class/public/spent">)[0-9.]+', r"\g<1>0.010000", "the page says 0.010000, the entries say"),
              "count": (r'(data-is="refused/EXPIRED">)2', r"\g<1>1", "the page says 1, the entries say 2"),
              "left_out": (r'<tr><td data-is="withdrawal/38/entry">.*?</tr>\n', "", "the page leaves out"),
-             "invented": (r'(<tr><td data-is="withdrawal/38/entry">.*?</tr>\n)', r"\1\1", "of which the entries say nothing")}
+             "invented": (r'(<tr><td data-is="withdrawal/38/entry">.*?</tr>\n)', r"\1\1", "of which the entries say nothing"),
+             "column": (r'(<th scope="col">)Withdrawn since', r"\g<1>Stayed", "column heads"),
+             "row_without_name": (r'(<tr><td data-is="withdrawal/38/entry">)', r"<tr><td>9</td><td>a forged row</td></tr>\1", "added or altered"),
+             "hidden": (r'<tr>(<th scope="row">public</th>)', r"<tr hidden>\1", "hidden"),
+             "styled": (r'<td (data-is="class/public/withdrawn")', r'<td style="opacity:0" \1', "hidden"),
+             "row_head": (r'<th scope="row">Signed by</th>', '<th scope="row">Audited by</th>', "added or altered"),
+             "meaning": (r"(data-is=\"refused/EXPIRED\">2</td><td>)", r"\1harmless", "added or altered"),
+             "table": (r'(<div class="panel"><h3 id="ledger-epochs">)', r"<table><tr><td>VERIFIED</td></tr></table>\1", "tables of the ledger"),
+             "title": (r'(<h3 id="ledger-classes">)Contributions', r"\1Certified contributions", "title"),
+             "heading": (r'(<h2 id="ledger">)The ledger', r"\1Audited: the ledger", "heading")}
     for name, (pattern, text, _) in cases.items():
         changed, count = re.subn(pattern, text, page, flags=re.S)
         assert count == 1

@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import shutil
+import stat
 import subprocess
 
 import cbor2
@@ -114,7 +115,23 @@ def test_an_old_copy_of_the_store_is_refused(store, tmp_path):
     shutil.copy2(store / "model.db", tmp_path / "old.db")
     answer("delete", store, "--subject", "person-1")
     shutil.copy2(tmp_path / "old.db", store / "model.db")
-    assert "old copy" in refusal("delete", store, "--subject", "person-2")
+    (tmp_path / "new.csv").write_text("a,b\n0.5,-0.5\n")
+    records(tmp_path / "more.csv", 300, 310)
+    for command in (["delete", store, "--subject", "person-2"], ["publish", store], ["status", store], ["retrain", store],
+                    ["predict", store, tmp_path / "new.csv"], ["insert", store, tmp_path / "more.csv"]):
+        assert "old copy" in refusal(*command)
+
+
+def test_a_deleted_subject_comes_back_only_with_a_flag(store, tmp_path):
+    answer("delete", store, "--subject", "person-1")
+    records(tmp_path / "again.csv", 1, 3)
+    assert "person-1" in refusal("insert", store, tmp_path / "again.csv")
+    assert answer("insert", store, tmp_path / "again.csv", "--reinsert")["inserted"] == 2
+
+
+def test_receipts_are_for_their_owner(store, tmp_path):
+    answer("delete", store, "--subject", "person-1", "--receipts", tmp_path / "receipts.jsonl")
+    assert stat.S_IMODE((tmp_path / "receipts.jsonl").stat().st_mode) == 0o600
 
 
 def test_verify_holds(store, tmp_path):
