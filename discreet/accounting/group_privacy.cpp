@@ -8,6 +8,7 @@
 
 #include "discreet/accounting/allocation.h"
 #include "discreet/accounting/gdp.h"
+#include "discreet/accounting/subsampled_gaussian_impl.h"
 #include "discreet/accounting/transform.h"
 #include "discreet/accounting/whole_epochs_impl.h"
 #include "discreet/base/error.h"
@@ -17,7 +18,7 @@
 namespace discreet::accounting {
 namespace {
 
-constexpr double kUnit = 0x1p-53;
+constexpr std::size_t kMostParts = 400;   // of a mixture that the transform takes
 constexpr double kWidth = 2e-4;           // of the answers, relative
 constexpr double kGlance = 1e-2;          // of a first look
 constexpr double kFinest = 1e-6;          // epsilon is not asked for more closely than this
@@ -84,16 +85,46 @@ Composition with_chains(const Composition& steps, std::uint64_t group) {
   return out;
 }
 
-// mu of the run if all members take part in every step, enclosed: a bound for every rate, and exact
-// for full batches.
+// mu of full batches, enclosed.
 Interval mu_of(const Composition& steps, double group) {
   double square = 0;
   for (const GaussianSteps& each : steps.gaussians)
     square += double(each.count) / (each.sigma * each.sigma);
   const double mu = group * std::sqrt(square);
-  const double slack = kUnit * (double(steps.gaussians.size()) + 8);
+  const double slack = kU * (double(steps.gaussians.size()) + 8);
   // As in GdpAccountant: 1/sigma^2 may underflow.
   return {std::max(mu * (1 - slack) - 1e-143 * group, 0.0), mu * (1 + slack) + 1e-143 * group};
+}
+
+// As if the most members that are likely took part in every step; more of them are charged.
+struct MostMembers {
+  double mu = 0;      // rounded up
+  double charge = 0;  // bound of the probability that a step has more
+  std::size_t parts = 0;
+};
+
+MostMembers most_members(const Composition& steps, std::uint64_t group, double charge) {
+  MostMembers out;
+  double square = 0, count = 0;
+  for (const GaussianSteps& each : steps.gaussians) count += double(each.count);
+  for (const GaussianSteps& each : steps.gaussians) {
+    const Participation part = participation(each.rate, group, 1e-300);
+    const double least = charge / count;
+    double tail = part.dropped;
+    std::size_t last = part.parts.size() - 1;
+    for (; last > 0; --last) {
+      const double more = tail + part.some * part.parts[last].share * (1 + 1e-9);
+      if (more > least) break;
+      tail = more;
+    }
+    const double ratio = part.parts[last].members / each.sigma;
+    square += double(each.count) * ratio * ratio;
+    out.charge += double(each.count) * tail * (1 + 1e-9);
+    out.parts = std::max(out.parts, last + 1);
+  }
+  out.mu =
+      std::sqrt(square) * (1 + kU * (double(steps.gaussians.size()) + 16)) + 1e-143 * double(group);
+  return out;
 }
 
 bool is_full_batch(const Composition& steps) {
@@ -117,11 +148,23 @@ Interval one_direction(const Composition& steps, Direction direction, std::uint6
 Certified composed_epsilon(const Composition& one_record, std::uint64_t group, double delta,
                            double width) {
   const Composition steps = with_chains(one_record, group);
-  const Interval mu = mu_of(steps, double(group));
-  if (is_full_batch(steps))
+  if (is_full_batch(steps)) {
+    const Interval mu = mu_of(steps, double(group));
     return {{gaussian_epsilon(mu.lower, delta).lower, gaussian_epsilon(mu.upper, delta).upper},
             Path::kClosedForm,
             Direction::kRemove};
+  }
+  const MostMembers most = most_members(steps, group, 1e-6 * delta);
+  const auto coarse = [&]() -> Certified {
+    const double left = numerics::next_down(delta - most.charge);
+    const double upper = steps.explicits.empty()
+                             ? gaussian_epsilon(most.mu, left).upper + 2 * most.charge
+                             : HUGE_VAL;
+    return {{certified_epsilon(one_record, delta).value.lower, numerics::next_up(upper)},
+            Path::kBracket,
+            Direction::kRemove};
+  };
+  if (most.parts > kMostParts) return coarse();
   const Interval remove = one_direction(steps, Direction::kRemove, group, delta, width);
   // Adding is nearly always the lesser direction: a look may be enough.
   Interval add = transform_epsilon(steps, Direction::kAdd, delta,
@@ -132,15 +175,11 @@ Certified composed_epsilon(const Composition& one_record, std::uint64_t group, d
     if (std::isfinite(wanted))
       add = intersect(add, transform_epsilon(steps, Direction::kAdd, delta, wanted, group).value);
   }
-  Certified out{{std::max(remove.lower, add.lower), std::max(remove.upper, add.upper)},
-                Path::kTransform,
-                remove.upper >= add.upper ? Direction::kRemove : Direction::kAdd};
-  // Losses beyond what the transform takes: as if every member took part in every step.
-  if (std::isinf(out.value.upper) && !std::isinf(out.value.lower) && steps.explicits.empty()) {
-    out.value.upper = gaussian_epsilon(mu.upper, delta).upper;
-    out.path = Path::kBracket;
-  }
-  return out;
+  const Certified out{{std::max(remove.lower, add.lower), std::max(remove.upper, add.upper)},
+                      Path::kTransform,
+                      remove.upper >= add.upper ? Direction::kRemove : Direction::kAdd};
+  // Losses beyond what the transform takes.
+  return std::isinf(out.value.upper) && !std::isinf(out.value.lower) ? coarse() : out;
 }
 
 // ---------------------------------------------------------------- whole epochs

@@ -22,7 +22,8 @@ namespace discreet::accounting {
 //   balls_and_bins,  a bound only (path kBracket): the k records in one batch. `lower` is that of
 //   shuffled_epoch   one record.
 //   guarantee        the chain of k neighbours: (k e, d (e^(k e) - 1)/(e^e - 1)).
-// Noise: gaussian, gaussian_groups, rounded_gaussian.
+// Noise: gaussian, gaussian_groups, rounded_gaussian. Groups so large that a step's loss passes 600,
+// or more than 400 counts of members matter, get a bound only (kBracket).
 
 inline constexpr std::uint64_t kLargestGroup = std::uint64_t{1} << 32;
 

@@ -186,7 +186,8 @@ PrivacyStatement privacy_of(const RunFacts& facts, bool governed) {
       "Held-out records: what was measured on them has no guarantee.",
       "Hyper-parameters chosen on this data: other runs that were tried on it spent privacy of "
       "their own.",
-      "Several records of one person together: for k of them epsilon grows up to k-fold.",
+      "Several records of one person together: at this delta their epsilon can grow faster than "
+      "their number.",
       "That a model forgets a contribution that was withdrawn after it was trained.",
   };
   if (governed)

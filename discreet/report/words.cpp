@@ -170,8 +170,8 @@ std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public
       "without noise.",
       "<strong>Hyper-parameters</strong> chosen on this data are not covered: other runs that were "
       "tried on it spent privacy of their own.",
-      "<strong>Several records of one person</strong> are protected less: for k of them ε grows up "
-      "to k-fold.",
+      "<strong>Several records of one person</strong> together are protected less than one: at "
+      "this δ, ε can grow faster than their number.",
       "<strong>What is true of the whole population</strong> is what a model is for. It may be "
       "learned about a person who never took part.",
       "<strong>That each gradient comes from one record alone</strong> is assumed: no layer may "
