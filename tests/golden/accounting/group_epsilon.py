@@ -52,7 +52,7 @@ class Step:
 
     def __init__(self, q, s, k, power, most, fine):
         dx = min(s / 6, 0.3 * s * s, 2 * math.pi * s * s / (k * (most + 30))) / fine
-        x = np.arange(-60 * s, k * (abs(power) + 1) + 60 * s, s / 4)
+        x = np.arange(-14 * s, k * (abs(power) + 1) + 14 * s, s / 3)
         f = -x * x / (2 * s * s) + power * log_ratio(x, k, q, s)
         x = x[f > f.max() - 60]
         self.x = np.arange(x[0] - s, x[-1] + s, dx)
@@ -75,10 +75,10 @@ class Step:
 
 def direction_epsilon(steps, k, delta, remove, fine):
     sign = (lambda z: 1 + z) if remove else (lambda z: -z)
-    rough = {c: 0.0 for c in np.exp(np.linspace(math.log(.05), math.log(200), 60))}
+    rough = {c: 0.0 for c in np.exp(np.linspace(math.log(.3), math.log(40), 14))}
     for c in rough:
         for q, s, n in steps:
-            x = np.arange(-60 * s, k * (c + 2) + 60 * s, min(s / 4, s * s))
+            x = np.arange(-12 * s, k * (c + 2) + 12 * s, min(s / 2, s * s))
             f = -x * x / (2 * s * s) + sign(c) * log_ratio(x, k, q, s)
             rough[c] += n * (float(log_sum(f[None, :], 1)[0]) + math.log((x[1] - x[0]) / (s * math.sqrt(2 * math.pi))))
     kernel = lambda c: c * math.log(c / (1 + c)) - math.log(1 + c)
@@ -88,10 +88,10 @@ def direction_epsilon(steps, k, delta, remove, fine):
     most = 8.0
     while most < 4000:
         u = np.array([most * f for f in (.5, .65, .8, .9, 1)])
-        size = sum(n * np.log(np.abs(Step(q, s, k, sign(c), most, 1)(sign(c), u)) + 1e-300) for q, s, n in steps)
+        size = sum(n * np.log(np.abs(Step(q, s, k, sign(c), most, .7)(sign(c), u)) + 1e-300) for q, s, n in steps)
         if size.max() < -34:
             break
-        most *= 1.6
+        most *= 1.8
     else:
         return None
     laws = [(Step(q, s, k, sign(c), most, fine), n) for q, s, n in steps]
@@ -99,7 +99,7 @@ def direction_epsilon(steps, k, delta, remove, fine):
     spread = math.sqrt(sum(n * max(1e-12, -2 * math.log(abs(law(sign(c), np.array([1e-3]))[0]))) * 1e6 for law, n in laws))
     du = min(c / 6, 2 * math.pi / (24 * spread)) / fine
     u = np.arange(0, most, du)
-    if len(u) > 20000:
+    if len(u) > 6000:
         return None
     value = np.exp(sum(n * np.log(law(sign(c), u if remove else -u)) for law, n in laws))
     z = c + 1j * u
@@ -157,8 +157,8 @@ def settings():
     rng = random.Random(20260101)
     log_uniform = lambda a, b: math.exp(rng.uniform(math.log(a), math.log(b)))
     while True:
-        k = rng.choice([2, 2, 3, 4, 4, 5, 8, 10, 16, 32])
-        steps = [[float(f"{log_uniform(3e-4, .3):.6g}"), float(f"{log_uniform(.5, 12):.6g}"), int(log_uniform(30, 4000))]
+        k = rng.choice([2, 2, 3, 3, 4, 4, 5, 6, 8, 10, 16])
+        steps = [[float(f"{log_uniform(3e-4, .3):.6g}"), float(f"{log_uniform(.5, 12):.6g}"), int(log_uniform(30, 3000))]
                  for _ in range(rng.choice([1, 1, 1, 2]))]
         if rng.random() < .15:
             steps = [[steps[0][0], steps[0][1], 1]]
@@ -185,7 +185,7 @@ def main():
             agree = 0.0
         else:
             found = []
-            for fine in (2, 4):
+            for fine in (1.5, 3):
                 both = [direction_epsilon(steps, k, delta, r, fine) for r in (True, False)]
                 if both[0] is None:
                     break
