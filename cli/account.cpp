@@ -11,6 +11,7 @@
 #include "cli/sampling.h"
 #include "cli/schedule.h"
 #include "discreet/accounting/accountant.h"
+#include "discreet/accounting/group_privacy.h"
 #include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
 
@@ -29,11 +30,14 @@ using accounting::Sampling;
 
 struct Options {
   SamplingOptions who;
-  std::string noise_multiplier, delta, epsilon, schedule;
+  std::string noise_multiplier, delta, epsilon, schedule, group_size;
   std::string accountant = "pld";
   bool verify = false;
   bool json = false;
 
+  std::uint64_t group() const {
+    return group_size.empty() ? 1 : parse_group_size("--group-size", group_size);
+  }
   bool asks_for_epsilon() const { return !delta.empty(); }
   double given() const {
     return asks_for_epsilon() ? parse_number("--delta", delta) : parse_number("--epsilon", epsilon);
@@ -62,6 +66,20 @@ struct Run {
 template <class Feed>
 Answer ask(const Options& options, Adjacency adjacency, const Feed& feed) {
   const double given = options.given();
+  if (!options.group_size.empty()) {
+    if (options.accountant != "pld")
+      refuse("--group-size",
+             fmt::format("the accountant {} certifies no group epsilon; use --accountant pld",
+                         options.accountant));
+    if (options.verify)
+      refuse("--verify", "--verify compares the paths of one record; leave out --group-size");
+    std::vector<accounting::RepeatedEvent> events;
+    feed([&](const Event& event, std::uint64_t count) { events.push_back({event, count}); });
+    const Certified found = options.asks_for_epsilon()
+                                ? accounting::group_epsilon(events, options.group(), given)
+                                : accounting::group_delta(events, options.group(), given);
+    return {found.value, found, std::nullopt};
+  }
   if (options.accountant == "pld") {
     PldAccountant pld(adjacency);
     feed([&](const Event& event, std::uint64_t count) { pld.add(event, count); });
@@ -107,7 +125,13 @@ Run account(const Options& options) {
   return run;
 }
 
-const char* what_differs(Adjacency adjacency) {
+std::string what_differs(Adjacency adjacency, std::uint64_t group) {
+  if (group > 1) {
+    const char* what = adjacency == Adjacency::kAddRemove ? "adding or removing"
+                       : adjacency == Adjacency::kZeroOut ? "leaving out"
+                                                          : "replacing";
+    return fmt::format("{} up to {} records together", what, group);
+  }
   switch (adjacency) {
     case Adjacency::kAddRemove: return "adding or removing one record";
     case Adjacency::kZeroOut: return "leaving out one record of a public number";
@@ -120,8 +144,10 @@ void print_text(const Options& options, const Run& run) {
   const Interval& value = run.answer.value;
   const bool epsilon = options.asks_for_epsilon();
   const double given = options.given();
-  print("{} ≤ {} at {} = {}, {}\n", epsilon ? "epsilon" : "delta", round_up(value.upper),
-        epsilon ? "delta" : "epsilon", given, to_string(run.adjacency));
+  const std::uint64_t group = options.group();
+  print("{} ≤ {} at {} = {}, {}{}\n", epsilon ? "epsilon" : "delta", round_up(value.upper),
+        epsilon ? "delta" : "epsilon", given, to_string(run.adjacency),
+        group > 1 ? fmt::format(", for groups of up to {} records", group) : "");
   if (const auto& found = run.answer.certificate) {
     print("  certified      [{}, {}], width {:.1e}, by {}; worse direction: {}\n",
           round_down(value.lower, 11), round_up(value.upper, 11), found->error(),
@@ -142,7 +168,7 @@ void print_text(const Options& options, const Run& run) {
       "                 by a factor of at most e^epsilon = {:.4g}, but for a failure of "
       "probability "
       "{}.\n",
-      what_differs(run.adjacency), std::exp(epsilon ? value.upper : given),
+      what_differs(run.adjacency, group), std::exp(epsilon ? value.upper : given),
       epsilon ? fmt::format("{}", given) : round_up(value.upper));
   print(
       "  provided that  {},\n"
@@ -159,6 +185,7 @@ void print_json(const Options& options, const Run& run) {
                         {"adjacency", to_string(run.adjacency)},
                         {"sampling", run.sampling ? options.who.sampling : "poisson"},
                         {"steps", run.steps}};
+  if (!options.group_size.empty()) out["group_size"] = options.group();
   out["epsilon"] = epsilon ? interval : nlohmann::json(options.given());
   out["delta"] = epsilon ? nlohmann::json(options.given()) : interval;
   if (const auto& found = run.answer.certificate) {
@@ -200,6 +227,9 @@ void add_account(CLI::App& command, int&) {
       ->excludes("--noise-multiplier")
       ->excludes("--steps")
       ->excludes("--sampling");
+  command.add_option("--group-size", options->group_size,
+                     "Certify for so many records together, such as one person's: all of them\n"
+                     "present against all of them absent, and every smaller group");
   command.add_option("--delta", options->delta, "Failure probability, in (0, 1): asks for epsilon");
   command.add_option("--epsilon", options->epsilon, "At least 0: asks for delta");
   command.add_option("--accountant", options->accountant, "pld, rdp, moments, gdp or f_dp")

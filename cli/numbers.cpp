@@ -37,4 +37,11 @@ std::uint64_t parse_count(std::string_view option, const std::string& text) {
   return static_cast<std::uint64_t>(value);
 }
 
+std::uint64_t parse_group_size(std::string_view option, const std::string& text) {
+  const std::uint64_t size = parse_count(option, text);
+  if (size < 1 || size > std::uint64_t{1} << 32)
+    refuse(option, text, "a whole number from 1 to 2^32");
+  return size;
+}
+
 }  // namespace discreet::cli

@@ -15,5 +15,7 @@ namespace discreet::cli {
 double parse_number(std::string_view option, const std::string& text);
 // A whole number from 0 to 2^53: "1000", "1e6".
 std::uint64_t parse_count(std::string_view option, const std::string& text);
+// How many records a promise covers together: a whole number from 1 to 2^32.
+std::uint64_t parse_group_size(std::string_view option, const std::string& text);
 
 }  // namespace discreet::cli

@@ -12,7 +12,6 @@
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
-#include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"
 #include "discreet/report/plot.h"
 #include "discreet/run/files.h"
@@ -44,9 +43,8 @@ struct Plan {
   std::vector<Spent> over_run;
   AdaptiveClipping adaptive;
   std::optional<LargerBatch> larger;
-  std::optional<Interval> shuffled;  // at Poisson's noise
-  std::uint64_t group_size = 0;
-  std::optional<GroupEpsilon> group;
+  std::optional<Interval> shuffled;    // at Poisson's noise
+  std::optional<Interval> one_record;  // where the target is for a group
 
   const PlannedSampler& recommended() const { return samplers.planned.front(); }
 };
@@ -116,32 +114,26 @@ Plan make_plan(const Options& options, const ProgressLine& progress) {
             {},
             {},
             {},
-            0,
             {}};
-  if (!options.group_size.empty()) {
-    plan.group_size = parse_count("--group-size", options.group_size);
-    if (plan.group_size < 1 || plan.group_size > 1'000'000) {
-      refuse("--group-size", fmt::format("--group-size is {}; give a whole number from 1 to 1e6",
-                                         options.group_size));
-    }
-  }
+  if (!options.group_size.empty())
+    plan.target.group = parse_group_size("--group-size", options.group_size);
   const Workload& workload = plan.workload;
   plan.samplers = plan_samplers(workload, plan.target, [&](auto name) { progress(name); });
   const double sigma = plan.recommended().noise_multiplier;
   progress("epsilon over the run");
   plan.over_run = epsilon_over_run(
-      workload, sigma, plan.target.delta,
+      workload, sigma, plan.target,
       marks(workload, workload.sizes ? workload.sizes->batches : 1, {0, .1, .25, .5, .75, 1}));
   plan.adaptive = price_of_adaptive_clipping(workload, sigma, plan.target);
   progress("larger batches");
   plan.larger = batch_that_halves_noise(workload, sigma, plan.target);
-  if (workload.sizes && sigma >= 0.01 && sigma <= 1000) {
+  if (plan.target.group > 1) {
+    plan.one_record = epsilon_over_run(workload, sigma, {plan.target.epsilon, plan.target.delta},
+                                       {workload.steps})
+                          .front()
+                          .epsilon;
+  } else if (workload.sizes && sigma >= 0.01 && sigma <= 1000) {
     plan.shuffled = shuffled_at(workload, sigma, plan.target.delta);
-  }
-  if (plan.group_size > 0) {
-    progress("groups");
-    plan.group =
-        group_epsilon({workload.rate, sigma, workload.steps}, plan.group_size, plan.target.delta);
   }
   return plan;
 }
@@ -235,11 +227,9 @@ void print_choices(const Plan& plan) {
   } else {
     item("half the noise", "not even full batches over as many epochs give half the noise / batch");
   }
-  if (plan.group) {
-    item("groups", fmt::format("{} records together, or a person with so many: epsilon ≤ {} at the "
-                               "same delta and noise (bound: {})",
-                               plan.group_size, brief_up(plan.group->epsilon.upper),
-                               to_string(plan.group->bound)));
+  if (plan.one_record) {
+    item("one record",
+         fmt::format("epsilon ≤ {} at the same delta and noise", brief_up(plan.one_record->upper)));
   }
   if (plan.shuffled) {
     const bool broken = plan.shuffled->lower > plan.target.epsilon;
@@ -255,6 +245,8 @@ void print_text(const Plan& plan) {
   const auto [given, follows] = describe(plan.workload);
   print("noise multiplier {} keeps epsilon ≤ {} at delta = {}, add_remove, Poisson sampling\n",
         round_up(plan.recommended().noise_multiplier), plan.target.epsilon, plan.target.delta);
+  if (plan.target.group > 1)
+    print("  for groups of up to {} records: all present against all absent\n", plan.target.group);
   print("{}\n\n", wrap("for " + given + (follows.empty() ? "" : ": ") + follows, 2));
   print_samplers(plan);
   print_over_run(plan);
@@ -332,12 +324,8 @@ void print_json(const Plan& plan) {
     out["shuffled_at_this_noise"] = {{"adjacency", to_string(Adjacency::kZeroOut)},
                                      {"epsilon", to_json(*plan.shuffled)}};
   }
-  if (plan.group) {
-    out["group"] = {{"size", plan.group_size},
-                    {"adjacency", to_string(Adjacency::kAddRemove)},
-                    {"epsilon", to_json(plan.group->epsilon)},
-                    {"bound", to_string(plan.group->bound)}};
-  }
+  out["group_size"] = plan.target.group;
+  if (plan.one_record) out["epsilon_of_one_record"] = to_json(*plan.one_record);
   print("{}\n", out.dump());
 }
 
@@ -358,7 +346,7 @@ void write_plot(const Plan& plan, const std::string& file) {
   plot.y_label = "ε (add_remove)";
   plot.levels = {{plan.target.epsilon, fmt::format("target ε = {}", plan.target.epsilon), true}};
   report::Plot::Curve curve{"certified upper bound of a run that ends there", {{0, 0}}};
-  for (const Spent& each : epsilon_over_run(plan.workload, best.noise_multiplier, plan.target.delta,
+  for (const Spent& each : epsilon_over_run(plan.workload, best.noise_multiplier, plan.target,
                                             marks(plan.workload, 1, shares))) {
     curve.points.push_back({double(each.steps) / unit, each.epsilon.upper});
   }
@@ -392,10 +380,8 @@ void add_plan(CLI::App& command, int&) {
                      "Instead of sizes: probability with which a record takes part in a step");
   command.add_option("--steps", options->steps, "Instead of sizes: number of steps");
   command.add_option("--group-size", options->group_size,
-                     "Also bound epsilon, at the same delta, for so many records together, such\n"
-                     "as one person's: the smaller of the group conversion over the certified\n"
-                     "curve, (G e, d (e^Ge-1)/(e^e-1)) from (e, d) (Vadhan 2017, lemma 2.2), and\n"
-                     "of the group taken as one record of G times the size");
+                     "Keep the promise for so many records together, such as one person's: all\n"
+                     "of them present against all of them absent, and every smaller group");
   command.add_option("--plot", options->plot, "Write epsilon over the run as an SVG file");
   command.add_flag("--json", options->json, "Print one JSON object");
   command.callback([options] { run(*options); });

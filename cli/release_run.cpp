@@ -123,6 +123,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   facts.epsilon = run.claim.upper;
   facts.delta = run.claim.delta;
   facts.adjacency = run.claim.adjacency;
+  for (const report::GroupClaim& group : run.groups) facts.groups[group.records] = group.epsilon;
   facts.sealed = run.sealed;
   facts.runs = input.names;
 

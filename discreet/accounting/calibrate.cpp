@@ -51,7 +51,7 @@ class Search {
     ++evaluations;
     Point point{x, {{0, HUGE_VAL}, Path::kTransform, Direction::kRemove}, 0};
     try {
-      point.epsilon = certified_epsilon(at_(x), target_.delta, kAccuracy);
+      point.epsilon = certified_group_epsilon(at_(x), target_.group, target_.delta, kAccuracy);
     } catch (const Error& error) {
       // An epsilon beyond binary64 is above every target.
       if (error.code() != ErrorCode::kAccountantOverflow) throw;
@@ -124,7 +124,8 @@ Calibrated<double> calibrate_noise_multiplier(double rate, std::uint64_t steps,
   Search search(target, [&](double sigma) { return steps_of(rate, sigma, steps); });
   // A first guess from the central limit, then steps that grow until both sides are found.
   const double guess = rate * std::sqrt(static_cast<double>(steps)) *
-                       std::sqrt(-2 * numerics::log(target.delta)) / target.epsilon;
+                       std::sqrt(-2 * numerics::log(target.delta)) / target.epsilon *
+                       static_cast<double>(target.group);
   Search::Point point = search.evaluate(std::clamp(guess, 0.6, 1e4));
   std::optional<Search::Point> bad, good;
   double factor = 1.3;

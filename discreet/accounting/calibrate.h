@@ -2,11 +2,11 @@
 
 #include <cstdint>
 
-#include "discreet/accounting/pld.h"
+#include "discreet/accounting/group_privacy.h"
 
 namespace discreet::accounting {
 
-// Proof: pld.md
+// Proof: pld.md, group_privacy.md
 
 // The largest or smallest setting that keeps a promise: Poisson sampling, Gaussian noise, adjacency
 // add_remove. Every answer is certified, `reached.value.upper <= target`, and lies within 1e-4
@@ -16,8 +16,9 @@ namespace discreet::accounting {
 inline constexpr int kMaxEvaluations = 30;
 
 struct Target {
-  double epsilon;  // > 0, finite
-  double delta;    // in (0, 1)
+  double epsilon;           // > 0, finite
+  double delta;             // in (0, 1)
+  std::uint64_t group = 1;  // records that the promise covers together (group_privacy.h)
 };
 
 template <class T>
@@ -41,7 +42,7 @@ Calibrated<std::uint64_t> calibrate_steps(double rate, double noise_multiplier,
 Calibrated<double> calibrate_rate(double noise_multiplier, std::uint64_t steps,
                                   const Target& target);
 
-// The least delta for an epsilon: the upper end of the certified interval.
+// The least delta for an epsilon, one record: the upper end of the certified interval.
 Certified calibrate_delta(double rate, double noise_multiplier, std::uint64_t steps,
                           double epsilon);
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "discreet/accounting/group_privacy.h"
 #include "discreet/accounting/pld.h"
 #include "discreet/accounting/transform.h"
 
@@ -98,6 +99,29 @@ TEST(Golden, LiesInsideTheTransformInBothDirections) {
   }
   // The exceptions are single steps at tiny rates and deltas, which have a closed form.
   EXPECT_GE(narrow, 0.98 * all) << all;
+}
+
+// Contour integrals of exact moments, and another library's pessimistic estimates.
+TEST(Golden, OfGroupsLieInsideWhatIsCertified) {
+  std::ifstream file(DISCREET_GOLDEN "/group_epsilon.json");
+  int count = 0, compared = 0;
+  for (const auto& row : nlohmann::json::parse(file)) {
+    std::vector<RepeatedEvent> events;
+    for (const auto& step : row["steps"])
+      events.push_back(
+          {Event(Gaussian{step[1]}, Poisson{step[0]}, Adjacency::kAddRemove), step[2]});
+    const double truth = row["epsilon"], agree = row["agree"];
+    const Interval found = group_epsilon(events, row["group"], row["delta"]).value;
+    EXPECT_LE(found.lower, truth * (1 + agree + 1e-12)) << row;
+    EXPECT_GE(found.upper, truth * (1 - agree - 1e-12)) << row;
+    EXPECT_LE(found.upper - found.lower, 5e-4 * std::max(truth, .01)) << row;
+    ++count;
+    if (row["dp_accounting"].is_null()) continue;
+    EXPECT_LE(found.upper, 1.001 * double(row["dp_accounting"])) << row;
+    ++compared;
+  }
+  EXPECT_GE(count, 200);
+  EXPECT_GE(compared, 20);
 }
 
 }  // namespace

@@ -1,35 +1,51 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <vector>
 
-#include "discreet/accounting/composition.h"
+#include "discreet/accounting/event.h"
+#include "discreet/accounting/pld.h"
 
 namespace discreet::accounting {
 
 // Proof: group_privacy.md
 
-// What a run promises to a group: one data set is the other with up to `size` records more, all of
-// one person for instance. Poisson sampling, Gaussian noise. Records exchanged for others are not
-// covered by kJoint: k exchanged records are a group of 2k for kConversion only.
+// What a run promises to k records together, all of one person for instance. Compared are: all of
+// them present, and all of them absent (add_remove), zeroed (zero_out) or replaced (replace_one,
+// without sampling or in shuffled epochs only). Both directions, every group of at most k records.
+// Not covered: k edits of different kinds, and replacements where the adjacency is another one.
+//
+// The interval contains the epsilon of the pair that dominates the run:
+//   poisson, none    all k records' steps aligned, attained by equal gradients. With w_j =
+//                    P[Bin(k, q) = j], a step is sum_j w_j N(j, sigma^2) against N(0, sigma^2).
+//                    At a fixed delta epsilon can grow faster than k-fold.
+//   balls_and_bins,  a bound only (path kBracket): the k records in one batch. `lower` is that of
+//   shuffled_epoch   one record.
+//   guarantee        the chain of k neighbours: (k e, d (e^(k e) - 1)/(e^e - 1)).
+// Noise: gaussian, gaussian_groups, rounded_gaussian. Groups so large that a step's loss passes 600,
+// or more than 400 counts of members matter, get a bound only (kBracket).
 
-// Which of two sound bounds gave the smaller epsilon.
-enum class GroupBound : std::uint8_t {
-  kConversion,  // a chain of neighbours: (e, d) for one record gives (G e, d (e^(G e)-1)/(e^e-1)),
-                // at the e of the certified curve d(e) that fits the delta asked for
-  kJoint,       // the group is one record: present when any member is, and G times as large
-};
-std::string_view to_string(GroupBound bound) noexcept;  // "conversion", "joint"
+inline constexpr std::uint64_t kLargestGroup = std::uint64_t{1} << 32;
 
-struct GroupEpsilon {
-  // upper is sound and may be loose; lower is that of one record. upper is infinite where neither
-  // bound can be evaluated.
-  Interval epsilon;
-  GroupBound bound;
-};
+// epsilon at delta in (0, 1) of the events together.
+//   group:    k in [1, 2^32]; 1 gives what PldAccountant gives
+//   distance: of what is released from the ideal mechanism, in total variation over the whole run:
+//             what the sampler of noise leaves out, for instance. It is taken off delta as
+//             distance (1 + e^epsilon), at the epsilon that is returned. In [0, 1).
+// Throws kInvalidDpConfig, by name, for other noise and for sampling that has no certified group
+// epsilon (truncated_poisson, fixed_size), for what PldAccountant rejects, for a value out of
+// range, and where the distance leaves nothing of delta.
+Certified group_epsilon(const std::vector<RepeatedEvent>& events, std::uint64_t group, double delta,
+                        double distance = 0);
 
-// epsilon at delta in (0, 1) for groups of up to `size` >= 1 records. steps: as composition.h.
-// Throws kInvalidDpConfig if a value is outside its range.
-GroupEpsilon group_epsilon(const GaussianSteps& steps, std::uint64_t size, double delta);
+// The same of a composition that reduce() gave for one record, without a distance.
+//   accuracy: as for certified_epsilon, which answers for one record; of groups accuracy.transform
+//             is relative
+Certified certified_group_epsilon(const Composition& steps, std::uint64_t group, double delta,
+                                  const Accuracy& accuracy = {1e-10, 2e-4});
+
+// delta(epsilon), epsilon >= 0 and finite; throws as group_epsilon, and by name for epochs.
+Certified group_delta(const std::vector<RepeatedEvent>& events, std::uint64_t group,
+                      double epsilon);
 
 }  // namespace discreet::accounting

@@ -21,9 +21,9 @@ double down(double x) { return x * (1 - 8 * kU); }
 }  // namespace
 
 LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, double tail,
-                       Interval orders) {
-  const SubsampledGaussian pair(q, sigma, direction);
-  const Interval range = outcome_range(q, sigma, direction, tail);
+                       Interval orders, std::uint64_t group) {
+  const SubsampledGaussian pair(q, sigma, direction, group, negligible_part(q, group, tail));
+  const Interval range = pair.outcome_range(tail);
   const bool remove = direction == Direction::kRemove;
   const Edge nowhere = pair.edge_at(-kInfinity), everywhere = pair.edge_at(kInfinity);
 
@@ -33,8 +33,8 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
   std::int64_t offset = 0;
   {
     const Cell bulk = pair.cell(nowhere, pair.edge_at_loss(h / 2));
-    const double ratio = bulk.with.value / bulk.without.value;
-    const double centre = numerics::log1p(q * (ratio - 1)) / unit;
+    const double centre =
+        numerics::log1p(pair.excess(bulk, pair.slope_at(0)).value / bulk.without.value) / unit;
     if (std::abs(centre) < kOffsetUnits) offset = static_cast<std::int64_t>(std::ceil(centre));
   }
   const auto loss_of = [&](std::int64_t halves_up) {
@@ -42,14 +42,13 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     return static_cast<double>(halves_up * kHalfUnits + offset) * unit;
   };
 
-  const double lowest = q < 1 ? std::max(loss_at(range.lower, q, sigma), numerics::log1p(-q))
-                              : loss_at(range.lower, q, sigma);
+  const double lowest = std::max(pair.loss_at(range.lower), pair.least_loss());
   const double start_at = static_cast<double>(offset) * unit;
   // Losses so low that the tilt leaves nothing of them need no cells.
   const double floor = 45 / orders.lower;
   const auto grid_low = static_cast<std::int64_t>(
       std::floor((std::max(lowest, remove ? -floor : -kInfinity) - start_at) / h));
-  const double highest = std::min(loss_at(range.upper, q, sigma), remove ? kInfinity : floor);
+  const double highest = std::min(pair.loss_at(range.upper), remove ? kInfinity : floor);
 
   // Cells in order of x, so of rising remove-loss, each in two halves. They are one grid step wide
   // where the tilted mass is and wider where there is next to none.
@@ -122,7 +121,7 @@ LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, do
     const Mass& lost = remove ? above : below;
     const Mass& cheap = remove ? below : above;
     law.upper[remove ? 0 : 2 * cells] += cheap.value + cheap.error;
-    law.infinity_upper = up(lost.value + lost.error);
+    law.infinity_upper = up(lost.value + lost.error + (remove ? pair.dropped() : 0));
   }
   for (double& mass : law.upper) mass = up(mass);
 

@@ -30,14 +30,16 @@ struct LossGrid {
   double infinity_lower = 0;
 };
 
-// One Poisson-subsampled (q < 1) or full-batch (q = 1) Gaussian step.
+// One Poisson-subsampled (q < 1) or full-batch (q = 1) Gaussian step, for a group of records that
+// are all present or all absent.
 //   q:     rate in (0, 1]
+//   group: records of the group, in [1, 2^32]
 //   sigma: noise multiplier, > 0; the losses within `tail` must stay below 600 in size
 //   h:     grid spacing, > 0, with at most 20 significant bits so that grid losses are exact
 //   tail:  A-mass, > 1e-300, that may be moved to infinite loss (upper) or dropped (lower)
 //   orders: tilts, > 0, at which the law will matter: cells without weight there are made wide
 LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, double tail,
-                       Interval orders);
+                       Interval orders, std::uint64_t group = 1);
 
 // One mechanism of which only (epsilon, delta) is known. The worst one has losses -epsilon and
 // +epsilon and an infinite one of mass delta (Kairouz, Oh and Viswanath 2015); off the grid,

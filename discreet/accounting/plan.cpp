@@ -31,8 +31,8 @@ Composition poisson_steps(double rate, double sigma, std::uint64_t steps) {
   return reduce({{Event(Gaussian{sigma}, Poisson{rate}, Adjacency::kAddRemove), steps}});
 }
 
-Interval full_batches(double sigma, std::uint64_t steps, double delta) {
-  return certified_epsilon(poisson_steps(1, sigma, steps), delta).value;
+Interval full_batches(double sigma, std::uint64_t steps, const Target& target) {
+  return certified_group_epsilon(poisson_steps(1, sigma, steps), target.group, target.delta).value;
 }
 
 double noise_to_batch(const Workload& workload, double sigma) {
@@ -73,31 +73,40 @@ class Planner {
     poisson_sigma_ = found.value;
     poisson_epsilon_ = found.reached.value;
     return row(Poisson{workload_.rate}, Adjacency::kAddRemove, found.value, found.reached.value,
-               full_batches(found.value, workload_.steps, target_.delta));
+               full_batches(found.value, workload_.steps, target_));
   }
 
   PlannedSampler balls_and_bins() const {
     const auto& sizes = known_sizes();
-    const auto found = least_noise(
+    const double group = double(target_.group);
+    // A group is bounded by one record of its size.
+    auto found = least_noise(
         [&](double sigma) {
-          const AllocationEpochs epochs{sigma, sizes.batches, sizes.epochs};
+          const AllocationEpochs epochs{sigma / group, sizes.batches, sizes.epochs};
           return allocation_epsilon({&epochs, 1}, target_.delta, kWidth);
         },
-        poisson_sigma_, kLeastSigma, kMostSigma, target_);
+        poisson_sigma_, kLeastSigma * group, kMostSigma * group, target_);
+    if (target_.group > 1) {
+      found.x *= 1 + 1e-15;  // group_epsilon() rounds sigma / group down
+      const Event event(Gaussian{found.x}, BallsAndBins{sizes.batches}, Adjacency::kAddRemove);
+      found.value = certified_by_event(event, sizes.epochs);
+    }
     PlannedSampler out = row(BallsAndBins{sizes.batches}, Adjacency::kAddRemove, found.x,
-                             found.value, full_batches(found.x, sizes.epochs, target_.delta));
+                             found.value, full_batches(found.x, sizes.epochs, target_));
     out.noise_to_batch = found.x * double(sizes.batches) / double(sizes.records);
     return out;
   }
 
   PlannedSampler fixed_size() const {
+    if (target_.group > 1)
+      refuse("no group epsilon is certified for fixed_size sampling; use poisson");
     if (workload_.rate == 1) refuse("with full batches there is nothing to draw");
     // Its pair is that of Poisson sampling at half the noise: nothing to search.
     double sigma = 2 * poisson_sigma_;
     fixed_size_add_remove(workload_.rate, sigma, workload_.steps);
     if (!workload_.sizes) {
       return row(FixedSize{}, Adjacency::kAddRemove, sigma, poisson_epsilon_,
-                 full_batches(poisson_sigma_, workload_.steps, target_.delta));
+                 full_batches(poisson_sigma_, workload_.steps, target_));
     }
     // Poisson's rate is the binary64 number nearest to B/N, which here is a ratio of counts.
     const FixedSize sampling{workload_.sizes->batch, workload_.sizes->records};
@@ -112,7 +121,7 @@ class Planner {
     }
     if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
     return row(sampling, Adjacency::kAddRemove, sigma, epsilon,
-               full_batches(sigma / 2, workload_.steps, target_.delta));
+               full_batches(sigma / 2, workload_.steps, target_));
   }
 
   PlannedSampler shuffled() const {
@@ -123,14 +132,19 @@ class Planner {
       refuse(fmt::format("needs noise multiplier {:.6g}; its bounds are evaluated from {} to {}",
                          sigma, kLeastShuffled, kMostSigma));
     }
-    Interval epsilon = shuffled_at(workload_, sigma, target_.delta);
+    const auto epsilon_at = [&](double noise) {
+      if (target_.group == 1) return shuffled_at(workload_, noise, target_.delta);
+      const Event event(Gaussian{noise}, ShuffledEpoch{sizes.batches}, Adjacency::kZeroOut);
+      return group_epsilon({{event, sizes.epochs}}, target_.group, target_.delta).value;
+    };
+    Interval epsilon = epsilon_at(sigma);
     for (double more = 1e-12; epsilon.upper > target_.epsilon && more < 1e-4; more *= 10) {
       // The two evaluations of one closed form may round differently.
       sigma *= 1 + more;
-      epsilon = shuffled_at(workload_, sigma, target_.delta);
+      epsilon = epsilon_at(sigma);
     }
     if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
-    const Interval known = full_batches(sigma, sizes.epochs, target_.delta);
+    const Interval known = full_batches(sigma, sizes.epochs, target_);
     return row(ShuffledEpoch{sizes.batches}, Adjacency::kZeroOut, sigma, epsilon,
                {known.lower, std::max(known.upper, epsilon.upper)});
   }
@@ -145,6 +159,12 @@ class Planner {
   }
 
  private:
+  Interval certified_by_event(const Event& event, std::uint64_t count) const {
+    const Interval epsilon = group_epsilon({{event, count}}, target_.group, target_.delta).value;
+    if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
+    return epsilon;
+  }
+
   const Workload::Sizes& known_sizes() const {
     if (!workload_.sizes) {
       refuse("needs the size of the data set, the batch size and the epochs");
@@ -226,14 +246,14 @@ SamplerPlan plan_samplers(const Workload& workload, const Target& target,
   return out;
 }
 
-std::vector<Spent> epsilon_over_run(const Workload& workload, double noise_multiplier, double delta,
-                                    const std::vector<std::uint64_t>& steps) {
+std::vector<Spent> epsilon_over_run(const Workload& workload, double noise_multiplier,
+                                    const Target& target, const std::vector<std::uint64_t>& steps) {
   std::vector<Spent> out;
   for (const std::uint64_t each : steps) {
     const Composition run = poisson_steps(workload.rate, noise_multiplier, each);
     // What is spent at the end was calibrated, and should not look wider than it is.
     const Accuracy& accuracy = each == workload.steps ? kAccuracy : kRough;
-    out.push_back({each, certified_epsilon(run, delta, accuracy).value});
+    out.push_back({each, certified_group_epsilon(run, target.group, target.delta, accuracy).value});
   }
   return out;
 }
@@ -246,7 +266,9 @@ AdaptiveClipping price_of_adaptive_clipping(const Workload& workload, double noi
   const auto epsilon = [&](double sigma, const Accuracy& accuracy) {
     const GaussianGroups groups{{{sigma, 1}}, {}, Adaptation{kCounts, deviation}};
     const Event event(groups, Poisson{workload.rate}, Adjacency::kAddRemove);
-    return certified_epsilon(reduce({{event, workload.steps}}), target.delta, accuracy).value;
+    return certified_group_epsilon(reduce({{event, workload.steps}}), target.group, target.delta,
+                                   accuracy)
+        .value;
   };
   // sigma^-2 + m / (4 sigma_b^2) as before, and a little more for its rounding towards less noise.
   const double share = noise_multiplier / deviation;
@@ -282,7 +304,7 @@ std::optional<LargerBatch> batch_that_halves_noise(const Workload& workload,
     if (!known.contains(larger.rate)) {
       const auto epsilon = [&](double sigma) {
         const Composition run = poisson_steps(larger.rate, sigma, larger.steps);
-        return certified_epsilon(run, target.delta, kRough).value;
+        return certified_group_epsilon(run, target.group, target.delta, kRough).value;
       };
       const auto found = least_noise(epsilon, noise_multiplier, 0.05, 1e7, target);
       known[larger.rate] = {larger, found.x, found.value, noise_to_batch(larger, found.x)};

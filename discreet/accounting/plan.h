@@ -15,9 +15,10 @@ namespace discreet::accounting {
 // Proof: plan.md
 
 // What to decide before training: how much noise each way to sample needs for one promise, and what
-// other choices would cost. Every epsilon is certified; every noise multiplier was evaluated and
-// has upper <= target. Noise multipliers are within 1e-4 (Poisson, fixed size, none, shuffled) or
-// 2e-3 (balls-and-bins) relative of the least one that certifies.
+// other choices would cost, for one record or for a group of target.group. Every epsilon is
+// certified; every noise multiplier was evaluated and has upper <= target. Noise multipliers are
+// within 1e-4 (Poisson, fixed size, none, shuffled) or 2e-3 (balls-and-bins) relative of the least
+// one that certifies.
 
 // What is known of a training run.
 struct Workload {
@@ -82,8 +83,8 @@ struct Spent {
 };
 
 // Poisson sampling after each of the numbers of steps, each >= 1.
-std::vector<Spent> epsilon_over_run(const Workload& workload, double noise_multiplier, double delta,
-                                    const std::vector<std::uint64_t>& steps);
+std::vector<Spent> epsilon_over_run(const Workload& workload, double noise_multiplier,
+                                    const Target& target, const std::vector<std::uint64_t>& steps);
 
 // The price of adapting the clip norm by two noised counts on the same batch (median and spread):
 // the gradient's noise must rise so that the promise is kept.

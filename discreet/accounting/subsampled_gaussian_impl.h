@@ -1,15 +1,20 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "discreet/accounting/composition.h"
 
 namespace discreet::accounting {
 
 // Proof: transform.md
 
-// One step's dominating pair, P = (1-q) N(0, sigma^2) + q N(1, sigma^2) and Q = N(0, sigma^2), with
-// every computed number carrying a bound of its error. The remove-loss of outcome x is
-//     l(x) = log(1 - q + q e^{(2x-1)/2sigma^2}),
-// strictly rising from log(1-q) at x = -infinity; the add-loss is -l(x).
+// One step's dominating pair, with every computed number carrying a bound of its error. Of a group
+// of k records, each takes part with probability q; with w_j = P[Bin(k, q) = j],
+//     P = sum_j w_j N(j, sigma^2)   and   Q = N(0, sigma^2);
+// one record, k = 1: P = (1-q) N(0, sigma^2) + q N(1, sigma^2). The remove-loss of outcome x is
+//     l(x) = log(w_0 + sum_{j>0} w_j e^{j(2x-j)/2sigma^2}),
+// strictly rising from log w_0 at x = -infinity; the add-loss is -l(x).
 // The bounds assume the elementary functions to be within one unit in the last place.
 
 inline constexpr double kU = 0x1p-53;  // unit roundoff of binary64
@@ -19,35 +24,56 @@ struct Mass {
   double value, error;
 };
 
-// The smaller of the two tails of N(0, 1/2) at z: erfc|z|/2.
+// The smaller of the two tails of a law at an outcome: the upper one where z >= 0.
 struct Tail {
   double z, mass, error;
 };
-Tail tail_at(double z);
+Tail tail_at(double z);  // of N(0, 1/2): erfc|z|/2
 
 // An outcome x, -infinity and +infinity included.
 struct Edge {
   double x;
   double loss_error;   // bound of |l(x) - loss it was asked for|
-  double sharpness;    // upper bound of q e^v / (1 - q + q e^v), the derivative of l in v =
-                       // (2x-1)/2sigma^2
-  Tail without, with;  // tails at x of N(0, sigma^2) and N(1, sigma^2)
+  double sharpness;    // upper bound of 1 - w_0 e^{-l}, the derivative of l in v = log dW/dQ
+  Tail without, with;  // tails at x of Q and of W, the mixture given that some member takes part
 };
 
-// An interval of outcomes: its mass under N(0, sigma^2) and under N(1, sigma^2).
+// An interval of outcomes: its mass under Q and under W.
 struct Cell {
   Mass without, with;
 };
 
-// q + expm1(l) at a loss l, with a bound of its absolute error.
+// expm1(l) + 1 - w_0 at a loss l, with a bound of its absolute error.
 struct Slope {
   double value, error;
 };
 
+// How many members of a group take part in a step.
+struct Participation {
+  double some = 1;   // 1 - w_0
+  double none = 0;   // w_0
+  double error = 0;  // bound of the relative errors of `some`, `none` and all shares
+  // P[j | some member takes part], rising in j.
+  struct Part {
+    double members, share, log_share;
+  };
+  std::vector<Part> parts;
+  double dropped = 0;  // bound of the mass of all j that are in no part
+};
+
+// rate: in (0, 1]; group: in [1, 2^32]; counts of mass below `cutoff` may be left out. One record
+// and rate 1 are exact.
+Participation participation(double rate, std::uint64_t group, double cutoff);
+
+// A cutoff that costs nothing next to outcomes of A-mass `tail`.
+double negligible_part(double rate, std::uint64_t group, double tail);
+
 class SubsampledGaussian {
  public:
-  // q in (0, 1], sigma > 0; the direction decides which law is A and which is B.
-  SubsampledGaussian(double q, double sigma, Direction direction);
+  // rate in (0, 1], sigma > 0; the direction decides which law is A and which is B. `cutoff` as
+  // for participation().
+  SubsampledGaussian(double rate, double sigma, Direction direction, std::uint64_t group = 1,
+                     double cutoff = 1e-300);
 
   Edge edge_at(double x) const;                 // exact: loss_error 0
   Edge edge_at_loss(double remove_loss) const;  // -infinity where no outcome has so small a loss
@@ -56,18 +82,30 @@ class SubsampledGaussian {
 
   Slope slope_at(double remove_loss) const;
 
-  // q m1 - slope m0 for the cell's masses m0 and m1: that is P(cell) - e^l Q(cell) for the loss l
-  // of the slope, without the cancellation when q is small.
+  // (1-w_0) m1 - slope m0 for the cell's masses m0 and m1: that is P(cell) - e^l Q(cell) for the
+  // loss l of the slope, without the cancellation when 1-w_0 is small.
   Mass excess(const Cell& cell, const Slope& slope) const;
 
+  // Bound of the mass of P that its computed law leaves out.
+  double dropped() const { return takes_part_.dropped; }
+
+  // Heuristics, for planning only: the remove-loss of x and its infimum, and the range of x that
+  // carries all but `tail` of the A-mass at either end.
+  double loss_at(double x) const;
+  double least_loss() const;
+  Interval outcome_range(double tail) const;
+
  private:
-  double q_, sigma_, scale_;
+  struct LogRatio {
+    double value, slope, error;
+  };
+  LogRatio log_ratio(double x) const;  // log dW/dQ, its derivative, and a bound of its error
+  Tail with_at(double x) const;
+
+  Participation takes_part_;
+  double sigma_, scale_;
+  double centre_ = 0;  // of several parts: where with_at() changes tails
   Direction direction_;
 };
-
-// Heuristics, for planning only: the loss of x, and the range of x that carries all but `tail` of
-// the A-mass at either end.
-double loss_at(double x, double q, double sigma);
-Interval outcome_range(double q, double sigma, Direction direction, double tail);
 
 }  // namespace discreet::accounting

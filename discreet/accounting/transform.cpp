@@ -49,15 +49,15 @@ Complex power(Complex base, std::uint64_t exponent) {
 class Composed {
  public:
   Composed(const Composition& steps, Direction direction, const Plan& plan, double sharpness,
-           double h, double tail)
+           double h, double tail, std::uint64_t group)
       : h_(h), th_(plan.tilt * h) {
     double support_low = 0, support_high = 0;
     std::vector<LossGrid> laws;
     std::vector<std::uint64_t> counts;
     for (const GaussianSteps& event : steps.gaussians) {
-      laws.push_back(
-          gaussian_grid(event.rate, event.sigma, direction, h, tail,
-                        {std::min(plan.tilt, sharpness), std::max(plan.tilt, sharpness)}));
+      laws.push_back(gaussian_grid(event.rate, event.sigma, direction, h, tail,
+                                   {std::min(plan.tilt, sharpness), std::max(plan.tilt, sharpness)},
+                                   group));
       counts.push_back(event.count);
     }
     for (const ExplicitSteps& event : steps.explicits) {
@@ -327,22 +327,22 @@ Interval invert(const Composed& composed, double delta) {
 }  // namespace
 
 TransformResult transform_epsilon(const Composition& steps, Direction direction, double delta,
-                                  double width) {
+                                  double width, std::uint64_t group) {
   const double log_delta = numerics::log(delta);
   // Outcomes cut off cost at most their mass: as much as the width allows, because what is kept of
   // the tail can dominate the log-moments.
   const double least_tail = delta / total_steps(steps);
   double tail = 1e-3 * least_tail;
-  Table table = make_table(steps, direction, tail);
+  Table table = make_table(steps, direction, tail, group);
   TransformResult best{{0, kInfinity}, 0, 0, false};
   const Interval failure = failure_mass(steps);
   if (failure.lower > delta) return {{kInfinity, kInfinity}, 0, 0, true};
-  if (failure.upper <= delta) best.value.upper = largest_loss(steps, direction);
+  if (failure.upper <= delta) best.value.upper = largest_loss(steps, direction, group);
   double epsilon = std::clamp(chernoff_epsilon(table, log_delta), 0.0, best.value.upper);
   const double share_cut = 0.03 * width * sharpness_at(table, epsilon);
   if (share_cut < 3e-4) {
     tail = std::max(share_cut, 1e-9) * least_tail;
-    table = make_table(steps, direction, tail);
+    table = make_table(steps, direction, tail, group);
     epsilon = std::clamp(chernoff_epsilon(table, log_delta), 0.0, best.value.upper);
   }
   if (!(table.max_loss < kMaxLoss)) return best;
@@ -358,7 +358,7 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
       plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
     if (!(plan.tilt > 0) || !((plan.high - plan.low) / h < 4 * kMaxLength)) return best;
-    const Composed composed(steps, direction, plan, sharpness, h, tail);
+    const Composed composed(steps, direction, plan, sharpness, h, tail, group);
     const Interval found = invert(composed, delta);
     best.value.lower = std::max(best.value.lower, found.lower);
     best.value.upper = std::min(best.value.upper, found.upper);
@@ -380,18 +380,18 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
 }
 
 TransformResult transform_delta(const Composition& steps, Direction direction, double epsilon,
-                                double relative_width) {
+                                double relative_width, std::uint64_t group) {
   const double scale = 1e-4 * relative_width / total_steps(steps);
   const Interval failure = failure_mass(steps);
-  if (epsilon >= largest_loss(steps, direction)) return {failure, 0, 0, true};
+  if (epsilon >= largest_loss(steps, direction, group)) return {failure, 0, 0, true};
   TransformResult best{{failure.lower, 1}, 0, 0, false};
-  Table table = make_table(steps, direction, scale * 1e-30);
+  Table table = make_table(steps, direction, scale * 1e-30, group);
   double log_delta = std::max(chernoff_log_delta(table, epsilon) - 3, -160.0);
   double share = 1e-3 * relative_width, coarsest = kInfinity;
   const double noise_share = 0.02 * relative_width;
   for (int round = 0; round < kMaxRounds; ++round) {
     const double tail = std::max(scale * numerics::exp(log_delta), 1e-290);
-    table = make_table(steps, direction, tail);
+    table = make_table(steps, direction, tail, group);
     if (!(table.max_loss < kMaxLoss)) return best;
     const double sharpness = sharpness_at(table, epsilon);
     double h = grid_for(steps, table, sharpness, relative_width / sharpness, coarsest);
@@ -401,7 +401,7 @@ TransformResult transform_delta(const Composition& steps, Direction direction, d
       plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
     if (!(plan.tilt > 0) || !((plan.high - plan.low) / h < 4 * kMaxLength)) return best;
-    const Composed composed(steps, direction, plan, sharpness, h, tail);
+    const Composed composed(steps, direction, plan, sharpness, h, tail, group);
     const Interval found = composed.delta_bounds(epsilon);
     best.value.lower = std::max(best.value.lower, found.lower);
     best.value.upper = std::min(best.value.upper, found.upper);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "discreet/accounting/composition.h"
 
@@ -27,13 +28,14 @@ struct TransformResult {
 //   width: requested value.upper - value.lower, > 0, in units of epsilon. The cost grows as its
 //          inverse square root; when a transform of 2^21 points does not reach it, the interval is
 //          wider, still sound, and `reached` is false.
+//   group: records that are all present or all absent (group_privacy.md), in [1, 2^32]
 TransformResult transform_epsilon(const Composition& steps, Direction direction, double delta,
-                                  double width);
+                                  double width, std::uint64_t group = 1);
 
 // delta(epsilon), the hockey-stick divergence.
 //   epsilon:        >= 0
 //   relative_width: requested (upper - lower) / upper, in (0, 1)
 TransformResult transform_delta(const Composition& steps, Direction direction, double epsilon,
-                                double relative_width);
+                                double relative_width, std::uint64_t group = 1);
 
 }  // namespace discreet::accounting

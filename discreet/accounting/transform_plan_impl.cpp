@@ -19,12 +19,13 @@ double with_20_bits(double h) {
   return std::ldexp(std::floor(std::ldexp(mantissa, 20)), exponent - 20);
 }
 
-// What a finite loss cannot exceed: in the add direction each step's is at most -log(1 - q).
-double largest_loss(const Composition& steps, Direction direction) {
+// What a finite loss cannot exceed: in the add direction each step's is at most -k log(1 - q).
+double largest_loss(const Composition& steps, Direction direction, std::uint64_t group) {
   double total = 0;
   for (const GaussianSteps& event : steps.gaussians) {
     if (direction == Direction::kRemove || event.rate >= 1) return kInfinity;
-    total -= static_cast<double>(event.count) * numerics::log1p(-event.rate);
+    total -= static_cast<double>(event.count) *
+             (static_cast<double>(group) * numerics::log1p(-event.rate));
   }
   for (const ExplicitSteps& event : steps.explicits)
     total += static_cast<double>(event.count) * event.epsilon;
@@ -60,15 +61,17 @@ struct Nodes {
   }
 };
 
-Nodes nodes_of(const GaussianSteps& event, Direction direction, double tail) {
-  const Interval range = outcome_range(event.rate, event.sigma, direction, tail);
+Nodes nodes_of(const GaussianSteps& event, Direction direction, double tail, std::uint64_t group) {
+  const SubsampledGaussian pair(event.rate, event.sigma, direction, group,
+                                negligible_part(event.rate, group, tail));
+  const Interval range = pair.outcome_range(tail);
   const double wanted = std::min(event.sigma / 3, event.sigma * event.sigma);
   const double count = std::clamp(std::ceil((range.upper - range.lower) / wanted), 16.0, 400.0);
   const double dx = (range.upper - range.lower) / count;
   Nodes nodes;
   for (double i = 0; i <= count; ++i) {
     const double x = range.lower + i * dx;
-    const double loss = loss_at(x, event.rate, event.sigma);
+    const double loss = pair.loss_at(x);
     const bool remove = direction == Direction::kRemove;
     const double z = x / event.sigma;
     nodes.loss.push_back(remove ? loss : -loss);
@@ -89,12 +92,12 @@ double explicit_cumulant(const ExplicitSteps& event, double order) {
 
 }  // namespace
 
-Table make_table(const Composition& steps, Direction direction, double tail) {
+Table make_table(const Composition& steps, Direction direction, double tail, std::uint64_t group) {
   Table table;
   std::vector<Nodes> nodes;
   double variance = 0;
   for (const GaussianSteps& event : steps.gaussians) {
-    nodes.push_back(nodes_of(event, direction, tail));
+    nodes.push_back(nodes_of(event, direction, tail, group));
     double mean = 0, square = 0;
     const Nodes& n = nodes.back();
     for (std::size_t i = 0; i < n.loss.size(); ++i) {
@@ -115,7 +118,7 @@ Table make_table(const Composition& steps, Direction direction, double tail) {
   const double low = 0.02 / std::max(deviation, 1.0);
   double high = 60 / std::min(deviation, 1.0);
   // Near the end of a bounded loss the tilt grows without limit.
-  const double bound = largest_loss(steps, direction);
+  const double bound = largest_loss(steps, direction, group);
   if (bound < kInfinity) high = std::max(high, 2000 / bound);
   constexpr int kOrders = 64;
   const double ratio = numerics::exp(numerics::log(high / low) / (kOrders - 1));

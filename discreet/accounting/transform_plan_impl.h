@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -21,7 +22,7 @@ inline constexpr double kMaxLoss = 600;       // e^{loss} must stay far from ove
 double log_kernel(double c);
 
 // Upper bound of the finite losses; bounds of the mass of infinite loss that explicit steps bring.
-double largest_loss(const Composition& steps, Direction direction);
+double largest_loss(const Composition& steps, Direction direction, std::uint64_t group);
 Interval failure_mass(const Composition& steps);
 
 // Upper bound of the Euclidean norm of m -> e^{-c h m} min(1, h (m + 1)), m >= 0.
@@ -35,7 +36,7 @@ struct Table {
   double max_loss = 0;
 };
 
-Table make_table(const Composition& steps, Direction direction, double tail);
+Table make_table(const Composition& steps, Direction direction, double tail, std::uint64_t group);
 
 // The least epsilon, or log delta, that the table's Chernoff bounds give; and the order that gives
 // it.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "discreet/accounting/accountant.h"
+#include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
 #include "discreet/base/hash.h"
 #include "discreet/mechanism/adaptive_clip.h"
@@ -166,6 +167,10 @@ class Mechanism {
   // The same at any delta in (0, 1). What the noise sampler leaves out is charged at the epsilon
   // that is returned, or above. Throws kInvalidInput if nothing is left of delta.
   accounting::EpsilonBound spent(double delta) const;
+  // Spent so far for groups of up to `group` records together (accounting/group_privacy.h), at a
+  // delta in (0, 1), whatever the accountant of the run. What the noise sampler leaves out is
+  // charged at the epsilon that is returned. Throws as accounting::group_epsilon.
+  accounting::Certified group_epsilon(std::uint64_t group, double delta) const;
   const accounting::Accountant& accountant() const noexcept;
   const ModelLayout& layout() const noexcept;  // with public modules marked
   const Config& config() const noexcept;

@@ -9,6 +9,7 @@
 #include "discreet/admission/resolver.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
+#include "discreet/base/rounded_text.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
@@ -166,6 +167,17 @@ RunRecord read_ledger(const LedgerAt& at, Manifest& m) {
   return record;
 }
 
+std::string several_records(const RunFacts& facts) {
+  std::string out =
+      "Several records of one person together, beyond this: at the same delta, epsilon can grow "
+      "faster than their number.";
+  for (const auto& [records, epsilon] : facts.groups)
+    out += fmt::format(" For {} records, all present against all absent, it is at most {}.",
+                       records, brief_up(epsilon));
+  if (facts.groups.empty()) out += " No epsilon is certified for them.";
+  return out;
+}
+
 PrivacyStatement privacy_of(const RunFacts& facts, bool governed) {
   PrivacyStatement out;
   out.epsilon = rounded_up(facts.epsilon, ledger::kMicro, "epsilon");
@@ -186,7 +198,7 @@ PrivacyStatement privacy_of(const RunFacts& facts, bool governed) {
       "Held-out records: what was measured on them has no guarantee.",
       "Hyper-parameters chosen on this data: other runs that were tried on it spent privacy of "
       "their own.",
-      "Several records of one person together: for k of them epsilon grows up to k-fold.",
+      several_records(facts),
       "That a model forgets a contribution that was withdrawn after it was trained.",
   };
   if (governed)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"
 #include "discreet/mechanism/config_read.h"
 #include "discreet/mechanism/config_resolve.h"
@@ -153,10 +154,30 @@ class Follower {
         (d_.ended == Ended::kBudgetReached && recount.at_budget.value_or(false))) {
       d_.claim.upper = spent;
       d_.claim.lower = std::min(end_->lower, recount.spent.lower);
+      groups(recount.events, recount.distance);
     }
     // The lower end of an interrupted run is that of the steps it took: not for everyone to see.
-    if (d_.ended == Ended::kInterrupted && recount.planned)
+    if (d_.ended == Ended::kInterrupted && recount.planned) {
       d_.claim.upper = std::min(std::max(spent, *recount.planned), d_.claim.upper);
+      groups(recount.planned_events, recount.distance);
+    }
+  }
+
+  // Groups are composed as a privacy loss distribution: noise must not react to what was released.
+  void groups(const std::vector<accounting::RepeatedEvent>& events, double distance) {
+    const mechanism::DpConfig& dp = d_.config.privacy;
+    if (dp.accountant != mechanism::AccountantKind::kPld &&
+        dp.mode != mechanism::ScheduleMode::kFixed)
+      return;
+    for (const std::uint64_t records : {2, 4, 10}) {
+      try {
+        const double epsilon =
+            accounting::group_epsilon(events, records, dp.target_delta, distance).value.upper;
+        d_.groups.push_back({records, std::max(epsilon, d_.claim.upper)});
+      } catch (const Error&) {
+        return;  // larger groups are not certified either
+      }
+    }
   }
 
   void header(const Line& line) {

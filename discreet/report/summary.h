@@ -62,6 +62,13 @@ struct NoiseClass {
   double epsilon = 0, delta = 0;  // of a contribution after all of them, zero-out
 };
 
+// What the run promises to several records together (accounting/group_privacy.h), at the claim's
+// delta and under its adjacency.
+struct GroupClaim {
+  std::uint64_t records = 0;
+  double epsilon = 0;  // upper end
+};
+
 // Declared in the configuration, or scheduled by the accountant from it: the same whatever the
 // records are.
 struct Declared {
@@ -73,8 +80,9 @@ struct Declared {
   std::vector<NoiseClass> classes;       // of a corpus; else empty
   Ended ended = Ended::kUnfinished;
   Claim claim;
-  bool sealed = false;     // the run's seal was verified, with its key (run/seal.h)
-  std::string not_sealed;  // a clause that says why, if it was not
+  std::vector<GroupClaim> groups;  // of 2, 4 and 10 records, where they are certified
+  bool sealed = false;             // the run's seal was verified, with its key (run/seal.h)
+  std::string not_sealed;          // a clause that says why, if it was not
   std::optional<std::string> model_digest;  // SHA-256 of model.safetensors as the last line says it
   std::optional<std::uint64_t> planned_steps;
   // Of runs that ended by their plan or budget, where the end itself follows from the

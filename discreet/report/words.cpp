@@ -163,6 +163,22 @@ std::vector<std::string> guaranteed(const Declared& declared) {
   };
 }
 
+namespace {
+
+std::string several_records(const Declared& declared) {
+  std::string out =
+      "<strong>Several records of one person</strong> together are protected less than one: at "
+      "this δ, ε can grow faster than their number. ";
+  if (declared.groups.empty()) return out + "No ε is certified for them here.";
+  out += "Certified is";
+  for (const GroupClaim& group : declared.groups)
+    out += fmt::format("{} ε ≤ {} for {} records", &group == &declared.groups.front() ? "" : ",",
+                       brief_up(group.epsilon), group.records);
+  return out + ": all of them present against all of them absent.";
+}
+
+}  // namespace
+
 std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public) {
   const mechanism::DpConfig& dp = declared.config.privacy;
   std::vector<std::string> out = {
@@ -170,8 +186,7 @@ std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public
       "without noise.",
       "<strong>Hyper-parameters</strong> chosen on this data are not covered: other runs that were "
       "tried on it spent privacy of their own.",
-      "<strong>Several records of one person</strong> are protected less: for k of them ε grows up "
-      "to k-fold.",
+      several_records(declared),
       "<strong>What is true of the whole population</strong> is what a model is for. It may be "
       "learned about a person who never took part.",
       "<strong>That each gradient comes from one record alone</strong> is assumed: no layer may "

@@ -14,6 +14,8 @@
 #include "discreet/mechanism/config_table.h"
 #include "discreet/mechanism/prevalidation.h"
 #include "discreet/mechanism/sample.h"
+#include "discreet/numerics/elementary.h"
+#include "discreet/numerics/rounding.h"
 
 namespace discreet::run {
 namespace {
@@ -101,6 +103,11 @@ class Counter {
     Recount out;
     out.known = true;
     out.spent = accountant_->epsilon(delta_).epsilon;
+    out.events = accountant_->composed();
+    // target_delta - accounted_delta is at least distance (1 + e^target_epsilon) (apply.md).
+    out.distance = numerics::round_up(numerics::next_up(dp_.target_delta - delta_) /
+                                          (1 + numerics::exp(std::min(dp_.target_epsilon, 700.0))),
+                                      8);
     if (!is_constant(config_) || counts_.size() != 1) return out;
     const accounting::Event next = event(counts_.begin()->first);
     out.at_budget = accountant_->would_exceed(next, events_at_once_, dp_.target_epsilon, delta_);
@@ -109,6 +116,7 @@ class Counter {
     const std::uint64_t done = units(steps_), all = units(*dp_.target_steps);
     if (all > done) accountant_->compose(next, (all - done) * events_at_once_);
     out.planned = accountant_->epsilon(delta_).epsilon.upper;
+    out.planned_events = accountant_->composed();
     return out;
   }
 

@@ -4,8 +4,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "discreet/accounting/composition.h"
+#include "discreet/accounting/event.h"
 #include "discreet/mechanism/config.h"
 #include "discreet/run/trace.h"
 
@@ -24,14 +25,19 @@ namespace discreet::run {
 // families: that of the schedule, without the rounding of sums, so that the result is a little
 // below the mechanism's.
 struct Recount {
-  bool known = false;            // false: nothing below is set
-  std::string unknown;           // why
-  accounting::Interval spent{};  // epsilon of everything that is recorded
+  bool known = false;                             // false: nothing below is set
+  std::string unknown;                            // why
+  accounting::Interval spent{};                   // epsilon of everything that is recorded
+  std::vector<accounting::RepeatedEvent> events;  // everything that is recorded
   // Upper end after the planned steps, if nothing but the plan decides the noise: mode fixed,
   // without phases.
   std::optional<double> planned;
+  std::vector<accounting::RepeatedEvent> planned_events;  // those behind `planned`
   // Whether one more step, or epoch, would have passed target_epsilon; none as for `planned`.
   std::optional<bool> at_budget;
+  // Bound of the distance, in total variation, of what was released from what the events say: what
+  // the noise sampler and the batch limit leave out, from the header's accounted_delta.
+  double distance = 0;
 };
 
 // resolved: the configuration that the trace's header names. lines: of the whole trace. Throws

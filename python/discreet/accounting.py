@@ -77,6 +77,16 @@ class Accountant:
         """Delta for an epsilon of at least 0."""
         return Account(epsilon, Interval(*self._core.delta(epsilon)), self.adjacency, self.name)
 
+    def group_epsilon(self, delta: float, group_size: int) -> Account:
+        """Epsilon of these events for up to group_size records together, such as one person's.
+
+        All of them present against all of them absent, in both directions, whatever the accountant:
+        the certificate is that of pld. Rejects by name what it cannot certify.
+        """
+        lower, upper, path, worst = self._core.group_epsilon(
+            delta, _count("group_size", group_size, least=1))
+        return Account(Interval(lower, upper), delta, self.adjacency, "pld", path, worst)
+
     def save(self) -> bytes:
         """The state as deterministic CBOR; `restore` gives it back bit for bit."""
         return self._core.save()
@@ -115,15 +125,26 @@ class PldAccountant:
         """Records Gaussian steps on Poisson subsamples; sampling_rate 1 is the full batch."""
         self._core.add(sampling_rate, noise_multiplier, _count("steps", steps, least=1))
 
-    def epsilon(self, delta: float, *, verify: bool = False) -> Account:
-        """Epsilon for a delta in (0, 1); verify evaluates every independent path and compares."""
-        result = self._core.verify(delta) if verify else self._core.epsilon(delta)
+    def epsilon(self, delta: float, *, verify: bool = False, group_size: int = 1) -> Account:
+        """Epsilon for a delta in (0, 1); verify evaluates every independent path and compares.
+
+        group_size: for so many records together, such as one person's: all of them present against
+        all of them absent, and every smaller group.
+        """
+        if group_size != 1:
+            if verify:
+                _refuse("epsilon", "verify compares the paths of one record; leave out group_size")
+            result = self._core.group_epsilon(delta, _count("group_size", group_size, least=1))
+        else:
+            result = self._core.verify(delta) if verify else self._core.epsilon(delta)
         lower, upper, path, worst = result
         return Account(Interval(lower, upper), delta, self.adjacency, "pld", path, worst)
 
-    def delta(self, epsilon: float) -> Account:
-        """Delta for an epsilon of at least 0."""
-        lower, upper, path, worst = self._core.delta(epsilon)
+    def delta(self, epsilon: float, *, group_size: int = 1) -> Account:
+        """Delta for an epsilon of at least 0; group_size as in `epsilon`."""
+        lower, upper, path, worst = (
+            self._core.delta(epsilon) if group_size == 1 else
+            self._core.group_delta(epsilon, _count("group_size", group_size, least=1)))
         return Account(epsilon, Interval(lower, upper), self.adjacency, "pld", path, worst)
 
     def would_exceed(self, *, sampling_rate: float, noise_multiplier: float, steps: int = 1,
@@ -153,13 +174,16 @@ class PldAccountant:
 
 def account(*, sampling_rate: float, noise_multiplier: float, steps: int,
             delta: float | None = None, epsilon: float | None = None,
-            adjacency: str = "add_remove") -> Account:
+            adjacency: str = "add_remove", group_size: int = 1) -> Account:
     """Certified epsilon for a delta, or delta for an epsilon, of Gaussian steps.
 
     sampling_rate: probability with which a record takes part in a step (Poisson), in (0, 1].
     noise_multiplier: standard deviation of the noise divided by the clip norm, above 0.
     steps: number of steps, at least 0.
     adjacency: "add_remove", "zero_out" or (with sampling_rate 1) "replace_one".
+    group_size: for so many records together, such as one person's: all of them present against all
+    of them absent (or replaced), and every smaller group. At a fixed delta epsilon can grow faster
+    than group_size.
     """
     if (delta is None) == (epsilon is None):
         _refuse("account", "give either delta, to get epsilon, or epsilon, to get delta")
@@ -167,29 +191,34 @@ def account(*, sampling_rate: float, noise_multiplier: float, steps: int,
     # Steps of no count are still checked for their rate and noise.
     probe = accountant if _count("steps", steps, least=0) else PldAccountant(adjacency)
     probe.add(sampling_rate=sampling_rate, noise_multiplier=noise_multiplier, steps=max(steps, 1))
-    return accountant.epsilon(delta) if delta is not None else accountant.delta(epsilon)
+    if delta is not None:
+        return accountant.epsilon(delta, group_size=group_size)
+    return accountant.delta(epsilon, group_size=group_size)
 
 
 def calibrate(*, target_epsilon: float, delta: float, sampling_rate: float | None = None,
-              noise_multiplier: float | None = None, steps: int | None = None) -> Calibration:
+              noise_multiplier: float | None = None, steps: int | None = None,
+              group_size: int = 1) -> Calibration:
     """The least noise, most steps or largest rate for a target; give the other two.
 
-    The result is certified: epsilon.upper is at most target_epsilon.
+    The result is certified: epsilon.upper is at most target_epsilon, for group_size records
+    together as in `account`.
     """
+    group_size = _count("group_size", group_size, least=1)
     given = (sampling_rate, noise_multiplier, steps)
     if sum(value is None for value in given) != 1:
         _refuse("calibrate", "give two of sampling_rate, noise_multiplier and steps")
     if noise_multiplier is None:
         found, result, proven = _core.calibrate_noise_multiplier(
-            sampling_rate, _count("steps", steps, least=1), target_epsilon, delta)
+            sampling_rate, _count("steps", steps, least=1), target_epsilon, delta, group_size)
         noise_multiplier = found
     elif steps is None:
         found, result, proven = _core.calibrate_steps(
-            sampling_rate, noise_multiplier, target_epsilon, delta)
+            sampling_rate, noise_multiplier, target_epsilon, delta, group_size)
         steps = found
     else:
         found, result, proven = _core.calibrate_rate(
-            noise_multiplier, _count("steps", steps, least=1), target_epsilon, delta)
+            noise_multiplier, _count("steps", steps, least=1), target_epsilon, delta, group_size)
         sampling_rate = found
     return Calibration(noise_multiplier, sampling_rate, steps, Interval(*result[:2]), delta,
                        "add_remove", proven)

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "discreet/accounting/accountant.h"
+#include "discreet/accounting/group_privacy.h"
 #include "python/src/accounting.h"
 
 namespace discreet::python {
@@ -35,6 +36,12 @@ void add_accountants(nb::module_& m) {
             return std::tuple(delta.lower, delta.upper);
           },
           "epsilon"_a)
+      .def(
+          "group_epsilon",
+          [](const Accountant& self, double delta, std::uint64_t group) {
+            return result_of(group_epsilon(self.composed(), group, delta));
+          },
+          "delta"_a, "group_size"_a)
       .def("clone", &Accountant::clone)
       .def("save", [](const Accountant& self) { return to_bytes(self.save()); })
       .def(

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "discreet/accounting/calibrate.h"
+#include "discreet/accounting/group_privacy.h"
 #include "discreet/accounting/pld.h"
 #include "python/src/rooms.h"
 
@@ -25,14 +26,12 @@ Event gaussian_event(double sampling_rate, double noise_multiplier, Adjacency ad
   return Event(Gaussian{noise_multiplier}, Poisson{sampling_rate}, adjacency);
 }
 
-// (lower, upper, path, worse direction)
-using Result = std::tuple<double, double, std::string, std::string>;
+}  // namespace
+
 Result result_of(const Certified& certified) {
   return {certified.value.lower, certified.value.upper, std::string(to_string(certified.path)),
           std::string(to_string(certified.worst))};
 }
-
-}  // namespace
 
 void add_accounting(nb::module_& m) {
   add_events(m);
@@ -67,6 +66,18 @@ void add_accounting(nb::module_& m) {
           [](const PldAccountant& self, double epsilon) { return result_of(self.delta(epsilon)); },
           "epsilon"_a)
       .def(
+          "group_epsilon",
+          [](const PldAccountant& self, double delta, std::uint64_t group) {
+            return result_of(group_epsilon(self.events(), group, delta));
+          },
+          "delta"_a, "group_size"_a)
+      .def(
+          "group_delta",
+          [](const PldAccountant& self, double epsilon, std::uint64_t group) {
+            return result_of(group_delta(self.events(), group, epsilon));
+          },
+          "epsilon"_a, "group_size"_a)
+      .def(
           "would_exceed",
           [](const PldAccountant& self, double sampling_rate, double noise_multiplier,
              std::uint64_t steps, double target_epsilon, double delta) {
@@ -87,25 +98,26 @@ void add_accounting(nb::module_& m) {
   // Each returns (setting, result, proven).
   m.def(
       "calibrate_noise_multiplier",
-      [](double rate, std::uint64_t steps, double epsilon, double delta) {
-        const auto found = calibrate_noise_multiplier(rate, steps, {epsilon, delta});
+      [](double rate, std::uint64_t steps, double epsilon, double delta, std::uint64_t group) {
+        const auto found = calibrate_noise_multiplier(rate, steps, {epsilon, delta, group});
         return std::tuple(found.value, result_of(found.reached), found.proven);
       },
-      "sampling_rate"_a, "steps"_a, "target_epsilon"_a, "delta"_a);
+      "sampling_rate"_a, "steps"_a, "target_epsilon"_a, "delta"_a, "group_size"_a = 1);
   m.def(
       "calibrate_steps",
-      [](double rate, double noise_multiplier, double epsilon, double delta) {
-        const auto found = calibrate_steps(rate, noise_multiplier, {epsilon, delta});
+      [](double rate, double noise_multiplier, double epsilon, double delta, std::uint64_t group) {
+        const auto found = calibrate_steps(rate, noise_multiplier, {epsilon, delta, group});
         return std::tuple(found.value, result_of(found.reached), found.proven);
       },
-      "sampling_rate"_a, "noise_multiplier"_a, "target_epsilon"_a, "delta"_a);
+      "sampling_rate"_a, "noise_multiplier"_a, "target_epsilon"_a, "delta"_a, "group_size"_a = 1);
   m.def(
       "calibrate_rate",
-      [](double noise_multiplier, std::uint64_t steps, double epsilon, double delta) {
-        const auto found = calibrate_rate(noise_multiplier, steps, {epsilon, delta});
+      [](double noise_multiplier, std::uint64_t steps, double epsilon, double delta,
+         std::uint64_t group) {
+        const auto found = calibrate_rate(noise_multiplier, steps, {epsilon, delta, group});
         return std::tuple(found.value, result_of(found.reached), found.proven);
       },
-      "noise_multiplier"_a, "steps"_a, "target_epsilon"_a, "delta"_a);
+      "noise_multiplier"_a, "steps"_a, "target_epsilon"_a, "delta"_a, "group_size"_a = 1);
 }
 
 }  // namespace discreet::python

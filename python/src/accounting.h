@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "discreet/accounting/event.h"
+#include "discreet/accounting/pld.h"
 
 // What the bindings of the accounting room share.
 namespace discreet::python {
@@ -23,6 +25,10 @@ inline nb::bytes to_bytes(const Bytes& bytes) { return nb::bytes(bytes.data(), b
 inline ByteView view(const nb::bytes& bytes) {
   return {static_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
 }
+
+// (lower, upper, path, worse direction)
+using Result = std::tuple<double, double, std::string, std::string>;
+Result result_of(const accounting::Certified& certified);
 
 void add_events(nb::module_& m);
 void add_accountants(nb::module_& m);

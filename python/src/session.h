@@ -285,6 +285,11 @@ class Session {
     return with([&](Mechanism& m) { return run::claim(m, run::ended(m, said)); });
   }
 
+  // For groups of up to `group` records together: (lower, upper).
+  accounting::Interval group_epsilon(std::uint64_t group, double delta) {
+    return with([&](Mechanism& m) { return m.group_epsilon(group, delta).value; });
+  }
+
   const Mechanism& fixed() const noexcept { return mechanism_; }  // for what never changes
   const ModelLayout& layout() const noexcept { return mechanism_.layout(); }
 

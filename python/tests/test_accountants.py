@@ -318,3 +318,23 @@ def test_bad_questions_are_refused(change, named):
     question = {"schedule": [(1.0, 10, 1)], "delta": 1e-5} | change
     with pytest.raises(discreet.Error, match=named):
         amplification.allocation_epsilon(question.pop("schedule"), **question)
+
+
+def test_groups_of_records_are_certified_and_calibrated_for():
+    run = dict(sampling_rate=0.01, noise_multiplier=1.0, steps=1000)
+    four = discreet.account(**run, delta=1e-5, group_size=4)
+    # A contour integral of exact moments (tests/golden/accounting/group_epsilon.py).
+    assert four.epsilon.lower <= 8.8991878706855 <= four.epsilon.upper < 8.902
+    assert four.epsilon.upper > 4 * discreet.account(**run, delta=1e-5).epsilon.upper
+    assert discreet.account(**run, epsilon=four.epsilon.upper, group_size=4).delta.lower <= 1e-5
+    noise = discreet.calibrate(sampling_rate=0.01, steps=1000, target_epsilon=2, delta=1e-5,
+                               group_size=4)
+    assert noise.epsilon.upper <= 2 and noise.noise_multiplier > 2
+    books = discreet.Accountant("rdp").compose(STEP, 1000)
+    assert books.group_epsilon(1e-5, 4).epsilon == four.epsilon
+    with pytest.raises(discreet.Error, match="fixed_size"):
+        discreet.Accountant("pld").compose(
+            Event(Gaussian(1.0), events.FixedSize(10, 1000))).group_epsilon(1e-5, 2)
+    for bad in (0, -1, 2.5):
+        with pytest.raises(discreet.Error, match="group_size"):
+            discreet.account(**run, delta=1e-5, group_size=bad)

@@ -36,6 +36,33 @@ def test_epsilon_gives_delta_and_the_two_invert_each_other():
     assert out["delta"]["upper"] == pytest.approx(1e-5, rel=1e-8)
 
 
+def test_a_group_is_certified_for_all_of_its_records_together():
+    one = json.loads(account((), "--json").stdout)["epsilon"]["upper"]
+    out = json.loads(account({"--group-size": "4"}, "--json").stdout)
+    assert out["group_size"] == 4 and out["path"] == "transform"
+    # A contour integral of exact moments (tests/golden/accounting/group_epsilon.py).
+    assert 4 * one < out["epsilon"]["lower"] <= 8.8991878706855 <= out["epsilon"]["upper"] < 8.902
+    back = json.loads(account({"--group-size": "4", "--delta": None,
+                               "--epsilon": repr(out["epsilon"]["upper"])}, "--json").stdout)
+    assert back["delta"]["lower"] <= 1e-5
+    text = account({"--group-size": "4"}).stdout
+    assert "add_remove, for groups of up to 4 records\n" in text
+    assert "adding or removing up to 4 records together" in text
+
+
+@pytest.mark.parametrize("changes, more, named", [
+    ({"--group-size": "0"}, (), "0"), ({"--group-size": "2.5"}, (), "2.5"),
+    ({"--group-size": "2"}, ("--accountant=rdp",), "rdp"),
+    ({"--group-size": "2"}, ("--verify",), "--group-size"),
+    ({"--group-size": "2", "--sampling": "fixed_size", "--sampling-rate": None, "--batch-size": "10",
+      "--dataset-size": "1000"}, (), "fixed_size"),
+])
+def test_a_group_that_cannot_be_certified_is_rejected_by_name(changes, more, named):
+    result = account(changes, *more)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: INVALID_DP_CONFIG: ") and named in result.stderr
+
+
 def test_no_sampling_and_replace_one():
     none = {"--sampling-rate": None, "--sampling": "none", "--noise-multiplier": "4"}
     one = json.loads(account(none, "--json").stdout)

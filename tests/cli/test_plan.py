@@ -22,9 +22,9 @@ def plan_json(setting, changes=(), *more):
     return json.loads(result.stdout)
 
 
-def account(sampling_rate, noise_multiplier, steps, delta):
+def account(sampling_rate, noise_multiplier, steps, delta, *more):
     result = discreet("account", f"--sampling-rate={sampling_rate!r}", f"--steps={steps}",
-                      f"--noise-multiplier={noise_multiplier!r}", f"--delta={delta}", "--json")
+                      f"--noise-multiplier={noise_multiplier!r}", f"--delta={delta}", "--json", *more)
     return json.loads(result.stdout)["epsilon"]
 
 
@@ -80,10 +80,17 @@ def test_rate_and_steps_skip_what_needs_sizes():
     assert [each["sampling"] for each in out["not_planned"]] == ["balls_and_bins", "shuffled_epoch"]
 
 
-def test_groups_cost_more_and_the_conversion_is_kept():
-    one, four = (plan_json(SIZES, {"--group-size": size})["group"] for size in ("1", "4"))
-    assert one["epsilon"]["upper"] <= 3
-    assert 3 * 4 < four["epsilon"]["upper"] < 30 and four["adjacency"] == "add_remove"
+def test_a_group_gets_the_noise_that_keeps_its_promise():
+    one, four = (plan_json(SIZES, {"--group-size": size}) for size in ("1", "4"))
+    assert one["group_size"] == 1 and one["noise_multiplier"] == plan_json(SIZES)["noise_multiplier"]
+    assert four["group_size"] == 4 and four["noise_multiplier"] > 1.5 * one["noise_multiplier"]
+    of_group = account(256 / 60000, four["noise_multiplier"], 14100, 1e-5, "--group-size", "4")
+    assert of_group["lower"] <= 3 <= of_group["upper"] * 1.001 and of_group["upper"] <= 3 * 1.001
+    alone = account(256 / 60000, four["noise_multiplier"], 14100, 1e-5)["upper"]
+    assert four["epsilon_of_one_record"]["upper"] == pytest.approx(alone, rel=1e-3) and alone < 1
+    assert [each["sampling"] for each in four["not_planned"]] == ["fixed_size"]
+    assert all(each["epsilon"]["upper"] <= 3 for each in four["samplers"])
+    assert "for groups of up to 4 records" in plan(SIZES, {"--group-size": "4"}).stdout
 
 
 SHAPES = [(SIZES, {"--group-size": "4"}), (RATE, {"--group-size": "1000000"}),
@@ -144,7 +151,7 @@ BAD = [
     (SIZES, {"--epochs": "many"}, "many"), (SIZES, {"--epochs": None}, "--epochs"),
     (SIZES, {"--epochs": "9e15", "--batch-size": "1"}, "2^53"),
     (SIZES, {"--steps": "5"}, "either"), (SIZES, {"--group-size": "0"}, "0"),
-    (SIZES, {"--group-size": "1e7"}, "1e7"), (SIZES, {"--group-size": "two"}, "two"),
+    (SIZES, {"--group-size": "1e10"}, "1e10"), (SIZES, {"--group-size": "two"}, "two"),
     (RATE, {"--sampling-rate": "0"}, "0"), (RATE, {"--sampling-rate": "1.01"}, "1.01"),
     (RATE, {"--sampling-rate": None}, "--sampling-rate"), (RATE, {"--steps": None}, "--steps"),
     (RATE, {"--steps": "0"}, "0"), (RATE, {"--steps": "1e30"}, "1e30"),
