@@ -331,7 +331,7 @@ TEST(Train, WarningsAndTheEndOfTheBudgetAreInTheTrace) {
   const RunResult result = run.train("a");
   const std::string trace = run.read("a", "trace.jsonl");
   const auto warnings = lines_of(trace, "warning");
-  ASSERT_FALSE(warnings.empty());
+  ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].at("warning").get<std::string>().find("safety reserve"), std::string::npos);
   const auto failures = lines_of(trace, "failure");
   ASSERT_EQ(failures.size(), 1u);
@@ -353,18 +353,18 @@ TEST(Train, RaisedNoiseIsAWarning) {
 }
 
 // After one step of such a rate nothing that the model computes is finite.
-SmallRun overflowing(mechanism::NonfinitePolicy policy) {
-  SmallRun run;
-  run.config.model.kind = mechanism::ModelKind::kMlp;
-  run.config.model.hidden = {4};
-  run.config.privacy.nonfinite = policy;
-  run.config.optimizer.rate = 1e38;
-  run.config.privacy.clip_ghost = false;
-  return run;
-}
+struct OverflowingRun : SmallRun {
+  explicit OverflowingRun(mechanism::NonfinitePolicy policy) {
+    config.model.kind = mechanism::ModelKind::kMlp;
+    config.model.hidden = {4};
+    config.privacy.nonfinite = policy;
+    config.privacy.clip_ghost = false;
+    config.optimizer.rate = 1e38;
+  }
+};
 
 TEST(Train, AFailureInTheFirstStepsIsRecordedAndTheDirectoryStays) {
-  const SmallRun run = overflowing(mechanism::NonfinitePolicy::kAbort);
+  const OverflowingRun run(mechanism::NonfinitePolicy::kAbort);
   const Error error = error_of([&] { run.train("a"); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidGradient);
   const std::string trace = run.read("a", "trace.jsonl");
@@ -379,7 +379,7 @@ TEST(Train, AFailureInTheFirstStepsIsRecordedAndTheDirectoryStays) {
 }
 
 TEST(Train, StepsOfWhichNothingIsLeftAreSaid) {
-  const SmallRun run = overflowing(mechanism::NonfinitePolicy::kZero);
+  const OverflowingRun run(mechanism::NonfinitePolicy::kZero);
   const RunResult result = run.train("a");
   EXPECT_NE(result.zeroed.find("not finite"), std::string::npos);
   const std::string trace = run.read("a", "trace.jsonl");
