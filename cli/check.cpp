@@ -167,9 +167,9 @@ void print_text(const Checked& checked) {
   const DpConfig& c = checked.privacy();
   fmt::print("OK\n  hash           {}\n", to_hex(config_hash(checked.loaded.config)));
   if (checked.plan) {
-    fmt::print("  data           {}\n  model          {}, {} parameters\n  optimizer      {}\n",
+    fmt::print("  data           {}\n  model          {}\n  optimizer      {}\n",
                describe(checked.loaded.config.data), describe(checked.loaded.config.model),
-               checked.plan->parameters, describe(checked.loaded.config.optimizer));
+               describe(checked.loaded.config.optimizer));
   }
   if (c.enabled) {
     fmt::print("  sampler        {}: {}\n", spelling(c.sampling_mode),

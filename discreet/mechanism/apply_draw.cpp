@@ -48,34 +48,22 @@ void divide(std::span<const double> x, double divisor, std::span<double> out) {
 
 // Draws the noise of a step: `add` does it for one of its slots.
 template <class Add>
-void draw_noise(const Fixed& fixed, const State& state, const Decided& decided, double grid,
-                Drawn& out, Add add) {
+void draw_noise(const Fixed& fixed, const State& state, const Decided& decided, Drawn& out,
+                Add add) {
   const DpConfig& dp = fixed.dp();
   const Partition& parts = state.now.allocation.plan.partition;
-  const accounting::GaussianGroups groups = gaussian_groups(state.now.allocation, decided.sigma);
-  std::vector<double> in_unit(parts.parts());
-  for (std::size_t g = 0; g < parts.parts(); ++g) {
-    const double on_sum =
-        next_up(groups.groups[g].noise_multiplier * state.now.allocation.plan.clip[g]);
-    out.stddev[g] = next_up(on_sum / fixed.batch);
-    in_unit[g] = fixed.has_grid() ? next_up(on_sum / grid) : out.stddev[g];
-  }
+  NoiseScales scales = noise_scales(fixed, state.now.allocation, decided.sigma);
+  out.stddev = std::move(scales.average);
   if (const auto counts = fixed.counts(parts.parts())) out.normals.assign(counts->counts, 0);
   const std::vector<double> ones(out.normals.size(), 1);
   NoiseRequest request;
   request.seed_per_step = dp.noise_seed_per_step;
   request.family = dp.noise_family;
-  request.stddev = in_unit;
+  request.stddev = scales.drawn;
   request.scalars = out.normals;
   request.scalar_stddev = ones;
   request.threads = fixed.threads;
-  // Of several slots each has the same share of the variance; the sum has all of it, and more by
-  // rounding.
   const std::uint64_t slots = fixed.noise_slots();
-  if (slots > 1) {
-    const double root = numerics::next_down(std::sqrt(static_cast<double>(slots)));
-    for (double& stddev : in_unit) stddev = next_up(stddev / root);
-  }
   const random::Generator& generator = state.stream ? *state.stream : fixed.streams.noise;
   generator.require_own_process();  // before other threads are asked, which a forked process lacks
   for (std::uint64_t slot = 0; slot < slots; ++slot) {
@@ -104,6 +92,24 @@ template <class TensorOf>
 
 }  // namespace
 
+NoiseScales noise_scales(const Fixed& fixed, const Allocation& allocation, double sigma) {
+  const accounting::GaussianGroups groups = gaussian_groups(allocation, sigma);
+  NoiseScales out;
+  for (std::size_t g = 0; g < groups.groups.size(); ++g) {
+    const double on_sum = next_up(groups.groups[g].noise_multiplier * allocation.plan.clip[g]);
+    out.average.push_back(next_up(on_sum / fixed.batch));
+    out.drawn.push_back(fixed.has_grid() ? next_up(on_sum / *fixed.dp().noise_discrete)
+                                         : out.average.back());
+  }
+  // Of several slots each has the same share of the variance; the sum has all of it, and more by
+  // rounding.
+  const std::uint64_t slots = fixed.noise_slots();
+  if (slots == 1) return out;
+  const double root = numerics::next_down(std::sqrt(static_cast<double>(slots)));
+  for (double& stddev : out.drawn) stddev = next_up(stddev / root);
+  return out;
+}
+
 Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, GradientSum& values,
            const Decided& decided, const std::function<void()>& account) {
   const DpConfig& dp = fixed.dp();
@@ -125,7 +131,7 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
   };
   if (decided.sigma > 0) {
     draw_noise(
-        fixed, state, decided, grid, out,
+        fixed, state, decided, out,
         [&](NoiseRequest& request, const random::Generator& generator, bool first, bool last) {
           request.before = nullptr;
           request.meanwhile = nullptr;
@@ -160,7 +166,7 @@ Drawn draw(const Fixed& fixed, const State& state, Held<Real>& held, const Decid
   Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
   double square = 0;
   if (decided.sigma > 0) {
-    draw_noise(fixed, state, decided, 1, out,
+    draw_noise(fixed, state, decided, out,
                [&](NoiseRequest& request, const random::Generator& generator, bool first, bool) {
                  request.team = held.team;
                  request.square = first ? &square : nullptr;

@@ -53,6 +53,9 @@ class DryRun {
     require_step(fixed_, s);
     Decided decided = decide(fixed_, s);
     warnings_.insert(warnings_.end(), decided.warnings.begin(), decided.warnings.end());
+    if (decided.sigma > 0)
+      require_drawable(fixed_.dp().noise_family,
+                       noise_scales(fixed_, s.now.allocation, decided.sigma).drawn);
     const std::uint64_t next = next_change(decided);
     s.scheduler = std::move(decided.scheduler);
     s.projected = decided.projected;

@@ -27,6 +27,13 @@ accounting::EpsilonBound compose_within_budget(const Mechanism::Fixed& fixed,
                                                const Mechanism::State& state,
                                                const Decided& decided);
 
+// Standard deviations of the noise of a step, one per part.
+struct NoiseScales {
+  std::vector<double> average;  // of the noisy average
+  std::vector<double> drawn;  // of what each slot draws: on the sum and in grid steps, or as above
+};
+NoiseScales noise_scales(const Mechanism::Fixed& fixed, const Allocation& allocation, double sigma);
+
 // What is released beside the noisy average, and what is known of it.
 struct Drawn {
   std::vector<double> stddev;   // of the average, one per part

@@ -151,6 +151,12 @@ double laplace_scale(double noise_multiplier) noexcept {
   return numerics::round_down(noise_multiplier / std::numbers::sqrt2, 4);
 }
 
+void require_drawable(NoiseFamily family, std::span<const double> stddev) {
+  if (!has_grid(family)) return;
+  for (const double each : stddev)
+    if (each != 0) static_cast<void>(Discrete(family, each));
+}
+
 std::uint64_t noise_indices(const ModelLayout& layout, NoiseFamily family, std::size_t scalars) {
   std::uint64_t total = random::gaussian_indices(scalars);
   for (std::size_t i = 0; i < layout.size(); ++i)
@@ -166,9 +172,7 @@ NoiseState generate(const ModelLayout& layout, const Partition& partition,
                     const NoiseRequest& request, const random::Generator& generator,
                     const NoiseState& state, Add add) {
   check(partition, request);
-  if (has_grid(request.family))
-    for (const double stddev : request.stddev)
-      if (stddev != 0) Discrete(request.family, stddev);  // throws before anything is written
+  require_drawable(request.family, request.stddev);
 
   random::SequentialCounter counter(state.offset);
   if (!request.seed_per_step)

@@ -57,6 +57,9 @@ struct NoiseRequest {
   double* square = nullptr;    // set to the sum of their squares before noise
 };
 
+// Throws kInvalidDpConfig for a standard deviation that the family cannot draw.
+void require_drawable(NoiseFamily family, std::span<const double> stddev);
+
 // Adds the noise in place and returns the state after it. Everything is checked before anything is
 // written: kNanInSigma for a standard deviation that is not finite, naming its part;
 // kInvalidDpConfig for a negative one, a wrong number of them, or one that the family cannot draw;

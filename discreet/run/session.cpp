@@ -141,8 +141,13 @@ void Session::restore(const cbor::Value& training) {
 
 void Session::record(const mechanism::StepResult& step) {
   files_.append("iter", trace_iter(step));
-  for (const std::string& warning : step.warnings)
-    files_.append("warning", cbor::map({{"t", step.t}, {"warning", warning}}));
+  // Past its safety reserve every step says so, last of all: the first one is recorded.
+  const DpConfig& dp = mechanism_.config().privacy;
+  const bool was_past =
+      step.t > 0 && step.budget.before.upper > dp.target_epsilon * (1 - dp.safety_budget_reserve);
+  const std::size_t repeated = step.budget.past_warning && was_past ? 1 : 0;
+  for (std::size_t i = 0; i + repeated < step.warnings.size(); ++i)
+    files_.append("warning", cbor::map({{"t", step.t}, {"warning", step.warnings[i]}}));
   const mechanism::DpMetrics& metrics = step.metrics;
   if (metrics.zeroed_records < metrics.records) has_learned_ = true;
   if (metrics.records == 0 || metrics.zeroed_records < metrics.records) return;

@@ -42,8 +42,10 @@ std::optional<accounting::Interval> claim(const mechanism::Mechanism& mechanism,
 // Writes the records of one run. The same for native training and PyTorch.
 //
 //   run_header   header(), at its start
-//   iter         each step, and a `warning` {t, warning} for each of its warnings and for the first
-//                step of which every gradient was left out as not finite
+//   iter         each step, and a `warning` {t, warning} for each of its warnings (that of the
+//   safety
+//                reserve once), and for the first step of which every gradient was left out as not
+//                finite
 //   failure      why a step was not taken (UML_OS.Error.Emit_v1); the budget's end is one
 //   run_end      end(): how the run ended and what it claims
 class Session {

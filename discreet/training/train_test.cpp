@@ -310,13 +310,117 @@ TEST(Train, InterruptedRunClaimsThePlannedSteps) {
   EXPECT_EQ(lines_of(run.read("cut", "trace.jsonl"), "run_end").at(0).at("ended"), "interrupted");
 }
 
-TEST(Train, InterruptedRunClaimsTheBudgetIfThePlanWouldExceedIt) {
+TEST(Train, InterruptedRunClaimsWhereTheBudgetWouldHaveEndedIt) {
   SmallRun run;
   run.config.privacy.target_epsilon = 3;
+  const RunResult whole = run.train("whole");
   TrainOptions options = run.options("cut");
   StopAfter stop;
   stop.on(options, 2);
-  EXPECT_EQ(training::train(run.resolved(), options).epsilon->upper, 3);
+  const RunResult cut = training::train(run.resolved(), options);
+  EXPECT_EQ(cut.ended, Ended::kInterrupted);
+  EXPECT_EQ(cut.epsilon->upper, whole.epsilon->upper);
+  EXPECT_LE(cut.epsilon->upper, 3);
+}
+
+// ---------------------------------------------------------------- what is recorded
+
+TEST(Train, WarningsAndTheEndOfTheBudgetAreInTheTrace) {
+  SmallRun run;
+  run.config.privacy.target_epsilon = 3;
+  const RunResult result = run.train("a");
+  const std::string trace = run.read("a", "trace.jsonl");
+  const auto warnings = lines_of(trace, "warning");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].at("warning").get<std::string>().find("safety reserve"), std::string::npos);
+  const auto failures = lines_of(trace, "failure");
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_EQ(failures[0].at("failure_code"), "PRIVACY_BUDGET_EXCEEDED");
+  EXPECT_EQ(failures[0].at("t"), result.steps);
+  // Resumed, the run ends as before: nothing is recorded twice.
+  run.train("a", true);
+  EXPECT_EQ(run.read("a", "trace.jsonl"), trace);
+}
+
+TEST(Train, RaisedNoiseIsAWarning) {
+  SmallRun run;
+  run.config.privacy.target_epsilon = 3;
+  run.config.privacy.projection_policy = mechanism::ProjectionPolicy::kUpscale;
+  run.train("a");
+  const auto warnings = lines_of(run.read("a", "trace.jsonl"), "warning");
+  ASSERT_FALSE(warnings.empty());
+  EXPECT_NE(warnings[0].at("warning").get<std::string>().find("noise raised"), std::string::npos);
+}
+
+// After one step of such a rate nothing that the model computes is finite.
+struct OverflowingRun : SmallRun {
+  explicit OverflowingRun(mechanism::NonfinitePolicy policy) {
+    config.model.kind = mechanism::ModelKind::kMlp;
+    config.model.hidden = {4};
+    config.privacy.nonfinite = policy;
+    config.privacy.clip_ghost = false;
+    config.optimizer.rate = 1e38;
+  }
+};
+
+TEST(Train, AFailureInTheFirstStepsIsRecordedAndTheDirectoryStays) {
+  const OverflowingRun run(mechanism::NonfinitePolicy::kAbort);
+  const Error error = error_of([&] { run.train("a"); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidGradient);
+  const std::string trace = run.read("a", "trace.jsonl");
+  const auto failures = lines_of(trace, "failure");
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_EQ(failures[0].at("failure_code"), "INVALID_GRADIENT");
+  // Started again elsewhere it would draw other noise; here it is refused, and resumed it fails as
+  // before.
+  EXPECT_EQ(error_of([&] { run.train("a"); }).code(), ErrorCode::kInvalidInput);
+  EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidGradient);
+  EXPECT_EQ(run.read("a", "trace.jsonl"), trace);
+}
+
+TEST(Train, StepsOfWhichNothingIsLeftAreSaid) {
+  const OverflowingRun run(mechanism::NonfinitePolicy::kZero);
+  const RunResult result = run.train("a");
+  EXPECT_NE(result.zeroed.find("not finite"), std::string::npos);
+  const std::string trace = run.read("a", "trace.jsonl");
+  bool warned = false;
+  for (const auto& line : lines_of(trace, "warning"))
+    warned =
+        warned || line.at("warning").get<std::string>().find("not finite") != std::string::npos;
+  EXPECT_TRUE(warned);
+  const auto zeroed = lines_of(trace, "run_end").at(0).at("zeroed_steps").get<std::uint64_t>();
+  EXPECT_GT(zeroed, 20u);
+  // Cut and resumed, the count is the same.
+  TrainOptions options = run.options("cut");
+  run.share_secret("a", "cut");
+  options.resume = true;
+  StopAfter stop;
+  stop.on(options, 16);
+  training::train(run.resolved(), options);
+  run.train("cut", true);
+  EXPECT_EQ(run.read("cut", "trace.jsonl"), trace);
+}
+
+TEST(Train, ReleasedMetricsAreRecorded) {
+  SmallRun run;
+  run.config.privacy.metrics_release = mechanism::MetricsRelease::kDp;
+  const RunResult result = run.train("a");
+  ASSERT_TRUE(result.released);
+  const auto lines = lines_of(run.read("a", "trace.jsonl"), "iter");
+  for (const auto& line : lines) {
+    const double fraction = line.at("released").at("clip_fraction");
+    EXPECT_GE(fraction, 0);
+    EXPECT_LE(fraction, 1);
+  }
+  EXPECT_EQ(lines.back().at("released").at("clip_fraction"), result.released->clip_fraction);
+}
+
+TEST(Train, NamesTheAccountantThatGaveTheUpperEnd) {
+  SmallRun run;
+  run.config.privacy.accountant = mechanism::AccountantKind::kGdp;
+  run.train("a");
+  for (const auto& line : lines_of(run.read("a", "trace.jsonl"), "iter"))
+    EXPECT_EQ(line.at("accountant_type_used"), "rdp");
 }
 
 // ---------------------------------------------------------------- what is refused

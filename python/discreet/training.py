@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import warnings
 from collections.abc import Callable, Mapping
 
 from discreet import _core
@@ -36,6 +37,7 @@ class Run:
     ended: str  # "completed", "budget_reached" or "interrupted"
     not_private: list[str]  # why the run is not private; empty if it is
     notes: list[str]
+    released: dict | None  # of metrics.release: dp, the last step's values: noised, inside epsilon
 
     @property
     def model(self) -> dict:
@@ -75,4 +77,6 @@ def train(config: str | os.PathLike | Mapping, out: str | os.PathLike, *, resume
     result = _core.train(text, name, _settings(settings), folder, pathlib.Path(out), resume,
                          threads or os.cpu_count() or 1, on_bad_row, progress)
     epsilon = result.pop("epsilon")
+    if zeroed := result.pop("zeroed"):
+        warnings.warn(f"{zeroed} (this depends on the records: keep it confidential)", stacklevel=2)
     return Run(epsilon=Interval(*epsilon) if epsilon else None, **result)

@@ -125,13 +125,13 @@ void add_session(nb::module_& m) {
       .def("failure",
            [](Session& s, const std::string& code, const std::string& op,
               const std::string& sentence) {
-             const Error error = error_of(code, op, sentence);
+             const Error error = python::error_of(code, op, sentence);
              return to_python(s.with([&](Mechanism& m) { return m.emit_error(error).to_cbor(); }));
            })
       .def("claim",
            [](Session& s,
               const std::optional<std::string>& said) -> std::optional<std::pair<double, double>> {
-             const auto claim = s.claim(ended_of(said));
+             const auto claim = s.claim(python::ended_of(said));
              if (!claim) return std::nullopt;
              return std::pair(claim->lower, claim->upper);
            })

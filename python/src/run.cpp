@@ -229,14 +229,15 @@ void discreet::python::add_run(nb::module_& m) {
            })
       .def("write_model",
            [](RunSession& s, const nb::bytes& bytes) { s.write_model(python::view(bytes)); })
-      .def("fail", [](RunSession& s, const std::string& code, const std::string& op,
-                      const std::string& sentence) { s.fail(error_of(code, op, sentence)); })
+      .def("fail",
+           [](RunSession& s, const std::string& code, const std::string& op,
+              const std::string& sentence) { s.fail(python::error_of(code, op, sentence)); })
       .def("end",
            [](RunSession& s, const std::optional<std::string>& said) {
-             const run::Session::End end = s.end(ended_of(said));
+             const run::Session::End end = s.end(python::ended_of(said));
              nb::dict out;
              out["ended"] = std::string(to_string(end.ended));
-             out["epsilon"] = end.epsilon ? nb::object(pair_of(*end.epsilon)) : nb::none();
+             out["epsilon"] = end.epsilon ? nb::object(python::pair_of(*end.epsilon)) : nb::none();
              out["zeroed"] = end.zeroed;
              return out;
            })

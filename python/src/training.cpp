@@ -69,6 +69,14 @@ nb::dict train(const nb::bytes& yaml, const std::string& name,
   about["ended"] = std::string(training::to_string(r.ended));
   about["not_private"] = r.not_private;
   about["notes"] = r.notes;
+  about["zeroed"] = r.zeroed;
+  about["released"] = nb::none();
+  if (r.released) {
+    nb::dict released;
+    released["clip_fraction"] = r.released->clip_fraction;
+    released["group_clip_fraction"] = r.released->group_clip_fraction;
+    about["released"] = released;
+  }
   return about;
 }
 

@@ -309,3 +309,74 @@ def test_a_killed_process_leaves_a_run_that_can_be_resumed(tmp_path):
     assert len(engine.accountant) == 13 and engine._session.charged_again == 3
     steps(module, optimizer, loader, most=2)
     engine.close()
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_a_run_cut_short_is_not_completed_and_claims_its_plan(tmp_path, directory):
+    whole, module, optimizer, loader = begin(tmp_path / "whole")
+    for _ in range(3):
+        steps(module, optimizer, loader)
+    planned = whole.finish()
+    whole.close()
+    engine, module, optimizer, loader = begin(tmp_path / "run" if directory else None)
+    steps(module, optimizer, loader, most=5)
+    for said in ("completed", "budget_reached"):
+        with pytest.raises(discreet.Error, match="5 of 39 planned steps") as caught:
+            engine.finish(said)
+        assert caught.value.code == "INVALID_INPUT"
+    claim = engine.finish()
+    assert claim.upper == planned.upper > engine.get_epsilon().upper
+    if directory:
+        end = lines(tmp_path / "run")[-1]
+        assert end["kind"] == "run_end" and end["ended"] == "interrupted" and end["steps"] == 5
+        assert end["epsilon"] == {"lower": claim.lower, "upper": claim.upper}
+    engine.close()
+
+
+def small_budget(directory, **settings):
+    torch.manual_seed(3)
+    module = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    x = torch.randn(ROWS, 4)
+    loader = DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=BATCH)
+    engine = PrivacyEngine(directory=directory)
+    return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=0.7,
+                                        max_grad_norm=1.0, epochs=9, declared_size=ROWS, target_epsilon=3.0, **settings)
+
+
+@pytest.mark.skipif("DISCREET" not in os.environ, reason="needs the command")
+def test_warnings_and_the_budgets_end_are_recorded_as_native_runs_record_them(tmp_path):
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = small_budget(run)
+    with pytest.raises(discreet.Error, match="above the target"):
+        for _ in range(9):
+            steps(module, optimizer, loader)
+    claim = engine.finish()
+    engine.close()
+    assert all("safety reserve" in line["warning"] for line in lines(run, "warning")) and lines(run, "warning")
+    failure, end = lines(run, "failure"), lines(run)[-1]
+    assert len(failure) == 1 and failure[0]["failure_code"] == "PRIVACY_BUDGET_EXCEEDED"
+    assert end["ended"] == "budget_reached" and end["epsilon"]["upper"] == claim.upper <= 3
+    done = subprocess.run([os.environ["DISCREET"], "report", str(run)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "warning: epsilon" in (run / "report.html").read_text()
+
+
+def test_records_that_are_all_left_out_are_said(tmp_path):
+    engine, module, optimizer, loader = begin(tmp_path / "run")
+    for x, y in loader:
+        optimizer.zero_grad()
+        (F.cross_entropy(module(x), y) * float("nan")).backward()
+        optimizer.step()
+        break
+    with pytest.warns(UserWarning, match="holds noise only"):
+        engine.finish()
+    engine.close()
+    assert lines(tmp_path / "run")[-1]["zeroed_steps"] == 1
+
+
+def test_released_metrics_are_recorded(tmp_path):
+    engine, module, optimizer, loader = small_budget(tmp_path / "run", settings={"metrics": {"release": "dp"}})
+    steps(module, optimizer, loader, most=2)
+    engine.close()
+    assert all(0 <= line["released"]["clip_fraction"] <= 1 for line in lines(tmp_path / "run", "iter"))
