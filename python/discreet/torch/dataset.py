@@ -95,7 +95,7 @@ def _addresses(dataset: TensorDataset, rows):
 
 def _held(dataset) -> list:
     """The data sets that an object holds as attributes."""
-    return [x for x in getattr(dataset, "__dict__", {}).values() if isinstance(x, Dataset)]
+    return [x for x in getattr(dataset, "__dict__", {}).values() if isinstance(x, Dataset) and hasattr(x, "__len__")]
 
 
 def _below(dataset, depth: int = 4) -> list:
