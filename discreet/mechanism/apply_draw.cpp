@@ -77,6 +77,7 @@ void draw_noise(const Fixed& fixed, const State& state, const Decided& decided, 
     for (double& stddev : in_unit) stddev = next_up(stddev / root);
   }
   const random::Generator& generator = state.stream ? *state.stream : fixed.streams.noise;
+  generator.require_own_process();  // before other threads are asked, which a forked process lacks
   for (std::uint64_t slot = 0; slot < slots; ++slot) {
     request.step = state.t * slots + slot;
     out.noise = add(request, generator, slot == 0, slot + 1 == slots);

@@ -61,6 +61,7 @@ Sampler::Sampler(SamplingPlan plan, std::uint64_t rows, random::Generator genera
 }
 
 RecordList Sampler::batch(std::uint64_t step) {
+  generator_.require_own_process();  // also where an epoch was drawn before
   const std::uint64_t draw = draw_of(plan_.mode);
   switch (plan_.mode) {
     case SamplingMode::kPoisson:

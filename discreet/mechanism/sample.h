@@ -88,7 +88,7 @@ class Sampler {
   std::uint64_t rows() const noexcept { return rows_; }
 
   // The records of step t = 0, 1, …, ascending; it may be empty. Throws kInvalidDpConfig for a step
-  // (balls and bins, shuffled: an epoch) of 2^24 or more.
+  // (balls and bins, shuffled: an epoch) of 2^24 or more, and as Generator::require_own_process().
   //   Poisson            each record with probability exactly q
   //   truncated Poisson  the same; if more than `most` come, a uniform subset of `most` of them
   //   fixed size         a uniform subset of B records

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <string>
 
-#include "discreet/base/error.h"
+#include "discreet/base/fork_testing.h"
 #include "discreet/mechanism/config_table.h"
 #include "discreet/random/statistics_testing.h"
 
@@ -252,6 +252,18 @@ TEST(Sampler, RefusesRowsThatItsLawDoesNotAllow) {
   EXPECT_THROW(sampler.batch(0, 0, 0), Error);
   EXPECT_THROW(sampler.batch(std::uint64_t{1} << 24), Error);
   EXPECT_EQ(sampler.batch((1 << 24) - 1), sampler.batch((1 << 24) - 1));
+}
+
+TEST(Sampler, DrawsNothingInAForkedProcess) {
+  for (const SamplingMode mode : {SamplingMode::kPoisson, SamplingMode::kBallsAndBins,
+                                  SamplingMode::kShuffledEpoch, SamplingMode::kFixedSize}) {
+    Sampler sampler(plan_of(mode, 100, 10), 100,
+                    random::Generator::secure(random::Key::from_system()));
+    const Batch before = sampler.batch(3);
+    EXPECT_EQ(code_in_fork([&] { sampler.batch(3); }), ErrorCode::kRngConsumptionViolation)
+        << spelling(mode);
+    EXPECT_EQ(sampler.batch(3), before);
+  }
 }
 
 TEST(Sampler, ServesEmptyAndHugePopulations) {

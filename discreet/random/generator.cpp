@@ -96,6 +96,7 @@ struct BlockSource::WideAes {
 };
 
 BlockSource::BlockSource(const Generator& generator) : algorithm_(generator.algorithm_) {
+  generator.require_own_process();
   const ByteView key = generator.key_.secret_bytes();
   if (algorithm_ == Algorithm::kPhilox4x32) {
     philox_key_ = {load_word(key, 0), load_word(key, 1)};

@@ -34,6 +34,10 @@ class Generator {
   // value with this one. name: not empty.
   Generator fork(std::string_view name) const { return {algorithm_, key_.derive(name)}; }
 
+  // As Key: throws in a process that was forked after the key was made. Everything that draws calls
+  // it, so that a forked process draws nothing from its parent's streams.
+  void require_own_process() const { key_.require_own_process(); }
+
   Algorithm algorithm() const noexcept { return algorithm_; }
   bool is_secure() const noexcept { return algorithm_ != Algorithm::kPhilox4x32; }
 
@@ -44,9 +48,11 @@ class Generator {
 };
 
 // One thread's reader of a generator: holds the expanded key and remembers where it stopped, so
-// that consecutive reads need no new set-up. Not for sharing between threads.
+// that consecutive reads need no new set-up. Not for sharing between threads, and not for keeping
+// across fork(): the constructor checks the process.
 class BlockSource {
  public:
+  // Throws as Generator::require_own_process().
   explicit BlockSource(const Generator& generator);
   ~BlockSource();
   BlockSource(BlockSource&&) noexcept;

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "discreet/base/error.h"
+#include "discreet/base/fork_testing.h"
 #include "discreet/numerics/targets_testing.h"
 #include "discreet/random/aes_wide_impl.h"
+#include "discreet/random/subsets.h"
 #include "discreet/random/word_reader.h"
 
 namespace discreet::random {
@@ -238,6 +239,38 @@ TEST(WordReader, ReadsItsReserveAndNotAWordMore) {
       EXPECT_EQ(error.code(), ErrorCode::kRngConsumptionViolation);
     }
   }
+}
+
+TEST(Generator, DrawsNothingInAForkedProcess) {
+  const Generator secret = Generator::secure(Key::from_system());
+  const Generator stored(Algorithm::kChaCha20, Key::from_bytes(Bytes(32, 7)));
+  const Generator derived = secret.fork("stream");
+  const auto draw = [](const Generator& generator) {
+    std::vector<std::uint64_t> out(2);
+    BlockSource(generator).read(0, 0, out);
+  };
+  for (const Generator* generator : {&secret, &stored, &derived}) {
+    draw(*generator);
+    EXPECT_EQ(code_in_fork([&] { draw(*generator); }), ErrorCode::kRngConsumptionViolation);
+    EXPECT_EQ(code_in_fork([&] { draw(generator->fork("more")); }),
+              ErrorCode::kRngConsumptionViolation);
+    EXPECT_EQ(code_in_fork([&] {
+                poisson_subset(*generator, Position::at(0, 0), {0, 9}, 0.5);
+              }),
+              ErrorCode::kRngConsumptionViolation);
+    draw(*generator);
+  }
+  // What the child makes is its own, until that forks too.
+  EXPECT_EQ(code_in_fork([&] {
+              const Generator own = Generator::secure(Key::from_system());
+              draw(own);
+              if (code_in_fork([&] { draw(own); }) == ErrorCode::kRngConsumptionViolation)
+                draw(secret);
+            }),
+            ErrorCode::kRngConsumptionViolation);
+  // A public seed protects nobody, and tests may share it.
+  EXPECT_EQ(code_in_fork([&] { draw(Generator(Algorithm::kAes128Ctr, Key::from_seed(1))); }),
+            std::nullopt);
 }
 
 TEST(Generator, ForksIntoStreamsThatShareNoBlock) {

@@ -4,18 +4,37 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 
 #include "discreet/base/error.h"
 #include "discreet/base/hash.h"
 
 namespace discreet::random {
+namespace {
+
+constexpr std::uint64_t kAnyProcess = 0;
+
+// Counts the forks between the first process and this one.
+std::atomic<std::uint64_t> forks{kAnyProcess + 1};
+
+}  // namespace
+
+std::uint64_t this_process() {
+  static const int failure =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  if (failure != 0)
+    throw Error(ErrorCode::kIoError, "Key",
+                "the system has no memory to watch for fork(), without which keys are not safe");
+  return forks.load(std::memory_order_relaxed);
+}
 
 Key Key::from_system() {
-  Key key;
+  Key key(this_process());
   if (getentropy(key.bytes_.data(), kSize) != 0) {
     throw Error(ErrorCode::kIoError, "Key::from_system",
                 "the operating system gave no random bytes; run on a kernel with getrandom");
@@ -26,7 +45,7 @@ Key Key::from_system() {
 Key Key::from_seed(std::uint64_t seed) {
   std::array<std::uint8_t, 8> little_endian;
   for (int i = 0; i < 8; ++i) little_endian[i] = static_cast<std::uint8_t>(seed >> (8 * i));
-  Key key;
+  Key key(kAnyProcess);
   key.bytes_ =
       Sha256().update(bytes_of("discreet/insecure-seed/1/")).update(little_endian).finish();
   return key;
@@ -38,7 +57,7 @@ Key Key::from_bytes(ByteView bytes) {
         ErrorCode::kMalformed, "Key::from_bytes",
         fmt::format("a key has {} bytes, not {}; restore the key file", kSize, bytes.size()));
   }
-  Key key;
+  Key key(this_process());
   std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());
   return key;
 }
@@ -48,7 +67,7 @@ Key Key::derive(std::string_view name) const {
     throw Error(ErrorCode::kInvalidInput, "Key::derive", "a stream needs a name; give one");
   }
   const std::string info = fmt::format("discreet/stream/1/{}\x01", name);
-  Key key;
+  Key key(process_);
   unsigned length = 0;
   if (HMAC(EVP_sha256(), bytes_.data(), kSize, bytes_of(info).data(), info.size(),
            key.bytes_.data(), &length) == nullptr) {
@@ -57,15 +76,24 @@ Key Key::derive(std::string_view name) const {
   return key;
 }
 
+void Key::require_own_process() const {
+  if (process_ == kAnyProcess || process_ == this_process()) return;
+  throw Error(ErrorCode::kRngConsumptionViolation, "Key",
+              "this process was forked from one that holds the same key: both would draw the same "
+              "noise, and the difference of what they release would have none. Create the object "
+              "after fork(), in the process that uses it, or start processes with spawn");
+}
+
 Key::~Key() { OPENSSL_cleanse(bytes_.data(), kSize); }
 
-Key::Key(Key&& other) noexcept : bytes_(other.bytes_) {
+Key::Key(Key&& other) noexcept : bytes_(other.bytes_), process_(other.process_) {
   OPENSSL_cleanse(other.bytes_.data(), kSize);
 }
 
 Key& Key::operator=(Key&& other) noexcept {
   if (this != &other) {
     bytes_ = other.bytes_;
+    process_ = other.process_;
     OPENSSL_cleanse(other.bytes_.data(), kSize);
   }
   return *this;

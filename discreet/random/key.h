@@ -13,6 +13,10 @@ namespace discreet::random {
 //
 // A run holds one master key; every use of randomness draws from its own stream, whose key is
 // derived from the master. Nobody who learns one stream's key learns another's.
+//
+// A secret key belongs to the process that made or read it. A process forked from that one holds a
+// copy, and would draw the same noise for other sums: their difference has none. So whatever draws
+// from a key calls require_own_process() first.
 class Key {
  public:
   static constexpr std::size_t kSize = 32;
@@ -34,6 +38,10 @@ class Key {
   // The secret itself, for the file that keeps it and for the ciphers. Borrowed.
   ByteView secret_bytes() const noexcept { return bytes_; }
 
+  // Throws kRngConsumptionViolation in a process that was forked after this key, or the one it
+  // derives from, was made. Keys of a public seed may be used anywhere.
+  void require_own_process() const;
+
   ~Key();
   Key(Key&& other) noexcept;
   Key& operator=(Key&& other) noexcept;
@@ -41,9 +49,14 @@ class Key {
   Key& operator=(const Key&) = delete;
 
  private:
-  Key() = default;
+  explicit Key(std::uint64_t process) noexcept : process_(process) {}
   std::array<std::uint8_t, kSize> bytes_{};
+  std::uint64_t process_;  // this_process() where the key was made; kAnyProcess: of a public seed
 };
+
+// A number that fork() changes in the child: no descendant of a process has the number under which
+// that process made anything. Throws kIoError if the system cannot watch for forks.
+std::uint64_t this_process();
 
 // The streams of a run. Two different uses never share a name.
 namespace stream {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "discreet/base/error.h"
+#include "discreet/base/fork_testing.h"
 
 namespace discreet::unlearning {
 namespace {
@@ -183,6 +183,24 @@ TEST(MemoryPair, TenInsertsToOneDeleteStopCleanlyAtTheCapacity) {
       EXPECT_EQ(pair.deletes_seen(), deleted);
     }
     EXPECT_LE(odometer->eps_spent(), o.eps_total);
+  }
+}
+
+TEST(MemoryPair, AForkedProcessDeletesNothingWithTheSameNoise) {
+  for (const OdometerOptions& o : {literal(), certified(Guarantee::kSetLevel)}) {
+    auto odometer = std::make_shared<PrivacyOdometer>(o);
+    MemoryPair pair(3, odometer);  // of a key of the operating system
+    Stream stream;
+    calibrate(pair, stream);
+    pair.finalize_calibration(o.gamma_learn);
+    const auto first = stream.next();
+    pair.insert(first.first, first.second);
+    warm_up(pair, stream);
+    CalibrationStats stats = pair.stats();
+    odometer->finalize_with(stats, 3000, pair.inserts_seen());
+    EXPECT_EQ(code_in_fork([&] { pair.erase(first.first, first.second); }),
+              ErrorCode::kRngConsumptionViolation);
+    pair.erase(first.first, first.second);
   }
 }
 
