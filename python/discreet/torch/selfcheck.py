@@ -157,7 +157,11 @@ class Check:
             mode = self.quiet() if quiet else torch.enable_grad()
             draws.seed(seed)
             with mode:
-                outputs = floats_of(twin(*args, **kwargs))
+                try:
+                    outputs = floats_of(twin(*args, **kwargs))
+                except CANNOT_CALL as error:
+                    self.refuse_shared(error)
+                    raise
                 loss_of(outputs, self.places, self.shapes, numbers, self.scalars).backward()
             if clipper.sink.norms is None:
                 refuse("self-check: no gradient reached a layer whose gradients are clipped; parameters are used directly, as by "
@@ -167,6 +171,14 @@ class Check:
             return Outcome([(path, y.detach()) for path, y in outputs], clipper.sink.norms[:, 0], sums)
         finally:
             clipper.remove()
+
+    def refuse_shared(self, error) -> None:
+        """A layer whose input is not a record's is given it once a record, which what follows may not expect."""
+        shared = [name for name, layout in self.rows.items() if layout is rows.BROADCAST]
+        if shared:
+            refuse(f"self-check: {', '.join(shared)}: all records share the input of these layers, so that they are run once a "
+                   f"record, and the module does not take what they return ({error}). Freeze them with requires_grad_(False), or "
+                   "train adapters (LoRA) of other layers")
 
     # ---------------------------------------------------------------- the check
 
