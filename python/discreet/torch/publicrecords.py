@@ -193,6 +193,11 @@ class Records:
         for self.from_rows, self.vary in [(True, False)] if self.given else [(False, True), (False, False), (True, False)]:
             if self.from_rows and not self.given:
                 self.take_rows()
+            try:
+                self.of([0, 1])
+            except CANNOT_CALL as error:  # of the collate function, whatever the values
+                first = first or error
+                continue
             for self.drawn.floats, self.drawn.lowest in [("normal", 0), ("unit", 0), ("normal", 1), ("unit", 1), ("given", 0)]:
                 if self.drawn.floats == "given" and not self.given:
                     continue

@@ -21,6 +21,7 @@ docs/concepts/pytorch.md lists this, with what would lift it.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 
 import torch
@@ -55,6 +56,11 @@ def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str =
             refuse(f"self-check: the module failed in training mode ({type(error).__name__}: {error}). Check that it can be "
                    "called and differentiated for one record, and several times; it must not keep tensors of a pass for the "
                    "next one")
+
+
+def norm_of(x: torch.Tensor) -> float:
+    """An estimate, for comparisons: not of what is clipped."""
+    return torch.linalg.vector_norm(x if x.dtype == torch.float64 else x.float()).item()
 
 
 class FixedScales:
@@ -151,7 +157,11 @@ class Check:
             mode = self.quiet() if quiet else torch.enable_grad()
             draws.seed(seed)
             with mode:
-                outputs = floats_of(twin(*args, **kwargs))
+                try:
+                    outputs = floats_of(twin(*args, **kwargs))
+                except CANNOT_CALL as error:
+                    self.refuse_shared(error)
+                    raise
                 loss_of(outputs, self.places, self.shapes, numbers, self.scalars).backward()
             if clipper.sink.norms is None:
                 refuse("self-check: no gradient reached a layer whose gradients are clipped; parameters are used directly, as by "
@@ -161,6 +171,14 @@ class Check:
             return Outcome([(path, y.detach()) for path, y in outputs], clipper.sink.norms[:, 0], sums)
         finally:
             clipper.remove()
+
+    def refuse_shared(self, error) -> None:
+        """A layer whose input is not a record's is given it once a record, which what follows may not expect."""
+        shared = [name for name, layout in self.rows.items() if layout is rows.BROADCAST]
+        if shared:
+            refuse(f"self-check: {', '.join(shared)}: all records share the input of these layers, so that they are run once a "
+                   f"record, and the module does not take what they return ({error}). Freeze them with requires_grad_(False), or "
+                   "train adapters (LoRA) of other layers")
 
     # ---------------------------------------------------------------- the check
 
@@ -207,6 +225,7 @@ class Check:
         self.rows = {name: self.rows_of(site, seen[name], shapes, [(saw[name], own) for _, saw, own in alone])
                      for name, site in self.sites.items() if seen[name]}
         self.gradients = [self.gradient_of([i], outputs) for i, (outputs, _, _) in zip(self.numbers, alone)]
+        self.sizes = [{name: norm_of(g) for name, g in one.items()} for one in self.gradients]
         self.alone = [[y.detach() for _, y in outputs] for outputs, _, _ in alone]
         if generic:
             self.judge_ordinary_gradient(together)
@@ -264,12 +283,13 @@ class Check:
     def judge_gradients(self, got: Outcome, numbers) -> None:
         """(b): the clipped sum is that of autograd, record by record."""
         own, floor = TOLERANCE[self.dtype]
-        norms = torch.stack([torch.sqrt(sum(g.double().square().sum() for g in self.gradients[i].values())) for i in numbers])
+        norms = torch.tensor([math.hypot(*self.sizes[i].values()) for i in numbers], dtype=torch.float64)
         whole = norms.max().item()
         for name, p in self.parameters.items():
-            exact = sum(self.scale(i) * self.gradients[i][name].double() for i in numbers)
-            size = max(self.gradients[i][name].double().norm().item() for i in numbers)
-            apart = (got.sums[name].double().view(p.shape) - exact).norm().item()
+            difference = got.sums[name].view(p.shape).clone()
+            for i in numbers:
+                difference.sub_(self.gradients[i][name], alpha=self.scale(i))
+            size, apart = max(self.sizes[i][name] for i in numbers), norm_of(difference)
             if not apart <= own * size + floor * whole:
                 refuse(f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its "
                        "layer mixes records of a batch, or depends on how many there are or how long the longest is, or its "
@@ -341,12 +361,14 @@ class Check:
         """(b) for gradients of an ordinary pass: a module without a rule is run record by record where gradients are clipped,
         and would be another function if it mixed them."""
         got = self.gradient_of(self.numbers, outputs)
-        whole = torch.sqrt(sum(g.double().square().sum() for g in got.values())).item()
+        own, floor = TOLERANCE[self.dtype]
+        whole = max(math.hypot(*one.values()) for one in self.sizes)
         for name, g in got.items():
-            exact = sum(one[name].double() for one in self.gradients)
-            size = max(one[name].double().norm().item() for one in self.gradients)
-            own, floor = TOLERANCE[self.dtype]
-            if not (g.double() - exact).norm().item() <= own * size + floor * whole:
+            difference = g.float() if g.dtype in (torch.bfloat16, torch.float16) else g.clone()
+            for one in self.gradients:
+                difference.sub_(one[name])
+            size = max(one[name] for one in self.sizes)
+            if not norm_of(difference) <= own * size + floor * whole:
                 refuse(f"self-check: the gradient of {name} for a batch is not the sum of those of its records alone: the module "
                        "mixes the records of a batch, or depends on how many there are")
 

@@ -79,7 +79,8 @@ class Site:
         self.clipper, self.name, self.module, self.parameters = clipper, name, module, parameters
 
     def install(self) -> None:
-        if "forward" in vars(self.module):
+        own = vars(self.module).get("forward")
+        if own is not None and getattr(own, "__func__", None) is not type(self.module).forward:  # a copy has its class's
             refuse(f"{self.name or 'the module'} has a forward of its own, not its class's: what it computes cannot be known. "
                    "Give it a class with this forward")
         self.module.forward = Forward(self)
