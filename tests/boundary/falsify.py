@@ -5,7 +5,7 @@
 
 Every verdict is one line of --out; seeds that are in it already are not run again, so a run that was stopped continues.
 A case that ends its process (a segmentation fault) is a crash of that case, and the others go on. The exit code is 1 if an
-accepted case is not exact or moves by more than it may, if an honest one was rejected, or if anything crashed.
+accepted case is not exact or moves by more than it may, or if anything crashed; honest ones that are rejected are listed.
 """
 
 from __future__ import annotations
@@ -110,22 +110,30 @@ def run(keys: list, jobs: int, path: pathlib.Path) -> list[dict]:
 
 def summary(lines: list[dict]) -> str:
     accepted = [x for x in lines if not x["rejected"] and not x["crashed"]]
-    alarms = [x for x in lines if x["rejected"] and not x["planted"]]
     worst = {dtype: max((x["move"] for x in accepted if x["dtype"] == dtype), default=0.0)
              for dtype in sorted({x["dtype"] for x in accepted})}
     return (f"{len(lines)} cases: {len(accepted)} accepted ({sum(not x['planted'] for x in accepted)} honest), "
-            f"{sum(bool(x['rejected']) for x in lines)} rejected ({len(alarms)} honest), "
+            f"{sum(bool(x['rejected']) for x in lines)} rejected ({len(alarms(lines))} honest), "
             f"{sum(bool(x['crashed']) for x in lines)} crashed; {sum(bool(x['faults']) for x in accepted)} accepted and wrong; "
             f"worst move {', '.join(f'{k} 1{v - 1:+.2g}' for k, v in worst.items())}")
 
 
-def failures(lines: list[dict]) -> list[dict]:
-    """Accepted and wrong, crashed, and honest but rejected. In the zoo a coupling that is accepted is wrong in any case, but
-    for those that can mix nothing."""
+def wrong(lines: list[dict]) -> list[dict]:
+    """Accepted and wrong, or ended by an exception that is not a rejection. In the zoo a coupling that is accepted is wrong in
+    any case, but for those that can mix nothing."""
     harmless = {f"{name}_below_root" for name in architectures.zoo.harmless_below_root}
-    return [x for x in lines if x["crashed"] or (x["rejected"] and not x["planted"])
-            or (not x["rejected"] and (x["faults"] or (x["planted"] and x["key"] not in harmless
-                                                       and not isinstance(x["key"], int))))]
+    return [x for x in lines if x["crashed"] or not x["rejected"] and (
+        x["faults"] or x["planted"] and not isinstance(x["key"], int) and x["key"] not in harmless)]
+
+
+def alarms(lines: list[dict]) -> list[dict]:
+    """Honest and rejected."""
+    return [x for x in lines if x["rejected"] and not x["planted"]]
+
+
+def listed(lines: list[dict]) -> str:
+    return "".join(f"{x['key']} [{x['planted'] or 'honest'}, n {x['n']}, {x['dtype']}]: "
+                   f"{(x['crashed'] or x['rejected'] or '; '.join(x['faults']) or 'accepted')[:300]}\n" for x in lines)
 
 
 def main() -> int:
@@ -137,16 +145,13 @@ def main() -> int:
     given = parser.parse_args()
     keys = list(zoo()) if given.zoo else list(range(*map(int, given.seeds.split(":"))))
     lines = run(keys, given.jobs, given.out)
-    for x in failures(lines):
-        what = x["crashed"] or x["rejected"] or "; ".join(x["faults"]) or "accepted"
-        print(f"{x['key']} [{x['planted'] or 'honest'}, n {x['n']}, {x['dtype']}]: "
-              f"{'crashed: ' if x['crashed'] else 'rejected: ' if x['rejected'] else ''}{what[:300]}")
+    print(listed(wrong(lines) + alarms(lines)), end="")
     reasons = collections.Counter((x["planted"] or "honest", "crashed" if x["crashed"] else "rejected" if x["rejected"] else
                                    "wrong" if x["faults"] else "accepted") for x in lines)
     for (planted, what), count in sorted(reasons.items()):
         print(f"  {planted:8} {what:8} {count}")
     print(summary(lines))
-    return 1 if failures(lines) else 0
+    return 1 if wrong(lines) else 0
 
 
 if __name__ == "__main__":

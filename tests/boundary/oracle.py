@@ -22,7 +22,9 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 import discreet
 from discreet.torch import PrivacyEngine
 
-# Beyond the bound, in units of C: the summation's rounding. Distance of S from the oracle, in units of C and per record.
+# Beyond the bound, in units of C. The float32 sum of several hundred nearly parallel records rounds by more (docs/limitations.md
+# lists it as assumed): from 128 records on, the allowance grows with their number.
+# EXACT: distance of S from the oracle, in units of C and per record.
 MOVE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 1e-5}
 EXACT = {torch.float64: 1e-6, torch.float32: 2e-4, torch.bfloat16: 5e-2}
 
@@ -217,9 +219,10 @@ def judge(case: Case, n: int, out: int | None = None, memory: bool = False) -> V
     faults = list(verdict.faults)
     if not verdict.away <= EXACT[precision]:
         faults.append(f"the clipped sum is away by {verdict.away:.2g} C a record")
-    if not verdict.move <= 1 + MOVE[precision]:
+    allowed = MOVE[precision] * (max(1, n / 128) if precision == torch.float32 else 1)
+    if not verdict.move <= 1 + allowed:
         faults.append(f"one record moves it by {verdict.move:.8g} C")
-    if not verdict.memory <= MOVE[precision]:
+    if not verdict.memory <= allowed:
         faults.append(f"a first step moves what comes after it by {verdict.memory:.2g}")
     verdict.faults = tuple(faults)
     return verdict

@@ -22,7 +22,7 @@ def slow_below_root(names):
     """Below a root most of them are the same check again: make test-slow has those."""
     plain = [name for name in names if not name.endswith("_below_root") or name.removesuffix("_below_root") not in names]
     rooted = [name for name in names if name not in plain]
-    return plain + rooted[::4] + [pytest.param(name, marks=pytest.mark.slow) for k, name in enumerate(rooted) if k % 4]
+    return plain + rooted[::8] + [pytest.param(name, marks=pytest.mark.slow) for k, name in enumerate(rooted) if k % 8]
 
 
 def test_the_zoo_is_as_large_as_it_says():
