@@ -205,7 +205,7 @@ void run(const Options& options) {
             : "");
   if (modelled)
     print("  layers permitted: {} of {}: {}\n  plan {}\n", r.layers.size(), r.stack,
-          fmt::join(r.layers, " "), to_hex(mechanism::hash_of(r.plan)));
+          fmt::format("{}", fmt::join(r.layers, " ")), to_hex(mechanism::hash_of(r.plan)));
   else
     print("  give --layout to see which layers these are\n");
 }

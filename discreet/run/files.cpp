@@ -91,6 +91,11 @@ class Neighbour {
   Neighbour& operator=(const Neighbour&) = delete;
 
   void replace(const std::filesystem::path& path) {
+    struct stat there {};  // /dev/null is not replaced by a file
+    if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode)) {
+      errno = S_ISDIR(there.st_mode) ? EISDIR : EINVAL;
+      fail("replace", path);
+    }
     if (::rename(path_.c_str(), path.c_str()) != 0) fail("replace", path);
     there_ = false;
     flush_directory(folder_of(path));

@@ -117,6 +117,15 @@ TEST(Files, AreNotWrittenThroughWhatOthersPutInTheFolder) {
   EXPECT_FALSE(std::filesystem::is_symlink(folder / "a"));
 }
 
+TEST(Files, ReplaceNothingButFiles) {
+  const Folder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(write_atomically(folder / "pipe", Bytes{1}), Error);
+  EXPECT_THROW(write_atomically(folder.path(), Bytes{1}), Error);
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+  EXPECT_EQ(entries(folder), 1u);
+}
+
 TEST(Files, ThatMustBeNewAreWrittenOnce) {
   const Folder folder;
   int written = 0;
