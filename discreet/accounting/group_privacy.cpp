@@ -178,8 +178,15 @@ Certified composed_epsilon(const Composition& one_record, std::uint64_t group, d
   const Certified out{{std::max(remove.lower, add.lower), std::max(remove.upper, add.upper)},
                       Path::kTransform,
                       remove.upper >= add.upper ? Direction::kRemove : Direction::kAdd};
+  if (!std::isinf(out.value.upper) || std::isinf(out.value.lower)) return out;
   // Losses beyond what the transform takes.
-  return std::isinf(out.value.upper) && !std::isinf(out.value.lower) ? coarse() : out;
+  const Certified bound = coarse();
+  if (std::isinf(bound.value.upper))
+    throw Error(ErrorCode::kAccountantOverflow, "group_epsilon",
+                fmt::format("the epsilon of {} records together leaves the range of binary64; use "
+                            "a smaller group or more noise",
+                            group));
+  return bound;
 }
 
 // ---------------------------------------------------------------- whole epochs

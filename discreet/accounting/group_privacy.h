@@ -22,8 +22,8 @@ namespace discreet::accounting {
 //   balls_and_bins,  a bound only (path kBracket): the k records in one batch. `lower` is that of
 //   shuffled_epoch   one record.
 //   guarantee        the chain of k neighbours: (k e, d (e^(k e) - 1)/(e^e - 1)).
-// Noise: gaussian, gaussian_groups, rounded_gaussian. Groups so large that a step's loss passes 600,
-// or more than 400 counts of members matter, get a bound only (kBracket).
+// Noise: gaussian, gaussian_groups, rounded_gaussian. Groups so large that a step's loss passes
+// 600, or more than 400 counts of members matter, get a bound only (kBracket).
 
 inline constexpr std::uint64_t kLargestGroup = std::uint64_t{1} << 32;
 
@@ -34,7 +34,8 @@ inline constexpr std::uint64_t kLargestGroup = std::uint64_t{1} << 32;
 //             distance (1 + e^epsilon), at the epsilon that is returned. In [0, 1).
 // Throws kInvalidDpConfig, by name, for other noise and for sampling that has no certified group
 // epsilon (truncated_poisson, fixed_size), for what PldAccountant rejects, for a value out of
-// range, and where the distance leaves nothing of delta.
+// range, and where the distance leaves nothing of delta;
+// kAccountantOverflow where no bound is finite.
 Certified group_epsilon(const std::vector<RepeatedEvent>& events, std::uint64_t group, double delta,
                         double distance = 0);
 

@@ -228,7 +228,7 @@ Mass SubsampledGaussian::excess(const Cell& cell, const Slope& slope) const {
   const double without = slope.value * cell.without.value;
   const double error = some * cell.with.error + std::abs(slope.value) * cell.without.error +
                        kU * 4 * (with + std::abs(without)) + slope.error * cell.without.value +
-                       weight_error * with + (direction_ == Direction::kAdd ? dropped : 0);
+                       weight_error * with + dropped;
   return {with - without, error * (1 + 16 * kU)};
 }
 
