@@ -50,6 +50,24 @@ def test_one_record_moves_the_sum_by_at_most_its_bound(size, kind):
         assert move(size, reduction="mean") <= 1 + 1e-5
 
 
+class RootMeanSquare(nn.Module):
+    """rsqrt in half precision rounds the last elements of a tensor otherwise than the rest."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(32))
+
+    def forward(self, h):
+        return self.weight * (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+@pytest.mark.parametrize("size", [256, 257, 264])
+def test_kernels_that_round_their_last_elements_otherwise_are_charged(size, monkeypatch):
+    plain = network
+    monkeypatch.setitem(globals(), "network", lambda: plain().insert(1, RootMeanSquare()))
+    assert move(size, reduction="sum", autocast=torch.bfloat16) <= 1
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_with_a_mean_loss_is_refused(dtype):
     with pytest.raises(discreet.Error, match="loss_reduction='sum'"):

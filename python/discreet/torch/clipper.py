@@ -51,6 +51,7 @@ class Clipper:
         self.failed = self.drop  # called when a backward pass cannot end
         self.records, self.absent = 0, False
         self.look = True  # whether the next backward pass is searched for half precision
+        self.half = False  # whether any was found
         self.sink = None
         self.buffers: dict[str, torch.Tensor] = {}
         for name, layer in modules_of(module):
@@ -145,15 +146,20 @@ class Clipper:
     def used(self, site: Site) -> None:
         if not self.uses and self.check is not None:
             self.check()
-        if self.mean and torch.is_autocast_enabled("cpu"):
-            refuse_half(f"layer {site.name} is called under autocast to {torch.get_autocast_dtype('cpu')}")
+        if not self.half and torch.is_autocast_enabled("cpu"):
+            self._found_half(f"layer {site.name} is called under autocast to {torch.get_autocast_dtype('cpu')}")
         for p in site.parameters.values():
             name = self.names[id(p)]
             self.uses[name] = self.uses.get(name, 0) + 1
 
     def check_precision(self, site: Site, g: torch.Tensor) -> None:
-        if self.mean and g.dtype in HALF:
-            refuse_half(f"the output gradient of layer {site.name} is {g.dtype}")
+        if g.dtype in HALF:
+            self._found_half(f"the output gradient of layer {site.name} is {g.dtype}")
+
+    def _found_half(self, found: str) -> None:
+        if self.mean:
+            refuse_half(found)
+        self.half = True
 
     # ---------------------------------------------------------------- the backward pass
 
@@ -186,9 +192,11 @@ class Clipper:
                    "parts: give use_reentrant=False. Or the one before failed: call optimizer.zero_grad(), then backward()")
         if not self._queued:
             _require_exact_products()
-            if self.mean and self.look:
+            if self.look and not self.half:
                 self.look = False
-                _look_for_half(torch._C._current_autograd_node())
+                found = _half_below(torch._C._current_autograd_node())
+                if found:
+                    self._found_half(found)
             self._queued, self._task = True, task
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         with torch.no_grad():
@@ -242,11 +250,14 @@ class Clipper:
         # A mean over the records has divided every record's gradient by their number.
         return float(self.records) if self.mean else 1.0
 
+    def _norm_factor(self) -> float:
+        return self._factor() * HALF_CHARGE if self.half else self._factor()
+
     def _norms(self, norm2: torch.Tensor) -> torch.Tensor:
         """[records, parts] of [parts, records]."""
         parts, n = norm2.shape
         norms = torch.empty(n, parts, dtype=torch.float64)
-        _core.norms_of(norm2.data_ptr(), norms.data_ptr(), n, parts, self._factor())
+        _core.norms_of(norm2.data_ptr(), norms.data_ptr(), n, parts, self._norm_factor())
         return norms
 
     def _sum_now(self, pieces: dict) -> None:
@@ -256,7 +267,7 @@ class Clipper:
             return
         weights = torch.empty(self.records, dtype=self.dtype)
         bad = _core.clipped_weights(self._row(part).data_ptr(), weights.data_ptr(), self.records, self.bounds()[part],
-                                    self._factor(), self._factor() / self.batch, self.dtype == torch.float64)
+                                    self._norm_factor(), self._factor() / self.batch, self.dtype == torch.float64)
         left_out = torch.tensor(bad) if bad else None
         for name, piece in pieces.items():
             self._add(name, piece, weights, left_out)
@@ -313,7 +324,12 @@ def _require_exact_products() -> None:
 
 def shapes_of(tree) -> list[torch.Size]:
     return [x.shape for x in torch.utils._pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
 HALF = (torch.bfloat16, torch.float16)
+# Kernels of half precision round the last elements of a tensor in another way than the others, so that a few records change
+# by some 2⁻⁸ of themselves with the size of the batch (rsqrt, for one: move 1.006). Norms are taken for so much larger.
+HALF_CHARGE = 1 + 2.0**-6
 
 
 def refuse_half(found: str) -> NoReturn:
@@ -322,8 +338,8 @@ def refuse_half(found: str) -> NoReturn:
            "make_private(loss_reduction='sum'), which divides by the public batch size after clipping; or train in float32")
 
 
-def _look_for_half(node) -> None:
-    """Refuses a backward pass that goes on through half precision anywhere below the node."""
+def _half_below(node) -> str:
+    """Where the backward pass goes on through half precision below the node; empty if nowhere."""
     seen, waiting = set(), [node]
     while waiting:
         node = waiting.pop()
@@ -332,8 +348,9 @@ def _look_for_half(node) -> None:
         seen.add(node)
         for grad in node._input_metadata:
             if grad.dtype in HALF:
-                refuse_half(f"the backward pass has a gradient of {grad.dtype} ({node.name()})")
+                return f"the backward pass has a gradient of {grad.dtype} ({node.name()})"
         waiting.extend(below for below, _ in node.next_functions)
+    return ""
 
 
 def _leave_out(piece, rows: torch.Tensor) -> None:
