@@ -103,7 +103,8 @@ class Check:
         self.reduction, self.criterion = reduction, criterion
         if criterion is not None:
             losses.check_reduction(criterion, reduction)
-        Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()  # says what cannot be served
+        served = Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()  # says what cannot be
+        self.sites = {site.name: site for site in served.sites}
         self.original, self.held = module, memory.fingerprint(module)
         self.module = in_training(copy_of(module))
         self.parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
@@ -174,7 +175,9 @@ class Check:
 
     def refuse_shared(self, error) -> None:
         """A layer whose input is not a record's is given it once a record, which what follows may not expect."""
-        shared = [name for name, layout in self.rows.items() if layout is rows.BROADCAST]
+        layouts = {name: self.rows.get(name, []) for name in self.sites}
+        shared = [name for name, layout in layouts.items() if layout is rows.BROADCAST or isinstance(layout, list) and not any(
+            isinstance(one, rows.RowsPerRecord) for one in layout)]
         if shared:
             refuse(f"self-check: {', '.join(shared)}: all records share the input of these layers, so that they are run once a "
                    f"record, and the module does not take what they return ({error}). Freeze them with requires_grad_(False), or "
@@ -186,7 +189,6 @@ class Check:
         tables = (nn.Embedding, nn.EmbeddingBag)
         sizes = {m.num_embeddings for m in self.module.modules() if isinstance(m, tables)}
         self.records.settle(self.call, sorted(sizes, reverse=True), self.dtype)
-        self.sites = {site.name: site for site in Clipper(self.module, dict.fromkeys(self.parameters, 0)).remove().sites}
         self.learn()
         first, fewer, left = self.twin(), self.twin(), self.numbers[1:]
         together = self.clipped(first, self.numbers, quiet=True)
@@ -224,11 +226,24 @@ class Check:
         self.scalars = self.judge_losses([outputs for outputs, _, _ in alone])
         self.rows = {name: self.rows_of(site, seen[name], shapes, [(saw[name], own) for _, saw, own in alone])
                      for name, site in self.sites.items() if seen[name]}
-        self.gradients = [self.gradient_of([i], outputs) for i, (outputs, _, _) in zip(self.numbers, alone)]
-        self.sizes = [{name: norm_of(g) for name, g in one.items()} for one in self.gradients]
         self.alone = [[y.detach() for _, y in outputs] for outputs, _, _ in alone]
+        # Sums of gradients, and their sizes: not the gradients of all records at a time.
+        self.sizes, self.scaled, self.total = [], self.zeros(), self.zeros() if generic else {}
+        for i in self.numbers:
+            gradients, alone[i] = self.gradient_of([i], alone[i][0]), None
+            self.sizes.append({name: norm_of(g) for name, g in gradients.items()})
+            for name, g in gradients.items():
+                self.scaled[name].add_(g, alpha=self.scale(i))
+                if generic:
+                    self.total[name].add_(g)
+            if i == 0:
+                self.first = gradients
         if generic:
             self.judge_ordinary_gradient(together)
+
+    def zeros(self) -> dict[str, torch.Tensor]:
+        return {name: torch.zeros(p.shape, dtype=torch.float64 if p.dtype == torch.float64 else torch.float32)
+                for name, p in self.parameters.items()}
 
     def rows_of(self, site, seen, shapes, alone):
         """seen: of every call, the rows of each tensor. A module without a rule has its rows by tensor."""
@@ -286,9 +301,9 @@ class Check:
         norms = torch.tensor([math.hypot(*self.sizes[i].values()) for i in numbers], dtype=torch.float64)
         whole = norms.max().item()
         for name, p in self.parameters.items():
-            difference = got.sums[name].view(p.shape).clone()
-            for i in numbers:
-                difference.sub_(self.gradients[i][name], alpha=self.scale(i))
+            difference = got.sums[name].view(p.shape) - self.scaled[name]
+            if numbers[0] != 0:  # the first is left out
+                difference.add_(self.first[name], alpha=self.scale(0))
             size, apart = max(self.sizes[i][name] for i in numbers), norm_of(difference)
             if not apart <= own * size + floor * whole:
                 refuse(f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its "
@@ -364,11 +379,8 @@ class Check:
         own, floor = TOLERANCE[self.dtype]
         whole = max(math.hypot(*one.values()) for one in self.sizes)
         for name, g in got.items():
-            difference = g.float() if g.dtype in (torch.bfloat16, torch.float16) else g.clone()
-            for one in self.gradients:
-                difference.sub_(one[name])
             size = max(one[name] for one in self.sizes)
-            if not norm_of(difference) <= own * size + floor * whole:
+            if not norm_of(g - self.total[name]) <= own * size + floor * whole:
                 refuse(f"self-check: the gradient of {name} for a batch is not the sum of those of its records alone: the module "
                        "mixes the records of a batch, or depends on how many there are")
 
