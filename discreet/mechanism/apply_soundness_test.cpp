@@ -200,12 +200,15 @@ Config secure_base() {
 // What the sampler leaves out is charged at the epsilon that is returned; e^target times as much
 // would vanish beside any delta.
 TEST(ApplySpent, ChargesTheSamplerAtTheEpsilonThatIsReturned) {
-  Mechanism m = mechanism(secure_base());
+  Config config = secure_base();
+  config.privacy.target_epsilon = 2;
+  Mechanism m = mechanism(config);
   step(m);
   const double coordinates = static_cast<double>(m.layout().private_parameters());
-  // Of 2 * 100 steps: 2^-127 each coordinate, in both worlds.
+  // Of twice the planned steps: 2^-127 each coordinate, in both worlds.
+  const double steps = 2.0 * static_cast<double>(*m.config().privacy.target_steps);
   const auto left_out = [&](double epsilon) {
-    return 200 * coordinates * 0x1p-127 * (1 + std::exp(epsilon));
+    return steps * coordinates * 0x1p-127 * (1 + std::exp(epsilon));
   };
   int answers = 0, above_the_target_charge = 0;
   for (int exponent = 3; exponent < 38; ++exponent) {
@@ -217,7 +220,7 @@ TEST(ApplySpent, ChargesTheSamplerAtTheEpsilonThatIsReturned) {
     ++answers;
     const double epsilon = m.spent(delta).epsilon.upper;
     EXPECT_GE(epsilon, m.accountant().epsilon(delta - left_out(epsilon)).epsilon.upper) << delta;
-    const double at_target = delta - 2 * left_out(8);
+    const double at_target = delta - 2 * left_out(2);
     if (at_target > 0 && epsilon > m.accountant().epsilon(at_target).epsilon.upper * (1 + 1e-6))
       ++above_the_target_charge;
   }
