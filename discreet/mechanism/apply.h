@@ -155,8 +155,12 @@ class Mechanism {
   StepResult release_into(const HeldGradients& averages, const Team* team = nullptr);
 
   std::uint64_t t() const noexcept;  // optimizer steps done
-  // Spent so far, at target_delta less what the noise sampler leaves out.
+  // Spent so far, at target_delta less what the noise sampler leaves out at target_epsilon, which
+  // the upper end must not exceed; if steps that were charged again exceed it, use spent(delta).
   accounting::EpsilonBound spent() const;
+  // The same at any delta in (0, 1). What the noise sampler leaves out is charged at the epsilon
+  // that is returned, or above. Throws kInvalidInput if nothing is left of delta.
+  accounting::EpsilonBound spent(double delta) const;
   const accounting::Accountant& accountant() const noexcept;
   const ModelLayout& layout() const noexcept;  // with public modules marked
   const Config& config() const noexcept;
@@ -204,8 +208,13 @@ class Mechanism {
   //     generator of the Sampler by lineage().
   //     Less, or beyond target_steps: kInvalidInput. Not given: as the saved t if the noise is not
   //     secure (such a run is not private); kInvalidInput if it is.
+  //   fresh: noise and batches come from a fresh stream in any case, because the steps to come may
+  //     not repeat the bits that another copy of this state releases. Costs nothing between events;
+  //     inside an epoch whose batches are one event (balls and bins, shuffled epochs) that epoch is
+  //     charged once more. Without effect if the noise is not secure.
   Bytes save() const;
-  void restore(ByteView bytes, std::optional<std::uint64_t> released = std::nullopt);
+  void restore(ByteView bytes, std::optional<std::uint64_t> released = std::nullopt,
+               bool fresh = false);
   // The name of the stream since steps were last executed again, 64 digits from the operating
   // system; empty in a run without such steps. Not a secret.
   std::string lineage() const;

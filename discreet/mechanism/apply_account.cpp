@@ -35,30 +35,57 @@ std::uint64_t charged_steps(const DpConfig& dp) noexcept {
   return dp.target_steps.value_or(std::uint64_t{1} << 24);
 }
 
-double charged_delta(const DpConfig& dp, const ModelLayout& layout,
-                     const std::vector<PriorRelease>& before, std::uint64_t slots) {
+double accountable_delta(const DpConfig& dp, const ModelLayout& layout,
+                         const std::vector<PriorRelease>& before, std::uint64_t slots, double delta,
+                         double epsilon) {
   const std::uint64_t steps = 2 * charged_steps(dp);
   // Counts are Gaussian whatever the family: at most three for each part, and one.
   const bool counts = adapts_bounds(dp) || dp.metrics_release == MetricsRelease::kDp;
-  const double tail =
-      next_up(sampler_delta(dp.noise_family, layout.private_parameters(), steps * slots,
-                            dp.target_epsilon) +
-              sampler_delta(NoiseFamily::kGaussian, counts ? 3 * layout.size() + 1 : 0, steps,
-                            dp.target_epsilon));
-  const double both = 1 + numerics::exp(std::min(dp.target_epsilon, 700.0));
+  const double tail = next_up(
+      sampler_delta(dp.noise_family, layout.private_parameters(), steps * slots, epsilon) +
+      sampler_delta(NoiseFamily::kGaussian, counts ? 3 * layout.size() + 1 : 0, steps, epsilon));
+  const double both = 1 + numerics::exp(std::min(epsilon, 700.0));
   const double batches = numerics::round_up(static_cast<double>(steps) * 0x1p-144 * both, 4);
-  double delta = next_down(next_down(dp.target_delta - tail) - batches);
+  double left = next_down(next_down(delta - tail) - batches);
   for (const PriorRelease& release : before)
-    delta = next_down(
-        delta - sampler_delta(NoiseFamily::kGaussian, release.coordinates, 1, dp.target_epsilon));
+    left = next_down(left - sampler_delta(NoiseFamily::kGaussian, release.coordinates, 1, epsilon));
+  return left;
+}
+
+double charged_delta(const DpConfig& dp, const ModelLayout& layout,
+                     const std::vector<PriorRelease>& before, std::uint64_t slots) {
+  const double delta =
+      accountable_delta(dp, layout, before, slots, dp.target_delta, dp.target_epsilon);
   if (!(delta > 0))
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 fmt::format("target_delta {} is below what {} steps of noise on {} coordinates "
                             "leave out at target_epsilon {} ({}); take a smaller target_epsilon, "
                             "fewer target_steps, or a discrete noise family",
-                            dp.target_delta, steps, layout.private_parameters(), dp.target_epsilon,
-                            tail + batches));
+                            dp.target_delta, 2 * charged_steps(dp), layout.private_parameters(),
+                            dp.target_epsilon, dp.target_delta - delta));
   return delta;
+}
+
+accounting::EpsilonBound Mechanism::spent(double delta) const {
+  const DpConfig& dp = fixed_->dp();
+  if (!(delta > 0 && delta < 1))
+    throw Error(ErrorCode::kInvalidInput, kOperator,
+                fmt::format("delta is {}; give a number between 0 and 1", delta));
+  // What samplers leave out grows with epsilon: it is charged at a bound of the result, which is
+  // raised until the result keeps to it.
+  double most = dp.target_epsilon;
+  for (int i = 0; i < 64; ++i) {
+    const double left =
+        accountable_delta(dp, fixed_->layout, fixed_->before, fixed_->noise_slots(), delta, most);
+    if (!(left > 0)) break;
+    const accounting::EpsilonBound bound = state_->accountant->epsilon(left);
+    if (bound.epsilon.upper <= most || std::isinf(bound.epsilon.upper)) return bound;
+    most = bound.epsilon.upper * (1 + 0x1p-20);
+  }
+  throw Error(ErrorCode::kInvalidInput, kOperator,
+              fmt::format("delta {} is below what the noise of {} steps leaves out at epsilon {}; "
+                          "ask for a larger delta",
+                          delta, 2 * charged_steps(dp), most));
 }
 
 std::size_t charge_rounding(Router& router, const Mechanism::Fixed& fixed) {

@@ -96,6 +96,12 @@ struct Mechanism::State {
 // again count too.
 std::uint64_t charged_steps(const DpConfig& dp) noexcept;
 
+// delta less what the samplers of noise, of `slots` draws a step, and of batches leave out at
+// `epsilon`, and what was released before. Not above 0: nothing is left.
+double accountable_delta(const DpConfig& dp, const ModelLayout& layout,
+                         const std::vector<PriorRelease>& before, std::uint64_t slots, double delta,
+                         double epsilon);
+
 // target_delta less what the samplers of noise, of `slots` draws a step, and of batches leave out,
 // and what was released before. Throws kInvalidDpConfig if nothing is left.
 double charged_delta(const DpConfig& dp, const ModelLayout& layout,

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "discreet/base/error_testing.h"
+#include "discreet/base/fork_testing.h"
 #include "discreet/mechanism/apply_testing.h"
 #include "discreet/mechanism/prevalidation.h"
 
@@ -189,13 +189,49 @@ TEST(ApplySoundness, ComposesOneEventWhileBoundsAdaptAndDrawsNoLess) {
       }
 }
 
-// ---------------------------------------------------------------- steps that are executed again
-
 Config secure_base() {
   Config config = base();
   config.privacy.secure = true;
   return config;
 }
+
+// ---------------------------------------------------------------- at another delta
+
+// What the sampler leaves out is charged at the epsilon that is returned; e^target times as much
+// would vanish beside any delta.
+TEST(ApplySpent, ChargesTheSamplerAtTheEpsilonThatIsReturned) {
+  Config config = secure_base();
+  config.privacy.target_epsilon = 2;
+  Mechanism m = mechanism(config);
+  step(m);
+  const double coordinates = static_cast<double>(m.layout().private_parameters());
+  // Of twice the planned steps: 2^-127 each coordinate, in both worlds.
+  const double steps = 2.0 * static_cast<double>(*m.config().privacy.target_steps);
+  const auto left_out = [&](double epsilon) {
+    return steps * coordinates * 0x1p-127 * (1 + std::exp(epsilon));
+  };
+  int answers = 0, above_the_target_charge = 0;
+  for (int exponent = 3; exponent < 38; ++exponent) {
+    const double delta = std::pow(10.0, -exponent);
+    if (code_of([&] { m.spent(delta); }) == ErrorCode::kInvalidInput) {
+      EXPECT_GT(exponent, 25);
+      continue;
+    }
+    ++answers;
+    const double epsilon = m.spent(delta).epsilon.upper;
+    EXPECT_GE(epsilon, m.accountant().epsilon(delta - left_out(epsilon)).epsilon.upper) << delta;
+    const double at_target = delta - 2 * left_out(2);
+    if (at_target > 0 && epsilon > m.accountant().epsilon(at_target).epsilon.upper * (1 + 1e-6))
+      ++above_the_target_charge;
+  }
+  EXPECT_GT(answers, 22);
+  EXPECT_GT(above_the_target_charge, 0);
+  EXPECT_EQ(m.spent(1e-5).epsilon.upper, m.spent().epsilon.upper);
+  EXPECT_SAYS(refusal([&] { m.spent(1e-40); }, ErrorCode::kInvalidInput), "larger delta");
+  EXPECT_EQ(code_of([&] { m.spent(0); }), ErrorCode::kInvalidInput);
+}
+
+// ---------------------------------------------------------------- steps that are executed again
 
 TEST(ApplyReexecution, DrawsFromAFreshStreamAndChargesWhatWasReleasedAgain) {
   Mechanism first = mechanism(secure_base());
@@ -234,6 +270,48 @@ TEST(ApplyReexecution, GoesOnBitForBitWhenNothingIsExecutedTwice) {
   EXPECT_EQ(next.lineage(), whole.lineage());
   EXPECT_EQ(values(step(next)), values(step(whole)));
   EXPECT_EQ(next.save(), whole.save());
+}
+
+TEST(ApplyReexecution, TwoCopiesOfAStateDrawDifferentNoiseWhenTheyAreFresh) {
+  Mechanism first = mechanism(secure_base());
+  step(first);
+  const Bytes saved = first.save();
+  const std::vector<double> released = values(step(first));
+  std::vector<std::vector<double>> all = {released};
+  for (int copy = 0; copy < 2; ++copy) {
+    Mechanism again = mechanism(secure_base());
+    again.restore(saved, 1, /*fresh=*/true);
+    EXPECT_EQ(again.accountant().composed().at(0).count, 1u);
+    EXPECT_NE(again.lineage(), "");
+    const std::vector<double> second = values(step(again));
+    for (const std::vector<double>& other : all)
+      for (std::size_t k = 0; k < second.size(); ++k) EXPECT_NE(second[k], other[k]);
+    all.push_back(second);
+    Mechanism next = mechanism(secure_base());
+    next.restore(again.save(), 2);
+    EXPECT_EQ(values(step(next)), values(step(again)));
+  }
+}
+
+TEST(ApplyReexecution, AForkedProcessReleasesNothing) {
+  const Config config = resolved(secure_base());
+  const auto make = [&](random::Key key) {
+    return Mechanism(config, model(), mechanism_streams(config.privacy, std::move(key)),
+                     kernel_replay_token(config, Digest{}));
+  };
+  Mechanism m = make(random::Key::from_system());
+  step(m);
+  const Bytes before = m.save();
+  EXPECT_EQ(code_in_fork([&] { step(m); }), ErrorCode::kRngConsumptionViolation);
+  EXPECT_EQ(code_in_fork([&] { m.restore(before, 1, /*fresh=*/true), step(m); }),
+            ErrorCode::kRngConsumptionViolation);
+  EXPECT_EQ(code_in_fork([&] {
+              Mechanism own = make(random::Key::from_system());
+              step(own);
+            }),
+            std::nullopt);
+  EXPECT_EQ(m.save(), before);
+  step(m);
 }
 
 TEST(ApplyReexecution, MustBeToldHowManyStepsWereReleased) {
@@ -277,6 +355,9 @@ TEST(ApplyReexecution, BeginsAnEpochAnewWhole) {
   const Bytes saved = first.save();
   for (const auto& [released, epochs] : {std::pair{3u, 1u}, {5u, 2u}, {10u, 2u}, {11u, 3u}}) {
     Mechanism again = mechanism(config);
+    // Fresh batches for the rest of an epoch make it one more epoch, also if no step is lost.
+    again.restore(saved, released, /*fresh=*/true);
+    EXPECT_EQ(again.accountant().composed().at(0).count, std::max(epochs, 2u)) << released;
     again.restore(saved, released);
     EXPECT_EQ(again.accountant().composed().at(0).count, epochs) << released;
     for (int t = 3; t < 10; ++t) step(again);

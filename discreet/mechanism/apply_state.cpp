@@ -225,7 +225,7 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
   return next;
 }
 
-void Mechanism::restore(ByteView bytes, std::optional<std::uint64_t> released) {
+void Mechanism::restore(ByteView bytes, std::optional<std::uint64_t> released, bool fresh) {
   std::unique_ptr<State> next = read(bytes);
   // What was not read back, or is not what it should be, shows in the bytes.
   state_.swap(next);
@@ -245,7 +245,9 @@ void Mechanism::restore(ByteView bytes, std::optional<std::uint64_t> released) {
                 fmt::format("{} steps cannot have been released: the saved state has {}, and the "
                             "run at most {}",
                             until, next->t, charged_steps(fixed_->dp())));
-  if (until > next->t && fixed_->dp().enabled) {
+  // Other batches for the rest of an epoch may hold a record once more.
+  const bool within_event = next->t % fixed_->sampling.steps_per_event() != 0;
+  if (fixed_->dp().enabled && (until > next->t || (fresh && secure && within_event))) {
     std::unique_ptr<State> lost = read(bytes);
     charge_again(*fixed_, *lost, until);
     next->accountant = std::move(lost->accountant);
@@ -253,6 +255,8 @@ void Mechanism::restore(ByteView bytes, std::optional<std::uint64_t> released) {
     next->cumulative_epsilon = std::max(next->cumulative_epsilon, next->spent.epsilon.upper);
     next->projected.reset();
     next->again += until - next->t;
+  }
+  if (fixed_->dp().enabled && (until > next->t || (fresh && secure))) {
     if (next->accumulation) next->t_micro -= next->accumulation->microbatches;
     next->accumulation.reset();
     next->lineage = to_hex(random::Key::from_system().secret_bytes());

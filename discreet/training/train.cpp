@@ -249,22 +249,23 @@ class Run {
   void go_on_elsewhere(ByteView state, std::uint64_t t, const run::TracePosition& at,
                        const std::string& differs) {
     const std::uint64_t released = t + files_.steps_after(at);
-    mechanism().restore(state, released);
+    mechanism().restore(state, released, /*fresh=*/true);
+    // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
+    const std::uint64_t again = released - t + t % mechanism().sampling().steps_per_event();
     const double spent = mechanism().spent().epsilon.upper;
     if (has_claim() && spent > privacy().target_epsilon)
       throw Error(
           ErrorCode::kPrivacyBudgetExceeded, kOperator,
-          fmt::format("{}. The {} steps since the last checkpoint would be charged again, which "
-                      "takes epsilon to {}, above the target {}; go on where the run was begun",
-                      differs, released - t, spent, privacy().target_epsilon));
+          fmt::format("{}. The {} steps since the last checkpoint or of a cut epoch would be "
+                      "charged again, which takes epsilon to {}, above the target {}; go on where "
+                      "the run was begun",
+                      differs, again, spent, privacy().target_epsilon));
     use_lineage();
     lineage_epoch_ = t / mechanism().sampling().steps_per_epoch;
     begin_corpus();
-    std::vector<cbor::Entry> resumed = {{"t", t},
-                                        {"released", released},
-                                        {"charged_again", released - t},
-                                        {"differs", differs},
-                                        {"environment", environment_}};
+    std::vector<cbor::Entry> resumed = {
+        {"t", t},           {"released", released}, {"charged_again", again},
+        {"noise", "fresh"}, {"differs", differs},   {"environment", environment_}};
     if (corpus_) resumed.push_back({"corpus", cbor::map({{"ledger", corpus_->ledger_name()}})});
     files_.extend_trace(at, cbor::map(std::move(resumed)));
     // Before any step: else the charge would be forgotten if this process ended.
@@ -272,7 +273,7 @@ class Run {
     notes_.push_back(
         fmt::format("what the run was begun with is not what it goes on with ({}): {} steps were "
                     "charged again, and the run can no longer be replayed",
-                    differs, released - t));
+                    differs, again));
   }
 
   void use_lineage() {

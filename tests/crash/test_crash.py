@@ -171,7 +171,7 @@ def test_another_blas_kernel_charges_again_from_fresh_randomness(reference):
     resumed = [line for line in lines if line["kind"] == "resumed"]
     assert len(resumed) == 1
     assert resumed[0]["released"] == released
-    assert resumed[0]["charged_again"] == released - resumed[0]["t"]
+    assert resumed[0]["charged_again"] == released - resumed[0]["t"] and resumed[0]["noise"] == "fresh"
     whole = json.loads(read(reference.folder / "whole" / "trace.jsonl").splitlines()[-1])
     claimed = json.loads(result.stdout)["epsilon"]["upper"]
     if resumed[0]["charged_again"]:
