@@ -48,11 +48,34 @@ cbor::Value environment_with(const Texts& further) {
 
 std::string specification() { return fmt::format("{} {}", kAlgorithm, kSpecVersion); }
 
+// The data set as the caller knows it. digest: of its records; empty: only their number is known.
+struct DataSet {
+  std::uint64_t rows = 0;
+  Bytes digest;
+
+  Digest identity() const {
+    std::vector<cbor::Value> parts = {"discreet.torch data set", rows};
+    if (!digest.empty()) parts.emplace_back(ByteView(digest));
+    return sha256(cbor::encode(cbor::array(std::move(parts))));
+  }
+  // What the run in `files` began with: one that knew only the number of records stays so.
+  Digest identity(const training::RunFiles& files) const {
+    const Digest by_number = DataSet{rows, {}}.identity();
+    const auto& header = files.header();
+    const bool was_by_number =
+        header &&
+        header->data_commitment == to_hex(training::data_commitment(by_number, files.secret()));
+    return was_by_number ? by_number : identity();
+  }
+};
+
 // Everything that is made before the mechanism is.
 struct Opened {
-  Opened(const LoadedConfig& config, const std::filesystem::path& directory, bool resume,
-         const Digest& data, const Texts& further)
-      : files(std::make_unique<training::RunFiles>(directory, config.config, resume)),
+  Opened(const LoadedConfig& config, const std::filesystem::path& directory, bool resumes,
+         const DataSet& set, const Texts& further)
+      : files(std::make_unique<training::RunFiles>(directory, config.config, resumes)),
+        resume(resumes),
+        data(set.identity(*files)),
         environment(environment_with(further)),
         commitment(training::data_commitment(data, files->secret())),
         key(training::run_key(files->secret(), config.config, data)) {}
@@ -65,14 +88,17 @@ struct Opened {
   }
 
   std::unique_ptr<training::RunFiles> files;
+  bool resume;
+  Digest data;
   cbor::Value environment;
   Digest commitment;
   random::Key key;
 };
 
 // A mechanism with its run directory. PyTorch does not promise the same bits twice, so nothing is
-// ever repeated: steps that were released after the last checkpoint are charged again, under fresh
-// streams.
+// ever repeated: every process that resumes the run draws from fresh streams, also one that resumes
+// a copy of the directory, and steps that were released after the last checkpoint are charged
+// again.
 class RunSession : public Session {
  public:
   RunSession(const LoadedConfig& config, const ModelLayout& layout, Opened opened, int threads)
@@ -89,7 +115,7 @@ class RunSession : public Session {
 
   // What write_checkpoint was given last; none if the run begins here.
   std::optional<Bytes> saved;
-  std::uint64_t charged_again = 0;  // steps, since the last checkpoint
+  std::uint64_t charged_again = 0;  // steps since the last checkpoint, and of an epoch that is cut
 
   void append(const std::string& kind, const cbor::Value& record) { files().append(kind, record); }
 
@@ -121,9 +147,9 @@ class RunSession : public Session {
                               "own directory",
                               opened_.files->directory().string(), what));
     };
-    if (header->data_commitment != to_hex(opened_.commitment))
-      refuse("a data set of another number of records");
     if (header->layout_hash != to_hex(layout().hash())) refuse("another model");
+    if (header->data_commitment != to_hex(opened_.commitment))
+      refuse("a data set of another number of records, or of other records");
     if (header->config_hash != to_hex(config_hash(fixed().config()))) refuse("other settings");
     if (header->specification != specification()) refuse("another specification");
   }
@@ -132,6 +158,8 @@ class RunSession : public Session {
     const auto checkpoint = opened_.files->checkpoint(
         opened_.key, {specification(), config_hash(fixed().config()), layout().hash()});
     if (!opened_.files->header()) {
+      // The key may be in a copy of this directory too.
+      if (opened_.resume) with([&](Mechanism& m) { m.restore(m.save(), 0, /*fresh=*/true); });
       opened_.files->begin_trace(header(), {});
       return;
     }
@@ -146,19 +174,23 @@ class RunSession : public Session {
       const ByteView bytes = training.at("state").as_bytes();
       saved.emplace(bytes.begin(), bytes.end());
     }
-    charged_again = opened_.files->steps_after(at);
-    with([&](Mechanism& m) { m.restore(state, t + charged_again); });
+    const std::uint64_t released = t + opened_.files->steps_after(at);
+    with([&](Mechanism& m) { m.restore(state, released, /*fresh=*/true); });
+    // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
+    charged_again = released - t + t % fixed().sampling().steps_per_event();
     const DpConfig& dp = fixed().config().privacy;
     const double spent = fixed().spent().epsilon.upper;
     if (charged_again > 0 && dp.enabled && !(spent <= dp.target_epsilon))
-      throw Error(ErrorCode::kPrivacyBudgetExceeded, "PrivacyEngine",
-                  fmt::format("the {} steps since the last checkpoint are charged again, which "
-                              "takes epsilon to {}, above the target {}",
-                              charged_again, spent, dp.target_epsilon));
+      throw Error(
+          ErrorCode::kPrivacyBudgetExceeded, "PrivacyEngine",
+          fmt::format("the {} steps since the last checkpoint or of a cut epoch are charged "
+                      "again, which takes epsilon to {}, above the target {}",
+                      charged_again, spent, dp.target_epsilon));
     opened_.files->extend_trace(at,
                                 cbor::map({{"t", t},
-                                           {"released", t + charged_again},
+                                           {"released", released},
                                            {"charged_again", charged_again},
+                                           {"noise", "fresh"},
                                            {"differs", "PyTorch does not promise the same bits"},
                                            {"environment", opened_.environment}}));
     // Before any step: else the charge would be forgotten if this process ended.
@@ -188,6 +220,10 @@ class RunSession : public Session {
   }
 
   training::RunFiles& files() {
+    if (process_ != random::this_process())
+      throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
+                  "the run belongs to the process that this one was forked from; create a "
+                  "PrivacyEngine in the process that trains");
     if (!opened_.files)
       throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
                   "the run was closed; go on with PrivacyEngine(directory=..., resume=True)");
@@ -195,11 +231,8 @@ class RunSession : public Session {
   }
 
   Opened opened_;
+  std::uint64_t process_ = random::this_process();
 };
-
-Digest rows_digest(std::uint64_t rows) {
-  return sha256(cbor::encode(cbor::array({"discreet.torch data set", rows})));
-}
 
 }  // namespace
 
@@ -209,14 +242,16 @@ void discreet::python::add_run(nb::module_& m) {
           "__init__",
           [](RunSession* self, const nb::bytes& yaml, const std::string& name,
              const std::vector<TensorTuple>& tensors, const std::filesystem::path& directory,
-             bool resume, std::uint64_t rows, const Texts& environment, int threads) {
+             bool resume, std::uint64_t rows, const nb::bytes& digest, const Texts& environment,
+             int threads) {
             const LoadedConfig config = loaded(yaml, name, {});
+            const ByteView bytes = python::view(digest);
+            const DataSet data{rows, Bytes(bytes.begin(), bytes.end())};
             new (self) RunSession(config, layout_of(tensors),
-                                  Opened(config, directory, resume, rows_digest(rows), environment),
-                                  threads);
+                                  Opened(config, directory, resume, data, environment), threads);
           },
-          "yaml"_a, "name"_a, "tensors"_a, "directory"_a, "resume"_a, "rows"_a, "environment"_a,
-          "threads"_a)
+          "yaml"_a, "name"_a, "tensors"_a, "directory"_a, "resume"_a, "rows"_a, "digest"_a,
+          "environment"_a, "threads"_a)
       .def_prop_ro("saved",
                    [](const RunSession& s) {
                      return s.saved ? nb::object(python::to_bytes(*s.saved))

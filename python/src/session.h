@@ -250,14 +250,8 @@ class Session {
     return {mechanism_.sampling(), rows, streams_.sampling(mechanism_.lineage())};
   }
 
-  // At another delta than the target; what noise and batch bound leave out is taken off it too.
   accounting::Interval epsilon(double delta) {
-    return with([&](Mechanism& m) {
-      const double target = m.config().privacy.target_delta;
-      const double left_out = target - m.trace_header().at("accounted_delta").as_float();
-      if (delta == target) return m.spent().epsilon;
-      return m.accountant().epsilon(delta - 2 * left_out).epsilon;
-    });
+    return with([&](Mechanism& m) { return m.spent(delta).epsilon; });
   }
 
   const Mechanism& fixed() const noexcept { return mechanism_; }  // for what never changes

@@ -258,6 +258,71 @@ def test_a_group_of_one_rank_is_one_process_and_its_wrapper_is_refused(tmp_path)
         torch.distributed.destroy_process_group()
 
 
+def test_torchrun_without_a_process_group_is_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    engine, module, optimizer, private = make()
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(discreet.Error, match="WORLD_SIZE=4.*no process group.*unset WORLD_SIZE"):
+        make()
+    with pytest.raises(discreet.Error, match="WORLD_SIZE=4"):
+        steps(engine, module, optimizer, private)
+    assert len(engine.accountant) == 0
+
+
+SHARDED = """
+import sys
+sys.path.insert(0, {here!r})
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import distribute_module
+from test_torch_hazards import discreet, make, network
+
+torch.distributed.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+
+
+def inside(wrap):
+    module = network()
+    wrap(module[0])
+    return module
+
+
+def wrapped():
+    return nn.Sequential(nn.parallel.DistributedDataParallel(nn.Linear(6, 6)), network())
+
+
+for made in (lambda: fully_shard(network(), mesh=mesh), lambda: inside(lambda layer: fully_shard(layer, mesh=mesh)),
+             lambda: distribute_module(network(), mesh), wrapped,
+             lambda: FullyShardedDataParallel(network(), device_id=torch.device("cpu"))):
+    try:
+        module = made()
+    except Exception as error:
+        print("cannot be made here:", type(error).__name__)
+        continue
+    try:
+        make(module)
+        print("went on")
+    except discreet.Error as error:
+        print(error.sentence)
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_sharded_modules_are_refused_before_anything_fails(tmp_path):
+    program = SHARDED.format(here=os.path.dirname(__file__))
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "group")], capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == 5, done.stdout
+    for line, words in zip(said, ("sharded by FSDP", "0 is sharded by FSDP", "DTensor", "0 is wrapped by Distributed",
+                                  "sharded by FSDP")):
+        assert words in line or "cannot be made here" in line, line
+    assert sum("cannot be made here" in line for line in said) <= 1, done.stdout
+
+
 def test_noise_far_too_small_is_accounted_in_time_and_refused():
     # Accountants of peers hang, or say that they cannot, where sigma is tiny.
     engine, module, optimizer, private = make(noise_multiplier=0.02, engine=PrivacyEngine())

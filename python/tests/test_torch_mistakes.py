@@ -199,9 +199,10 @@ def test_a_module_of_another_precision_is_refused():
 def test_half_precision_from_the_beginning_is_summed_and_noised_in_float32():
     results = []
     for dtype in (torch.float16, torch.float32):
-        engine, module, optimizer, private = make(network(torch.float16).to(dtype), noise_multiplier=0)
+        engine, module, optimizer, private = make(network(torch.float16).to(dtype), noise_multiplier=0,
+                                                  loss_reduction="sum")
         x, y = next(iter(private))
-        backward(lambda x: module(x).float(), x.to(dtype), y)
+        F.cross_entropy(module(x.to(dtype)).float(), y, reduction="sum").backward()
         assert all(s.dtype == torch.float32 for s in engine._clipper.buffers.values())
         optimizer.step()
         results.append(released(module).float())

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
@@ -22,15 +23,16 @@ torch.set_num_threads(1)
 ROWS, BATCH = 200, 20
 
 
-def begin(directory, *, resume=False, rows=ROWS, noise=1.0, epochs=3, width=6, **options):
+def begin(directory, *, resume=False, rows=ROWS, noise=1.0, epochs=3, width=6, data_seed=2, wrap=lambda dataset: dataset,
+          private=None, **options):
     torch.manual_seed(1)
     module = nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 2))
     optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
-    x = torch.randn(rows, width, generator=torch.Generator().manual_seed(2))
-    loader = DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=BATCH, shuffle=True)
+    x = torch.randn(rows, width, generator=torch.Generator().manual_seed(data_seed))
+    loader = DataLoader(wrap(TensorDataset(x, (x[:, 0] > 0).long())), batch_size=BATCH, shuffle=True)
     engine = PrivacyEngine(directory=directory, resume=resume, **options)
     return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=noise,
-                                        max_grad_norm=1.0, epochs=epochs, declared_size=ROWS + 50)
+                                        max_grad_norm=1.0, epochs=epochs, declared_size=ROWS + 50, **(private or {}))
 
 
 def steps(module, optimizer, loader, most=None):
@@ -104,7 +106,7 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     engine, module, optimizer, loader = begin(run, resume=True)
     assert torch.equal(saved, weights(module)) and engine.get_epsilon() == spent and len(engine.accountant) == 13
     assert engine.load_checkpoint()["note"] == {"epoch": 1}
-    assert engine._session.charged_again == 0 and engine._session.lineage() == ""
+    assert engine._session.charged_again == 0
     for _ in range(2):
         steps(module, optimizer, loader)
     assert engine.finish() and lines(run)[-1]["ended"] == "completed"
@@ -143,6 +145,106 @@ def test_steps_after_the_checkpoint_are_charged_again_under_other_noise(tmp_path
     assert not any(torch.equal(a, p.grad) for a, p in zip(first, module.parameters()))
     engine.close()
     assert lines(run, "resumed")[0]["charged_again"] == 4
+
+
+def first_release(run, **options):
+    engine, module, optimizer, loader = begin(run, resume=True, **options)
+    spent = engine.get_epsilon()
+    steps(module, optimizer, loader, most=1)
+    engine.close()
+    return torch.cat([p.grad.flatten() for p in module.parameters()]), spent
+
+
+def test_copies_of_a_run_draw_different_noise(tmp_path):
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run)
+    steps(module, optimizer, loader)
+    engine.save_checkpoint()
+    spent = engine.get_epsilon()
+    shutil.copytree(run, tmp_path / "copy")
+    shutil.copytree(run, tmp_path / "third")
+    steps(module, optimizer, loader, most=1)  # the original goes on
+    releases = [torch.cat([p.grad.flatten() for p in module.parameters()])]
+    engine.close()
+    for name in ("copy", "third"):
+        release, charged = first_release(tmp_path / name)
+        assert charged == spent, "nothing was executed twice"
+        assert not any(torch.any(release == other) for other in releases)
+        releases.append(release)
+    assert lines(tmp_path / "copy", "resumed")[0]["noise"] == "fresh"
+
+
+def test_copies_of_a_run_that_was_never_begun_draw_different_noise(tmp_path):
+    run = tmp_path / "run"
+    engine, *_ = begin(run)
+    engine.close()
+    (run / "trace.jsonl").unlink()  # killed before its first line
+    shutil.copytree(run, tmp_path / "copy")
+    a, b = (first_release(path)[0] for path in (run, tmp_path / "copy"))
+    assert not torch.any(a == b)
+
+
+def test_an_epoch_of_balls_and_bins_that_is_cut_is_charged_again(tmp_path):
+    run, private = tmp_path / "run", {"sampling": "balls_and_bins"}
+    engine, module, optimizer, loader = begin(run, private=private)
+    steps(module, optimizer, loader)
+    engine.save_checkpoint()
+    whole = engine.get_epsilon()
+    engine.close()
+    engine, module, optimizer, loader = begin(run, resume=True, private=private)
+    assert engine.get_epsilon() == whole, "between epochs nothing is charged"
+    steps(module, optimizer, loader, most=3)
+    engine.save_checkpoint()
+    cut = engine.get_epsilon()
+    engine.close()
+    # The bins of the rest are drawn anew: a record may come twice.
+    engine, *_ = begin(run, resume=True, private=private)
+    assert engine._session.charged_again == 3 and engine.get_epsilon() > cut
+    again = engine.get_epsilon()
+    engine.close()
+    engine, *_ = begin(run, resume=True, private=private)
+    assert engine.get_epsilon() > again
+    engine.close()
+
+
+class Opaque(torch.utils.data.Dataset):
+    def __init__(self, inner):
+        self.records = list(inner)
+
+    def __len__(self):
+        return len(self.records)
+
+    def __getitem__(self, i):
+        return self.records[i]
+
+
+def test_other_records_are_refused_where_their_digest_is_known(tmp_path):
+    def run_of(name, **options):
+        engine, module, optimizer, loader = begin(tmp_path / name, **options)
+        steps(module, optimizer, loader, most=2)
+        engine.save_checkpoint()
+        engine.close()
+
+    run_of("tensors")
+    with pytest.raises(discreet.Error, match="other records"):
+        begin(tmp_path / "tensors", resume=True, data_seed=3)
+    first_release(tmp_path / "tensors")
+
+    digest = "ab" * 32
+    run_of("given", wrap=Opaque, private={"data_digest": digest})
+    for other in ("cd" * 32, None):
+        with pytest.raises(discreet.Error, match="other records"):
+            begin(tmp_path / "given", resume=True, wrap=Opaque, private={"data_digest": other})
+    first_release(tmp_path / "given", wrap=Opaque, private={"data_digest": bytes.fromhex(digest)})
+    with pytest.raises(discreet.Error, match="64 hexadecimal digits"):
+        begin(tmp_path / "bad", private={"data_digest": "ab"})
+    assert not (tmp_path / "bad").exists()
+
+    # A run that knew only their number, as those of earlier versions, is resumed by it.
+    run_of("number", wrap=Opaque)
+    first_release(tmp_path / "number")
+    with pytest.raises(discreet.Error, match="another number of records"):
+        begin(tmp_path / "number", resume=True, rows=ROWS - 1)
 
 
 def test_another_data_set_model_or_setting_is_refused_and_nothing_changes(tmp_path):

@@ -8,6 +8,7 @@ not `p.grad`: that only ever holds what was released.
 from __future__ import annotations
 
 import contextlib
+from typing import NoReturn
 
 import torch
 from torch import nn
@@ -48,7 +49,8 @@ class Clipper:
         self.watch = None  # called with (site, inputs), by the probe
         self.check = None  # called when a forward pass begins
         self.failed = self.drop  # called when a backward pass cannot end
-        self.records = 0
+        self.records, self.absent = 0, False
+        self.look = True  # whether the next backward pass is searched for half precision
         self.sink = None
         self.buffers: dict[str, torch.Tensor] = {}
         self._hooks: list = []
@@ -121,16 +123,22 @@ class Clipper:
     # ---------------------------------------------------------------- the forward pass
 
     def begin(self, records: int) -> None:
-        """The next passes are of so many records."""
-        self.records, self.active = records, True
+        """The next passes are of so many records; 0: of one that stands for none, and enters no sum."""
+        self.records, self.absent, self.active = max(1, records), records == 0, True
         self.uses.clear()
 
     def used(self, site: Site) -> None:
         if not self.uses and self.check is not None:
             self.check()
+        if self.mean and torch.is_autocast_enabled("cpu"):
+            refuse_half(f"layer {site.name} is called under autocast to {torch.get_autocast_dtype('cpu')}")
         for p in site.parameters.values():
             name = self.names[id(p)]
             self.uses[name] = self.uses.get(name, 0) + 1
+
+    def check_precision(self, site: Site, g: torch.Tensor) -> None:
+        if self.mean and g.dtype in HALF:
+            refuse_half(f"the output gradient of layer {site.name} is {g.dtype}")
 
     def saw(self, site: Site, inputs) -> None:
         if self.watch is not None:
@@ -167,6 +175,9 @@ class Clipper:
                    "parts: give use_reentrant=False. Or the one before failed: call optimizer.zero_grad(), then backward()")
         if not self._queued:
             _require_exact_products()
+            if self.mean and self.look:
+                self.look = False
+                _look_for_half(torch._C._current_autograd_node())
             self._queued, self._task = True, task
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         with torch.no_grad():
@@ -251,6 +262,8 @@ class Clipper:
         return weights, torch.tensor(bad) if bad else None
 
     def _add(self, name: str, piece, weights: torch.Tensor, bad: torch.Tensor | None) -> None:
+        if self.absent:
+            return
         if bad is not None:
             _leave_out(piece, bad)
         total = as_type(piece.weighted(weights), self.dtype)
@@ -285,6 +298,29 @@ def _require_exact_products() -> None:
     if torch.backends.mkldnn.matmul.fp32_precision not in ("none", "ieee"):
         refuse("float32 products are set to a lower precision, in which a clipped record may be longer than its bound; "
                "undo torch.set_float32_matmul_precision. Nothing was released")
+
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+def refuse_half(found: str) -> NoReturn:
+    refuse(f"{found}: with a mean loss the backward pass rounds each record's gradient divided by the number of records drawn, "
+           "so that one record changes the rounding of all others. Sum the loss over the records (reduction='sum') and give "
+           "make_private(loss_reduction='sum'), which divides by the public batch size after clipping; or train in float32")
+
+
+def _look_for_half(node) -> None:
+    """Refuses a backward pass that goes on through half precision anywhere below the node."""
+    seen, waiting = set(), [node]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for grad in node._input_metadata:
+            if grad.dtype in HALF:
+                refuse_half(f"the backward pass has a gradient of {grad.dtype} ({node.name()})")
+        waiting.extend(below for below, _ in node.next_functions)
 
 
 def _leave_out(piece, rows: torch.Tensor) -> None:

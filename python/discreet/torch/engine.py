@@ -14,8 +14,8 @@ from discreet import _core
 from discreet.accounting import Interval
 from discreet.errors import Error
 from discreet.mechanism import _json
-from discreet.torch import selfcheck, state
-from discreet.torch.clipper import Clipper
+from discreet.torch import dataset, selfcheck, state
+from discreet.torch.clipper import HALF, Clipper, refuse_half
 from discreet.torch.errors import refuse
 from discreet.torch.loader import Batches, PrivateLoader, check_loader
 from discreet.torch.modules import validate
@@ -77,7 +77,8 @@ class PrivacyEngine:
                      sampling: str = "poisson", declared_size: int | None = None, loss_reduction: str = "mean",
                      max_physical_batch_size: int | None = None, gradient_accumulation_steps: int = 1,
                      nonfinite: str = "zero", groups: Mapping[str, str] | None = None, self_check: bool = True,
-                     example_inputs=None, settings: Mapping | None = None, **others):
+                     example_inputs=None, data_digest: str | bytes | None = None, settings: Mapping | None = None,
+                     **others):
         """The same module, optimizer and a loader of private batches, as (module, optimizer, data_loader).
 
         optimizer: one, or a list of those that share the module.
@@ -95,6 +96,8 @@ class PrivacyEngine:
         nonfinite: "zero" leaves out records whose gradient is not finite; "abort" ends the run at one.
         self_check: compares one small batch with autograd, record by record. example_inputs: the module's arguments for
             it, with at least 3 records; taken from the data set if not given.
+        data_digest: SHA-256 of the records (32 bytes or hexadecimal), by which a run with a directory recognises its data
+            when it is resumed; computed for tensors in memory up to 128 MB. Without it only their number is compared.
         settings: further keys of the configuration, as discreet.load_config takes them.
         criterion (not needed): a function of outputs and targets; the self-check then sees whether it couples records.
         """
@@ -133,7 +136,7 @@ class PrivacyEngine:
 
     def _make(self, *, module, optimizer, data_loader, noise_multiplier, max_grad_norm, target_epsilon, target_delta,
               epochs, clipping, sampling, declared_size, loss_reduction, max_physical_batch_size,
-              gradient_accumulation_steps, nonfinite, groups, self_check, example_inputs, settings, criterion):
+              gradient_accumulation_steps, nonfinite, groups, self_check, example_inputs, data_digest, settings, criterion):
         if self._session is not None:
             refuse("this engine has made a module private already; take one engine for each run")
         if clipping not in CLIPPING:
@@ -144,8 +147,15 @@ class PrivacyEngine:
             refuse(f"loss_reduction is '{loss_reduction}'; give mean or sum, as the criterion has it")
         check_alone()
         check_module(module)
+        if loss_reduction == "mean":
+            for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+                if tensor.dtype in HALF:
+                    refuse_half(f"{name} is {tensor.dtype}")
         check_loader(data_loader)
+        dataset.check_places(data_loader.dataset)
         rows = len(data_loader.dataset)
+        if rows == 0:
+            refuse("the data set has no records; give at least one")
         size = rows if declared_size is None else declared_size
         if rows > size:
             refuse(f"declared_size is {size}, but there are {rows} records; declare at least as many as there may be")
@@ -211,7 +221,8 @@ class PrivacyEngine:
             session = _core.MechanismSession(text, "make_private", [], tensors, None, None, self.threads)
         else:
             session = _core.RunSession(text, "make_private", tensors, self.directory, self.resume, rows,
-                                       {"torch": torch.__version__}, self.threads)
+                                       dataset.digest(data_loader.dataset, data_digest), {"torch": torch.__version__},
+                                       self.threads)
         try:
             part_of = session.part_of()
             parts = {name: part_of[i] for i, (name, _, _, _, trains, _) in enumerate(tensors) if trains}
@@ -252,6 +263,7 @@ class PrivacyEngine:
 
     def _begin(self) -> None:
         """The loader is iterated anew. A batch that was drawn and not released comes again: nothing of it is known."""
+        self._clipper.look = True
         self.drop()
         self._close_batch()
 
@@ -265,9 +277,10 @@ class PrivacyEngine:
                    "time, and a batch that came before would come again; iterate it once")
         if self._clipper.unfinished:
             self.drop()
-        self._handed, self._final, self._open = self._handed + records, final, True
-        self._piece = self._left = records
         self._clipper.begin(records)
+        # The record that stands for none is counted as any other: the loop must not tell the two apart.
+        self._piece = self._left = self._clipper.records
+        self._handed, self._final, self._open = self._handed + self._piece, final, True
 
     def _close_batch(self) -> None:
         self._open, self._final = False, True
@@ -286,9 +299,11 @@ class PrivacyEngine:
                    "call optimizer.zero_grad() to begin the batch again, and give checkpoint() use_reentrant=False",
                    "INVALID_GRADIENT")
         norms = norms.contiguous()
-        scales = torch.empty_like(norms)
+        scales = torch.zeros_like(norms)
+        drawn = 0 if self._clipper.absent else records
         try:
-            self._session.take_norms(norms.data_ptr(), scales.data_ptr(), *norms.shape, 0.01 if self._automatic else None)
+            self._session.take_norms(norms.data_ptr(), scales.data_ptr(), drawn, norms.shape[1],
+                                     0.01 if self._automatic else None)
         except Error as error:
             self._failed(error)
             raise
@@ -311,7 +326,7 @@ class PrivacyEngine:
         if not self._open:
             refuse("optimizer.step() without a batch of the loader: there is nothing to release. Iterate the loader that "
                    "make_private returned")
-        if self._seen == 0 and self._handed > 0:
+        if self._seen == 0:
             refuse("optimizer.step() without a backward pass: there is nothing to release. Call loss.backward() of the "
                    "batch first")
         if self._seen != self._handed:
@@ -325,8 +340,6 @@ class PrivacyEngine:
                 buffers[name] = torch.zeros(shape, dtype=self._clipper.dtype)
             averages.append((buffers[name].data_ptr(), buffers[name].numel()) if trains else (0, 0))
         try:
-            if self._seen == 0:
-                self._session.take_norms(0, 0, 0, self._clipper.part_count, None)
             step = self._session.release_into(averages, self.directory is not None)
             if self.directory is not None:
                 self._session.append("iter", step["trace"])
@@ -444,17 +457,33 @@ class Account:
 def check_alone() -> None:
     """Refuses several processes: each would draw batches, add noise and account by itself."""
     distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+    grouped = distributed.is_available() and distributed.is_initialized()
+    if grouped and distributed.get_world_size() > 1:
         refuse(f"the process group has {distributed.get_world_size()} ranks: each would draw batches, add noise and account "
                "for itself alone, and the sum of what they release would be accounted by nobody. Train in one process "
                "(without torchrun, or with --nproc-per-node=1), on more threads by torch.set_num_threads")
+    world = os.environ.get("WORLD_SIZE", "1")
+    if not grouped and world.strip() not in ("", "1"):
+        refuse(f"the environment has WORLD_SIZE={world}, as torchrun sets it, but there is no process group: {world} processes "
+               "would train separate models on the same records, each accounted alone. Train in one process (without "
+               "torchrun, or with --nproc-per-node=1); if this process is alone, unset WORLD_SIZE")
 
 
 def check_module(module: nn.Module) -> None:
     """Refuses modules that are not what is trained, or that another run trains."""
-    if isinstance(module, nn.parallel.DistributedDataParallel):
-        refuse("the module is wrapped by DistributedDataParallel, which averages gradients before they are clipped; give "
-               "module.module, in one process")
+    for name, one in module.named_modules():
+        if isinstance(one, nn.parallel.DistributedDataParallel):
+            refuse(f"{name or 'the module'} is wrapped by DistributedDataParallel, which averages gradients before they are "
+                   "clipped; give module.module, in one process")
+        if any(kind.__name__ in ("FSDPModule", "FullyShardedDataParallel") for kind in type(one).__mro__):
+            refuse(f"{name or 'the module'} is sharded by FSDP, which gathers parameters and reduces gradients behind the "
+                   "module; give the module before fully_shard or FullyShardedDataParallel, in one process")
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if hasattr(tensor, "device_mesh"):
+            refuse(f"{name} is a DTensor, of which each process holds a part; give the module before it is distributed, or "
+                   "replace the parameter by its full_tensor()")
+        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+            refuse(f"{name} has no shape yet, as in a lazy layer; call the module once on an example first")
     if isinstance(module, torch.jit.ScriptModule):
         refuse("the module is a TorchScript module, into whose layers nothing can look; give the Python module")
     if any(isinstance(vars(m).get("forward"), Forward) for m in module.modules()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from discreet.torch.errors import refuse
@@ -32,7 +31,10 @@ def check_loader(loader: DataLoader) -> None:
 
 
 class Batches:
-    """One epoch of batches, each in pieces of at most `most` records and at least `least` pieces."""
+    """One epoch of batches, each in pieces of at most `most` records and at least `pieces` of them.
+
+    A piece without records is handed out with one record of the data set, which the engine counts as absent: it enters no
+    sum. So the loop meets at least one record, and nothing in it depends on whether there was any."""
 
     def __init__(self, sampler: Callable[[], object], step: Callable[[], int], epoch: int, *, pieces: int = 1,
                  most: int | None = None) -> None:
@@ -45,7 +47,8 @@ class Batches:
         return [batch[len(batch) * i // count:len(batch) * (i + 1) // count] for i in range(count)]
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.drawn: deque[tuple[int, int, bool]] = deque()  # of each piece: its step, its records, and whether it is the last
+        # Of each piece: its step, the records that were drawn, and whether it is the last.
+        self.drawn: deque[tuple[int, int, bool]] = deque()
         return self._pieces(self.drawn)
 
     def _pieces(self, drawn) -> Iterator[list[int]]:
@@ -54,23 +57,10 @@ class Batches:
         for t in range(first, first - first % self.epoch + self.epoch):
             pieces = self.cut(sampler.batch(t).tolist())
             drawn.extend((t, len(piece), i == len(pieces) - 1) for i, piece in enumerate(pieces))
-            yield from pieces
+            yield from (piece or [0] for piece in pieces)
 
     def __len__(self) -> int:
         return self.epoch * self.pieces
-
-
-class Collate:
-    """The loader's own, which need not know what to do without records."""
-
-    def __init__(self, collate, dataset) -> None:
-        self.collate, self.dataset = collate, dataset
-
-    def __call__(self, records: list):
-        if records:
-            return self.collate(records)
-        return torch.utils._pytree.tree_map(lambda x: x[:0] if isinstance(x, torch.Tensor) else x,
-                                            self.collate([self.dataset[0]]))
 
 
 class PrivateLoader(DataLoader):
@@ -84,7 +74,7 @@ class PrivateLoader(DataLoader):
             workers = {"prefetch_factor": loader.prefetch_factor, "persistent_workers": loader.persistent_workers,
                        "multiprocessing_context": loader.multiprocessing_context}
         super().__init__(loader.dataset, batch_sampler=batches, num_workers=loader.num_workers,
-                         collate_fn=Collate(loader.collate_fn, loader.dataset), pin_memory=loader.pin_memory,
+                         collate_fn=loader.collate_fn, pin_memory=loader.pin_memory,
                          timeout=loader.timeout, worker_init_fn=loader.worker_init_fn, generator=loader.generator,
                          **workers)
 

@@ -98,6 +98,7 @@ class Site:
     def by_record(self, inputs, g: torch.Tensor):
         """Inputs and gradient with the record first, in a precision that norms can be formed in."""
         n = self.clipper.records
+        self.clipper.check_precision(self, g)
         if g.dtype not in (torch.float32, torch.float64):
             g = g.float()
         inputs = [as_type(x, g.dtype) if x.is_floating_point() else x for x in inputs]
@@ -308,6 +309,8 @@ class GenericSite(Site):
     def arrived_all(self, state, gs) -> None:
         tensors, spec = state
         n = self.clipper.records
+        for g in gs:
+            self.clipper.check_precision(self, g)
         inputs = [x.detach() if isinstance(x, torch.Tensor) else x for x in tensors]
         held = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
         in_dims = dict(zip(held, self.dims(len(held))))

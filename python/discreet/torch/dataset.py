@@ -1,0 +1,130 @@
+"""What the engine can tell about a data set without reading private values: which places hold the same record, and a digest
+by which a resumed run recognises its data."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy
+import torch
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+from discreet.torch.errors import refuse
+
+# Data sets in memory up to this many bytes are hashed when a run with a directory starts.
+MOST_HASHED = 1 << 27
+
+
+def check_places(dataset) -> None:
+    """Refuses a data set in which one record takes several places: each of them would be drawn and clipped by itself, and the
+    guarantee of one place is not that of the record. Sees Subset, ConcatDataset and tensors that share memory; that a data
+    set of another class repeats no record is assumed."""
+    most = most_places(dataset)
+    if most > 1:
+        refuse(f"one record takes {most} places of the data set (repeated indices of a Subset, a data set concatenated with "
+               "itself, or tensors that share memory): the guarantee is for one place, and that of a record would be weaker. "
+               "Give each record one place; to weigh records, weigh their losses")
+
+
+def most_places(dataset) -> int:
+    leaves: list = []
+    _collect(dataset, None, leaves)
+    most = max((_repeats(part, rows) for part, rows in leaves), default=1)
+    if len(leaves) == 1:
+        return most
+    rows_of: dict[int, list] = {}
+    owners: dict[int, set[int]] = {}  # of every data set below: the parts that reach it
+    for part, rows in leaves:
+        rows_of.setdefault(id(part), []).append(_all(part, rows))
+        for below in (part, *_below(part)):
+            owners.setdefault(id(below), set()).add(id(part))
+    for repeated in rows_of.values():
+        if len(repeated) > 1:
+            most = max(most, int(numpy.bincount(numpy.concatenate(repeated)).max(initial=1)))
+    # Several parts that hold the same data set: which rows are equal cannot be told.
+    most = max(most, max(map(len, owners.values()), default=1))
+    addresses = [_addresses(part, _all(part, rows)) for part, rows in leaves if _in_memory(part)]
+    if len(addresses) > 1:
+        _, counts = numpy.unique(numpy.concatenate(addresses), return_counts=True)
+        most = max(most, int(counts.max(initial=1)))
+    return most
+
+
+def _collect(dataset, rows, leaves: list) -> None:
+    """Appends (data set, its rows that are used; None: each once) for every part that is not a known wrapper."""
+    if isinstance(dataset, Subset):
+        chosen = numpy.asarray(dataset.indices)
+        if chosen.dtype.kind in "iu":
+            chosen = chosen.astype(numpy.int64)
+            chosen = numpy.where(chosen < 0, chosen + len(dataset.dataset), chosen)
+            _collect(dataset.dataset, chosen if rows is None else chosen[rows], leaves)
+            return
+    if isinstance(dataset, ConcatDataset):
+        begin = 0
+        for part, end in zip(dataset.datasets, dataset.cumulative_sizes):
+            within = None if rows is None else rows[(rows >= begin) & (rows < end)] - begin
+            _collect(part, within, leaves)
+            begin = end
+        return
+    inner = _held(dataset)
+    if len(inner) == 1 and len(inner[0]) == len(dataset):  # a wrapper, as for a transform
+        _collect(inner[0], rows, leaves)
+    else:
+        leaves.append((dataset, rows))
+
+
+def _all(dataset, rows):
+    return numpy.arange(len(dataset)) if rows is None else rows
+
+
+def _repeats(dataset, rows) -> int:
+    """How often one row is used; all rows of an expanded tensor are the same."""
+    if _in_memory(dataset) and dataset.tensors[0].stride(0) == 0:
+        return max(1, len(dataset) if rows is None else len(rows))
+    return 1 if rows is None else int(numpy.bincount(rows).max(initial=1))
+
+
+def _in_memory(dataset) -> bool:
+    return isinstance(dataset, TensorDataset) and len(dataset.tensors) > 0 and dataset.tensors[0].dim() > 0
+
+
+def _addresses(dataset: TensorDataset, rows):
+    first = dataset.tensors[0]
+    return first.data_ptr() + rows * (first.stride(0) * first.element_size())
+
+
+def _held(dataset) -> list:
+    """The data sets that an object holds as attributes."""
+    return [x for x in getattr(dataset, "__dict__", {}).values() if isinstance(x, Dataset) and hasattr(x, "__len__")]
+
+
+def _below(dataset, depth: int = 4) -> list:
+    found = _held(dataset) if depth else []
+    return found + [x for one in found for x in _below(one, depth - 1)]
+
+
+def digest(dataset, given: str | bytes | None) -> bytes:
+    """Of the records: as given by the caller, or of tensors in memory; empty if neither."""
+    if given is not None:
+        try:
+            out = bytes.fromhex(given) if isinstance(given, str) else bytes(given)
+        except ValueError:
+            out = b""
+        if len(out) != 32:
+            refuse("data_digest must be a SHA-256 digest: 32 bytes, or 64 hexadecimal digits")
+        return out
+    leaves: list = []
+    _collect(dataset, None, leaves)
+    tensors = [x for part, _ in leaves if isinstance(part, TensorDataset) for x in part.tensors]
+    if not all(isinstance(part, TensorDataset) for part, _ in leaves) or any(x.layout != torch.strided for x in tensors) \
+            or sum(x.numel() * x.element_size() for x in tensors) > MOST_HASHED:
+        return b""
+    hashed = hashlib.sha256(b"discreet.torch tensors 1\n")
+    for part, rows in leaves:
+        hashed.update(f"part {len(part)} {rows is None}\n".encode())
+        if rows is not None:
+            hashed.update(rows.astype("<i8").tobytes())
+        for x in part.tensors:
+            hashed.update(f"{x.dtype} {list(x.shape)}\n".encode())
+            hashed.update(x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return hashed.digest()
