@@ -52,7 +52,9 @@ void expect_foreseen(const Config& config, const char* what) {
     EXPECT_EQ(each->epsilon->lower, taken.epsilon.lower);
     EXPECT_EQ(each->epsilon->upper, taken.epsilon.upper);
     EXPECT_EQ(each->failure.has_value(), taken.failure.has_value());
-    if (each->failure && taken.failure) EXPECT_STREQ(each->failure->what(), taken.failure->what());
+    if (each->failure && taken.failure) {
+      EXPECT_STREQ(each->failure->what(), taken.failure->what());
+    }
   }
 }
 

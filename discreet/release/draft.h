@@ -24,7 +24,7 @@ struct RunFacts {
   double epsilon = 0;  // the claim for all that the run released, upper end
   double delta = 0;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
-  std::map<std::uint64_t, double> groups;  // epsilon for so many records together, upper end
+  std::map<std::uint64_t, double> groups{};  // epsilon for so many records together, upper end
   bool sealed = true;                      // the run's own seal of trace and model was verified
 };
 

@@ -64,7 +64,7 @@ TEST(Recount, OfGaussianRunsIsTheMechanismsOwnNumberInEveryBit) {
        [](DpConfig& dp) {
          dp.mode = ScheduleMode::kStepDecay;
          dp.decay_every = 3;
-         dp.decay_factor = 0.9;
+         dp.decay_factor = 0.98;
        }},
       {"meeting a target",
        [](DpConfig& dp) {
@@ -74,7 +74,7 @@ TEST(Recount, OfGaussianRunsIsTheMechanismsOwnNumberInEveryBit) {
       {"rounded",
        [](DpConfig& dp) {
          dp.noise_family = NoiseFamily::kRoundedGaussian;
-         dp.noise_discrete = 1e-4;
+         dp.noise_discrete = 0x1p-13;
        }},
       {"balls and bins",
        [](DpConfig& dp) {
@@ -105,7 +105,7 @@ TEST(Recount, OfOtherFamiliesIsJustBelowTheMechanismsNumber) {
           dp.noise_family = family;
           dp.accountant = accountant;
           dp.noise_multiplier = 4;
-          if (has_grid(family)) dp.noise_discrete = 1e-3;
+          if (has_grid(family)) dp.noise_discrete = 0x1p-10;
         },
         5);
     const double upper = recount(traced.config, traced.lines).spent.upper;
