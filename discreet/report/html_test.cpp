@@ -47,7 +47,7 @@ TEST(Report, HasNoPublicPageOfARunThatFailedOrGoesOn) {
 TEST(Report, StatesTheClaimAndWhatItIsNot) {
   const std::string page = page_of({}, false);
   EXPECT_TRUE(has(page, "≤ 2.7000"));
-  EXPECT_TRUE(has(page, "certified between 2.6973 and 2.7000"));
+  EXPECT_TRUE(has(page, "certified between 1.8073 and 2.7000"));
   EXPECT_TRUE(has(page, "10<sup>−5</sup>"));
   EXPECT_TRUE(has(page, "<code>add_remove</code>"));
   EXPECT_TRUE(has(page, "93.12%"));
@@ -104,7 +104,7 @@ TEST(Report, PublicPagesNameNoDataFile) {
 
 TEST(Report, OfAHundredThousandStepsIsSmall) {
   const std::string page =
-      page_of({.planned = 100000, .steps = 100000, .steps_per_epoch = 100}, false);
+      page_of({.planned = 100000, .steps = 100000, .steps_per_epoch = 100, .noise = 100}, false);
   EXPECT_LT(page.size(), 500'000u);
   EXPECT_TRUE(has(page, "the band goes from the least"));
 }

@@ -20,6 +20,7 @@ struct MadeUpRun {
   std::uint64_t planned = 60;
   std::uint64_t steps = 60;
   std::uint64_t steps_per_epoch = 10;
+  double noise = 2;  // enough to spend less than the made-up numbers say
   double target = 3;
   bool secure = true;
   // Added to what depends on the data, and to nothing else.
@@ -33,8 +34,8 @@ struct MadeUpRun {
 
   std::string config() const {
     return "security:\n  differential_privacy:\n    target_epsilon: " + std::to_string(target) +
-           "\n    declared_size: 6000\n    effective_batch_size: 600\n    noise_multiplier: 2\n    "
-           "target_steps: " +
+           "\n    declared_size: 6000\n    effective_batch_size: 600\n    noise_multiplier: " +
+           std::to_string(noise) + "\n    target_steps: " +
            std::to_string(planned) + "\n    secure: " + (secure ? "true" : "false") + "\n" + yaml;
   }
 
@@ -69,8 +70,8 @@ struct MadeUpRun {
                    changed("iter", {{"t", t},
                                     {"cumulative_epsilon_before", epsilon(t)},
                                     {"cumulative_epsilon_after", epsilon(t + 1)},
-                                    {"noise_scale_sigma", 2.0},
-                                    {"effective_noise_multiplier", 2.0},
+                                    {"noise_scale_sigma", noise},
+                                    {"effective_noise_multiplier", noise},
                                     {"norm_p50", 2 + 0.3 * wave},
                                     {"norm_p95", 4 + 0.8 * wave},
                                     {"norm_max", 9 + wave},

@@ -43,7 +43,7 @@ TEST(Summary, OfACompletedRunHasTheClaimOfItsLastLine) {
   const RunSummary run = summary_of({});
   EXPECT_EQ(run.declared.ended, Ended::kCompleted);
   EXPECT_DOUBLE_EQ(run.declared.claim.upper, 2.7);
-  EXPECT_DOUBLE_EQ(*run.declared.claim.lower, 2.7 * 0.999);
+  EXPECT_NEAR(*run.declared.claim.lower, 1.807304, 1e-6);  // 60 steps at q = 0.1, sigma = 2
   EXPECT_EQ(run.declared.claim.delta, 1e-5);
   EXPECT_EQ(run.declared.steps, 60u);
   EXPECT_EQ(run.declared.epsilon.size(), 61u);
@@ -96,7 +96,10 @@ TEST(Summary, OfStepsExecutedAgainShowsThemOnceAndKeepsWhatTheyCost) {
   const run::TracePosition end = run::verify_trace(path);
   run::TraceWriter trace = run::TraceWriter::extend(path, end, cbor::map({{"t", 10u}}));
   const auto again = [&](std::uint64_t t, double spent) {
-    trace.append("iter", cbor::map({{"t", t}, {"cumulative_epsilon_after", spent}}));
+    trace.append("iter", cbor::map({{"t", t},
+                                    {"cumulative_epsilon_after", spent},
+                                    {"noise_scale_sigma", 2.0},
+                                    {"effective_noise_multiplier", 2.0}}));
   };
   again(10, 2.5);
   const RunSummary run = summarize(folder / "run");

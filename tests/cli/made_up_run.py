@@ -11,7 +11,7 @@ CONFIG = """security:
     target_epsilon: 3
     declared_size: 6000
     effective_batch_size: 600
-    noise_multiplier: 3
+    noise_multiplier: {noise}
     target_steps: {planned}
     secure: {secure}
 """
@@ -21,7 +21,8 @@ def write(folder, steps=300, planned=300, secure=True, data=0.0, ended="complete
     """`data` changes what depends on the data, and nothing else. `ended` "" writes no last line."""
     folder.mkdir(parents=True)
     given = folder / "config.yaml"
-    given.write_text(CONFIG.format(planned=planned, secure=str(secure).lower()), "utf-8")
+    noise = math.ceil(4 * math.sqrt(max(planned, 300) / 300))  # spends less than the lines below say
+    given.write_text(CONFIG.format(planned=planned, secure=str(secure).lower(), noise=noise), "utf-8")
     checked = json.loads(discreet("check", str(given), "--json").stdout)
     given.write_text(discreet("check", str(given), "--resolved").stdout, "utf-8")
 
@@ -34,8 +35,8 @@ def write(folder, steps=300, planned=300, secure=True, data=0.0, ended="complete
     for t in range(steps):
         wave = math.sin(1.7 * t) * math.cos(0.013 * t * t) + data
         lines.append({"kind": "iter", "t": t, "cumulative_epsilon_before": epsilon(t),
-                      "cumulative_epsilon_after": epsilon(t + 1), "noise_scale_sigma": 3.0,
-                      "effective_noise_multiplier": 3.0,
+                      "cumulative_epsilon_after": epsilon(t + 1), "noise_scale_sigma": noise,
+                      "effective_noise_multiplier": noise,
                       "norm_p50": 2 + 0.3 * wave, "norm_p95": 4 + 0.8 * wave,
                       "clip_fraction": 0.7 + 0.1 * math.sin(wave), "zeroed_records": 0})
         if (t + 1) % 10 == 0:

@@ -47,7 +47,7 @@ def test_altered_trace_is_refused_and_the_old_report_stays(tmp_path):
     trace = tmp_path / "run" / "trace.jsonl"
     trace.write_text(trace.read_text("utf-8").replace('"t":7', '"t":8', 1), "utf-8")
     result = discreet("report", str(tmp_path / "run"))
-    assert result.returncode == 2 and result.stderr.startswith("error: MALFORMED: line 10 ")
+    assert result.returncode == 1 and result.stderr.startswith("error: MALFORMED: line 10 ")
     assert (tmp_path / "run" / "report.html").read_bytes() == before
 
 
