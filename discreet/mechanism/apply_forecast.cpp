@@ -13,10 +13,8 @@ using State = Mechanism::State;
 
 class DryRun {
  public:
-  DryRun(const Fixed& fixed, std::unique_ptr<State> state)
-      : fixed_(fixed),
-        state_(std::move(state)),
-        end_(fixed.dp().target_steps.value_or(std::numeric_limits<std::uint64_t>::max())) {}
+  DryRun(const Fixed& fixed, std::unique_ptr<State> state, std::uint64_t end)
+      : fixed_(fixed), state_(std::move(state)), end_(end) {}
 
   Forecast run() {
     try {
@@ -166,18 +164,15 @@ class DryRun {
 
 Forecast Mechanism::forecast() const {
   const DpConfig& dp = fixed_->dp();
-  Forecast out;
+  std::uint64_t end = dp.target_steps.value_or(std::numeric_limits<std::uint64_t>::max());
+  std::string unknown;
   if (dp.enabled && fixed_->adapts() && state_->now.allocation.plan.flat_clip &&
-      dp.adaptive_accounting == AdaptiveAccounting::kHeuristic) {
-    out.steps = dp.target_steps.value_or(0);
-    out.unknown =
-        "bounds that follow private norms inside a flat bound decide what the noise is worth";
-    return out;
-  }
-  if (!dp.enabled && !dp.target_steps) {
-    out.unknown = "without privacy a run ends by its target_steps, and none are given";
-    return out;
-  }
+      dp.adaptive_accounting == AdaptiveAccounting::kHeuristic)
+    unknown = "bounds that follow private norms inside a flat bound decide what the noise is worth";
+  if (!dp.enabled && !dp.target_steps)
+    unknown = "without privacy a run ends by its target_steps, and none are given";
+  // What the step to come is, is known all the same.
+  if (!unknown.empty()) end = std::min(end, state_->t + 1);
   auto state = std::make_unique<State>(*fixed_);
   const State& own = *state_;
   state->t = own.t;
@@ -192,7 +187,11 @@ Forecast Mechanism::forecast() const {
   state->scheduler = own.scheduler;
   state->now = own.now;
   state->spent = own.spent;
-  return DryRun(*fixed_, std::move(state)).run();
+  Forecast out = DryRun(*fixed_, std::move(state), end).run();
+  if (unknown.empty() || (out.failure && out.steps == own.t)) return out;
+  out = {};
+  out.unknown = std::move(unknown);
+  return out;
 }
 
 }  // namespace discreet::mechanism

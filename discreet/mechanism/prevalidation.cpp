@@ -133,6 +133,13 @@ void check_noise(const DpConfig& c) {
                                        spelling(c.noise_family),
                                        c.clip_ghost ? "ghost clipping" : "the fused kernel"));
   }
+  if (c.compression != Compression::kNone && (c.clip_ghost || c.fused_kernel)) {
+    refuse(
+        "noise.compression",
+        fmt::format("is {}, which cuts the gradient of each record, and {} has none; set "
+                    "clipping.ghost and fused_kernel to false, or take none",
+                    spelling(c.compression), c.clip_ghost ? "ghost clipping" : "the fused kernel"));
+  }
   if (c.compression == Compression::kNone && c.compression_keep != 1) {
     refuse("noise.compression_keep",
            fmt::format("is {}, but noise.compression is none; name a compression",
