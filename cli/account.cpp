@@ -165,10 +165,11 @@ void print_text(const Options& options, const Run& run) {
                      : fmt::format("the schedule in {}", options.schedule));
   print(
       "  in words       {} changes the probability of any outcome\n"
-      "                 by a factor of at most e^epsilon = {:.4g}, but for a failure of "
+      "                 by a factor of at most e^epsilon = {}, but for a failure of "
       "probability "
       "{}.\n",
-      what_differs(run.adjacency, group), std::exp(epsilon ? value.upper : given),
+      what_differs(run.adjacency, group),
+      brief_up(std::exp(epsilon ? value.upper : given) * (1 + 1e-15)),
       epsilon ? fmt::format("{}", given) : round_up(value.upper));
   print(
       "  provided that  {},\n"

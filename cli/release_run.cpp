@@ -124,6 +124,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   facts.delta = run.claim.delta;
   facts.adjacency = run.claim.adjacency;
   for (const report::GroupClaim& group : run.groups) facts.groups[group.records] = group.epsilon;
+  facts.interrupted = run.ended == report::Ended::kInterrupted;
   facts.sealed = run.sealed;
   facts.runs = input.names;
 

@@ -23,6 +23,7 @@ constexpr double kWidth = 2e-4;           // of the answers, relative
 constexpr double kGlance = 1e-2;          // of a first look
 constexpr double kFinest = 1e-6;          // epsilon is not asked for more closely than this
 constexpr double kLeastAllocation = 0.1;  // noise multiplier that allocation.h takes
+constexpr double kLeastRate = 1e-200;     // below it the mass of one member is lost in binary64
 
 [[noreturn]] void refuse(std::string sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "group_epsilon", std::move(sentence));
@@ -80,6 +81,10 @@ ExplicitSteps chained(const ExplicitSteps& one, double group) {
 }
 
 Composition with_chains(const Composition& steps, std::uint64_t group) {
+  for (const GaussianSteps& each : steps.gaussians)
+    if (group > 1 && each.rate > 0 && each.rate < kLeastRate)
+      refuse(fmt::format("the sampling rate is {}; for groups it must be at least {}", each.rate,
+                         kLeastRate));
   Composition out{steps.gaussians, {}};
   for (const ExplicitSteps& each : steps.explicits) out.merge({{}, {chained(each, double(group))}});
   return out;

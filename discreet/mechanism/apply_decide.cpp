@@ -70,8 +70,8 @@ Decided decide(const Fixed& fixed, const State& state) {
 void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
   if (!lost.scheduler) return;
   const std::uint64_t events = fixed.steps_reserved() / fixed.sampling.steps_per_event();
-  // An epoch that is begun again is one more epoch of fresh batches.
-  if (lost.t < lost.reserved_until) lost.accountant->compose(*lost.reserved, events);
+  const std::optional<accounting::Event> begun =
+      lost.t < lost.reserved_until ? lost.reserved : std::nullopt;
   lost.t = std::max(lost.t, lost.reserved_until);
   while (lost.t < released) {
     lost.now = prepare(fixed, lost.t, lost.clip_norms, lost.magnitudes);
@@ -84,6 +84,9 @@ void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
     if (fixed.dp().compression == Compression::kTopkDp && !lost.magnitudes)
       lost.magnitudes.emplace(fixed.layout);
   }
+  // An epoch that is begun again is one more epoch of fresh batches. It is composed last: the noise
+  // of the lost ones was decided without it.
+  if (begun) lost.accountant->compose(*begun, events);
   lost.spent = lost.accountant->epsilon(fixed.delta);
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "discreet/accounting/accountant.h"
 #include "discreet/base/fork_testing.h"
 #include "discreet/mechanism/apply_testing.h"
 #include "discreet/mechanism/prevalidation.h"
@@ -252,6 +253,37 @@ TEST(ApplyReexecution, DrawsFromAFreshStreamAndChargesWhatWasReleasedAgain) {
   EXPECT_NE(third.lineage(), again.lineage());
   const std::vector<double> other = values(step(third));
   for (std::size_t k = 0; k < other.size(); ++k) EXPECT_NE(other[k], second[k]);
+}
+
+// A schedule that looks at what is spent decided the lost epochs before one of them was begun
+// again.
+TEST(ApplyReexecution, ChargesLostEpochsAtTheNoiseTheyHad) {
+  for (const ScheduleMode mode :
+       {ScheduleMode::kBudgetAdaptive, ScheduleMode::kDynamicProjection}) {
+    Config config = secure_base();
+    config.privacy.mode = mode;
+    config.privacy.accountant_granularity = Granularity::kPerEpoch;
+    config.privacy.declared_size = 1000;
+    config.privacy.effective_batch_size = 100;
+    config.privacy.sampling_rate = 0.1;
+    config.privacy.target_steps = 40;
+    config.privacy.target_epsilon = 4;
+    Mechanism first = mechanism(config);
+    Bytes saved;
+    for (int t = 0; t < 25; ++t) {
+      if (t == 5) saved = first.save();
+      step(first);
+    }
+    Mechanism again = mechanism(config);
+    again.restore(saved, 25);
+    // The three epochs as they were, and the first once more.
+    const auto expected = accounting::make_accountant("pld", {});
+    const auto released = first.accountant().composed();
+    for (const auto& [event, count] : released) expected->compose(event, count);
+    expected->compose(released.front().event, 10);
+    EXPECT_EQ(again.accountant().epsilon(1e-5).epsilon.upper,
+              expected->epsilon(1e-5).epsilon.upper);
+  }
 }
 
 TEST(ApplyReexecution, GoesOnBitForBitWhenNothingIsExecutedTwice) {

@@ -167,14 +167,16 @@ RunRecord read_ledger(const LedgerAt& at, Manifest& m) {
   return record;
 }
 
-std::string several_records(const RunFacts& facts) {
+// With a ledger epsilon is of all its runs, and what is certified for groups is of this one.
+std::string several_records(const RunFacts& facts, bool governed) {
   std::string out =
       "Several records of one person together, beyond this: at the same delta, epsilon can grow "
       "faster than their number.";
-  for (const auto& [records, epsilon] : facts.groups)
+  const std::map<std::uint64_t, double> none, &groups = governed ? none : facts.groups;
+  for (const auto& [records, epsilon] : groups)
     out += fmt::format(" For {} records, all present against all absent, it is at most {}.",
                        records, brief_up(epsilon));
-  if (facts.groups.empty()) out += " No epsilon is certified for them.";
+  if (groups.empty()) out += " No epsilon is certified for them.";
   return out;
 }
 
@@ -193,12 +195,13 @@ PrivacyStatement privacy_of(const RunFacts& facts, bool governed) {
   if (governed)
     out.covers.emplace_back(
         "Every contribution of the ledger, for all its runs together: its epsilon is at most the "
-        "spend of its class at the delta and under the adjacency of the ledger.");
+        "spend of its class at the delta and under the adjacency of the ledger, provided that the "
+        "number of runs was fixed in advance and each ended as it was planned.");
   out.not_covered = {
       "Held-out records: what was measured on them has no guarantee.",
       "Hyper-parameters chosen on this data: other runs that were tried on it spent privacy of "
       "their own.",
-      several_records(facts),
+      several_records(facts, governed),
       "That a model forgets a contribution that was withdrawn after it was trained.",
   };
   if (governed)
@@ -259,6 +262,11 @@ Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
   m.privacy = privacy_of(facts, at.has_value());
   Touched touched;
   if (at) {
+    if (facts.interrupted)
+      refuse(
+          "the run was interrupted, and the ledger records what its epochs spent until then: no "
+          "bound at a time that somebody chose. Finish it with 'discreet train --resume', then "
+          "release it");
     const RunRecord record = read_ledger(*at, m);
     m.postures = record.postures;
     for (const Posture& posture : m.postures)

@@ -25,7 +25,9 @@ struct RunFacts {
   double delta = 0;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
   std::map<std::uint64_t, double> groups{};  // epsilon for so many records together, upper end
-  bool sealed = true;                      // the run's own seal of trace and model was verified
+  // Stopped before its planned end, by a person or a program that may have looked at it.
+  bool interrupted = false;
+  bool sealed = true;  // the run's own seal of trace and model was verified
 };
 
 // What the ledger behind a run must be.
@@ -62,8 +64,10 @@ std::map<std::string, ReleaseTerms::Scope> parse_scopes(std::string_view json);
 //
 // Throws kMalformed, with the entry, for a ledger that does not verify, is signed by another key or
 // does not extend the note; kInvalidInput if it has no epoch of the run, if the contributions of
-// the run were summarised already, if a name in the terms is not one of the model, or as
-// require_valid; kInvalidDpConfig if a depth profile does not fit the layout.
+// the run were summarised already, if the run was interrupted (a ledger records what its epochs
+// spent, and at a time that somebody chose that is no bound: soundness B7), if a name in the terms
+// is not one of the model, or as require_valid; kInvalidDpConfig if a depth profile does not fit
+// the layout.
 Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
                const std::optional<LedgerAt>& ledger);
 

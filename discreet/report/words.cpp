@@ -10,10 +10,9 @@ namespace discreet::report {
 
 using accounting::Adjacency;
 
-std::string scientific(double x) {
-  if (x == 0) return "0";
-  if (x >= 1e-3 && x < 1e6) return fmt::format("{:.6g}", x);
-  std::string text = fmt::format("{:.3e}", x);
+namespace {
+
+std::string with_power(const std::string& text) {
   const std::size_t at = text.find('e');
   const int power = std::stoi(text.substr(at + 1));
   std::string digits = text.substr(0, at);
@@ -21,6 +20,21 @@ std::string scientific(double x) {
   if (digits.back() == '.') digits.pop_back();
   return fmt::format("{}10<sup>{}{}</sup>", digits == "1" ? "" : digits + " × ",
                      power < 0 ? "−" : "", std::abs(power));
+}
+
+// As many digits as it takes not to state less than x.
+std::string scientific_up(double x) {
+  int digits = 3;
+  while (digits < 17 && std::stod(fmt::format("{:.{}e}", x, digits)) < x) ++digits;
+  return x == 0 ? "0" : with_power(fmt::format("{:.{}e}", x, digits));
+}
+
+}  // namespace
+
+std::string scientific(double x) {
+  if (x == 0) return "0";
+  if (x >= 1e-3 && x < 1e6) return fmt::format("{:.6g}", x);
+  return with_power(fmt::format("{:.3e}", x));
 }
 
 std::string grouped(std::uint64_t n) {
@@ -91,7 +105,7 @@ std::string factor(double epsilon) {
   return value < 1e6 ? round_up(value * (1 + 1e-15), value < 10     ? 2
                                                      : value < 1000 ? 1
                                                                     : 0)
-                     : scientific(std::nextafter(value, 1e308));
+                     : scientific_up(std::nextafter(value, 1e308));
 }
 
 }  // namespace
@@ -108,7 +122,7 @@ std::string statement(const Declared& declared) {
       "someone concludes from it, they could also have concluded {}. The probability of that "
       "differs by a factor of at most {} (that is e<sup>ε</sup>), up to a remainder of "
       "δ&nbsp;=&nbsp;{}.</p>\n",
-      alternative(claim.adjacency), factor(claim.upper), scientific(claim.delta));
+      alternative(claim.adjacency), factor(claim.upper), scientific_up(claim.delta));
   out += fmt::format(
       "<p>As a game: someone who knows every other record, and has no idea {}, studies the model "
       "and guesses. They are right at most {:.5g} times in 100; blind guessing is right 50 "
@@ -124,7 +138,7 @@ std::string statement(const Declared& declared) {
       "set S of outcomes, "
       "<span class=\"formula\">P[M(D)&nbsp;∈&nbsp;S] ≤ e<sup>ε</sup>&nbsp;P[M(D′)&nbsp;∈&nbsp;S] + "
       "δ</span>.</p>\n",
-      brief_up(claim.upper), scientific(claim.delta), formal_neighbours(claim.adjacency));
+      brief_up(claim.upper), scientific_up(claim.delta), formal_neighbours(claim.adjacency));
   return out;
 }
 

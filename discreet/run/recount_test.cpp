@@ -79,7 +79,7 @@ TEST(Recount, OfGaussianRunsIsTheMechanismsOwnNumberInEveryBit) {
       {"balls and bins",
        [](DpConfig& dp) {
          dp.sampling_mode = SamplingMode::kBallsAndBins;
-         dp.subsampling = Subsampling::kNone;
+         dp.subsampling = Subsampling::kShuffleWithoutReplacement;
          dp.effective_batch_size = 500;
          dp.target_steps = 10;
        }},

@@ -456,7 +456,7 @@ TEST(Train, RefusesAlteredDataOnResume) {
   const SmallRun run;
   run.train("a");
   const std::string trace = run.read("a", "trace.jsonl");
-  run.write("train.csv", 201, 1);
+  run.write("train.csv", 199, 1);
   const Error error = error_of([&] { run.train("a", true); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
   EXPECT_NE(error.sentence().find("data"), std::string::npos);
