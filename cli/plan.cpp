@@ -177,7 +177,7 @@ std::string wrap(const std::string& text, std::size_t indent) {
 }
 
 void item(const char* name, const std::string& sentence) {
-  print("  {:<19}{}\n", name, wrap(sentence, 21));
+  print_lines(fmt::format("  {:<19}{}\n", name, wrap(sentence, 21)));
 }
 
 void print_samplers(const Plan& plan) {
@@ -190,7 +190,7 @@ void print_samplers(const Plan& plan) {
           show_ratio(plan.workload, each.noise_to_batch));
   }
   for (const SkippedSampler& each : plan.samplers.skipped) {
-    print("  {:<16}{}\n", each.sampling, wrap(each.reason, 18));
+    print_lines(fmt::format("  {:<16}{}\n", each.sampling, wrap(each.reason, 18)));
   }
 }
 
@@ -247,7 +247,7 @@ void print_text(const Plan& plan) {
         round_up(plan.recommended().noise_multiplier), plan.target.epsilon, plan.target.delta);
   if (plan.target.group > 1)
     print("  for groups of up to {} records: all present against all absent\n", plan.target.group);
-  print("{}\n\n", wrap("for " + given + (follows.empty() ? "" : ": ") + follows, 2));
+  print_lines(wrap("for " + given + (follows.empty() ? "" : ": ") + follows, 2) + "\n\n");
   print_samplers(plan);
   print_over_run(plan);
   print_choices(plan);

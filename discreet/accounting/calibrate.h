@@ -6,7 +6,8 @@
 
 namespace discreet::accounting {
 
-// Proof: pld.md, group_privacy.md
+// Proof: pld.md
+// Proof: group_privacy.md
 
 // The largest or smallest setting that keeps a promise: Poisson sampling, Gaussian noise, adjacency
 // add_remove. Every answer is certified, `reached.value.upper <= target`, and lies within 1e-4

@@ -383,7 +383,7 @@ function check_shape(found, tables) {
     if (table.tBodies.length !== 1 || table.tFoot || !equal([...table.tBodies[0].rows].map(texts), t.rows.map((row) => row.map(([, text]) => text))))
       broken("rows of the table \u201c" + name + "\u201d were added or altered");
     for (const part of [table, ...table.querySelectorAll("*")]) {
-      const ours = /^(TABLE|CAPTION|THEAD|TBODY|TR|TH|TD)$/.test(part.tagName) &&
+      const ours = /^(TABLE|CAPTION|THEAD|TBODY|TR|TH|TD|CODE|SUP)$/.test(part.tagName) &&
         [...part.attributes].every((a) => a.name === "scope" || a.name === "data-is" || (a.name === "class" && /^(facts|numbers|unseen)$/.test(a.value)));
       const style = getComputedStyle(part);
       if (!ours || style.display === "none" || style.visibility !== "visible" || Number(style.opacity) < 1)

@@ -4,6 +4,7 @@ directory, knows every format and repairs every hash, but cannot read `secret.ke
 import base64
 import hashlib
 import json
+import pathlib
 import re
 import shutil
 
@@ -41,6 +42,7 @@ def original(tmp_path_factory):
 @pytest.fixture
 def folder(original, tmp_path):
     shutil.copytree(original, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "run" / "report.html").unlink(missing_ok=True)
     return tmp_path
 
 
@@ -178,7 +180,7 @@ def test_without_the_key_nothing_is_called_verified_or_signed(folder, attack):
     assert answer("report", folder / "run")["seal"].startswith("not verified: ")
     for public in ([], ["--public"]):
         said = answer("report", folder / "run", *public)
-        assert "Seal not verified" in open(said["report"], encoding="utf-8").read()
+        assert "Seal not verified" in pathlib.Path(said["report"]).read_text(encoding="utf-8")
     assert "seal not verified" in discreet("trace", str(folder / "run")).stdout
     assert "--unsealed" in release(folder, status=2)
     assert not (folder / "run" / "release.json").exists()
@@ -238,7 +240,7 @@ def test_a_shortened_trace_is_not_resumed(folder):
 def test_a_run_without_an_end_is_bound_by_its_first_line(folder):
     """Its claim is the budget of its configuration, which the header of the trace names."""
     run = folder / "run"
-    rechain(run, reconfigure(run, (r"\btarget_epsilon: 30\.0\b", "target_epsilon: 0.008"))[:1])
+    rechain(run, reconfigure(run, (r"\btarget_epsilon: 30\.0\b", "target_epsilon: 2.0"))[:1])
     refusal("report", run, status=1)
 
 
