@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct SetupOptions {
   BadRow on_bad_row = BadRow::kRefuse;        //
   std::filesystem::path ledger_note = {};     // where the run keeps the note of a ledger
   bool again = false;                         // nothing is appended to the ledger of a corpus
+  // Called with the data's commitment before anything is made of them; throws if they are others
+  // than those of the run that is resumed.
+  std::function<void(const Digest& commitment)> require_data = {};
   // Only to know whether the run can start and what it will spend: all that is refused before the
   // first step is refused, and nothing is written or kept of the records.
   bool plan_only = false;

@@ -64,9 +64,9 @@ class Run {
     options.on_bad_row = options_.on_bad_row;
     options.ledger_note = files_.directory() / "ledger.note";
     options.again = options_.again;
+    options.require_data = [this](const Digest& commitment) { require_same_data(commitment); };
     setup_.emplace(config_, options);
     notes_ = setup_->notes;
-    require_same_data();
     require_same_run();
     session_.emplace(files_, mechanism(), *setup_->key, environment_);
   }
@@ -80,8 +80,8 @@ class Run {
         mechanism().t());
   }
 
-  void require_same_data() {
-    if (files_.header() && files_.header()->data_commitment != to_hex(setup_->commitment))
+  void require_same_data(const Digest& commitment) const {
+    if (files_.header() && files_.header()->data_commitment != to_hex(commitment))
       throw Error(ErrorCode::kInvalidInput, kOperator,
                   fmt::format("the data are not those that {} was begun with; put them back, or "
                               "begin another run",
