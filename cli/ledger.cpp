@@ -155,6 +155,8 @@ void print_verdict(const Verification& found, const Options& options) {
           many(t.contributions, "contribution"), epsilon(t.most_spent),
           static_cast<double>(found.header->delta) / kAtto,
           accounting::to_string(found.header->adjacency), found.header->accountant);
+  if (!found.classes.empty())
+    print("  provided that  every run ended as it was planned, and their number was fixed\n");
   for (const ClassTotal& t : found.summarised)
     print("  {:<14} summarised: {}, {}, epsilon ≤ {} as recorded; can no longer be recomputed\n",
           t.admissibility_class, many(t.contributions, "contribution"), many(t.uses, "use"),

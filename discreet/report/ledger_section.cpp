@@ -97,24 +97,30 @@ std::string contract(const LedgerView& view) {
 }
 
 std::string classes(const LedgerView& view) {
-  std::string rows;
+  // What a browser cannot recompute stands outside of the table that it verifies.
+  std::string rows, withdrawn;
   for (const auto& [name, c] : view.classes) {
     const std::string key = "class/" + name + "/";
-    rows += fmt::format("<tr><th scope=\"row\">{}</th>{}{}{}{}<td>{}</td></tr>\n", escape(name),
-                        is(key + "contributions", grouped(c.contributions)),
-                        is(key + "withdrawn", grouped(c.withdrawn)),
-                        is(key + "uses", grouped(c.uses)), is(key + "spent", epsilon(c.most_spent)),
-                        c.withdrawn == 0 ? "–" : epsilon(c.withdrawn_spent));
+    rows +=
+        fmt::format("<tr><th scope=\"row\">{}</th>{}{}{}{}</tr>\n", escape(name),
+                    is(key + "contributions", grouped(c.contributions)),
+                    is(key + "withdrawn", grouped(c.withdrawn)), is(key + "uses", grouped(c.uses)),
+                    is(key + "spent", epsilon(c.most_spent)));
+    if (c.withdrawn != 0)
+      withdrawn += fmt::format("{} {}: ε ≤ {}", withdrawn.empty() ? "" : ";", escape(name),
+                               epsilon(c.withdrawn_spent));
   }
   if (rows.empty()) return "<p>No contribution is in the ledger.</p>\n";
   return table("classes", "Contributions",
                "Admitted, by class. ε is the most that any one contribution of the class has spent "
-               "over all runs that share the ledger. Of one that was withdrawn it is what all uses "
-               "that it allowed would have cost: when it was withdrawn may depend on what had been "
-               "released.",
-               {"Class", "Admitted", "Withdrawn since", "Uses in epochs", "ε at most",
-                "ε at most, withdrawn"},
-               rows);
+               "over all runs that share the ledger, if each ended as it was planned." +
+                   (withdrawn.empty()
+                        ? std::string()
+                        : " Of one that was withdrawn it is what all uses that it allowed would "
+                          "have cost, since the time of a withdrawal may depend on what was "
+                          "released:" +
+                              withdrawn + "."),
+               {"Class", "Admitted", "Withdrawn since", "Uses in epochs", "ε at most"}, rows);
 }
 
 std::string refusals(const LedgerView& view) {
