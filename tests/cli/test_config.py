@@ -307,7 +307,7 @@ def test_check_opens_the_data_and_names_near_misses(tmp_path):
     for setting, named in [("data.train=absent.csv", "absent.csv"), ("data.numeric={AGEE: [0, 120]}", "did you mean AGE?"),
                            ("data.label=pai", "did you mean pay?"), ("data.classes=[low, hgh]", "adult.csv:2"),
                            ("declared_size=199", "199"), ("model.features=scattering", "image"),
-                           ("target_delta=1e-33", "leave out"), ("groups={a: {public: true}}", "a"),
+                           ("target_delta=1e-37", "leave out"), ("groups={a: {public: true}}", "a"),
                            ("sigma_map={layer9: 1}", "sigma_map"),
                            ("target_epsilon=0.001", "PRIVACY_BUDGET_EXCEEDED")]:
         checked = discreet("check", file, "--set", setting)
