@@ -65,7 +65,7 @@ TEST(Forecast, IsTheRunInEveryMode) {
     const auto run = [&](const char* what, const std::function<void(DpConfig&)>& change) {
       Config config = small::base();
       config.privacy.target_epsilon = target;
-      config.privacy.target_steps = 30;
+      config.privacy.target_steps = 12;
       change(config.privacy);
       expect_foreseen(config, what);
     };
@@ -75,7 +75,7 @@ TEST(Forecast, IsTheRunInEveryMode) {
     run("step_decay", [](DpConfig& dp) {
       dp.mode = ScheduleMode::kStepDecay;
       dp.noise_multiplier = 2;
-      dp.decay_every = 10;
+      dp.decay_every = 4;
     });
     run("budget_adaptive", [](DpConfig& dp) { dp.mode = ScheduleMode::kBudgetAdaptive; });
     run("meet_exactly", [](DpConfig& dp) { dp.mode = ScheduleMode::kMeetExactly; });
@@ -83,13 +83,13 @@ TEST(Forecast, IsTheRunInEveryMode) {
     run("upscale", [](DpConfig& dp) { dp.projection_policy = ProjectionPolicy::kUpscale; });
     run("per epoch", [](DpConfig& dp) {
       dp.accountant_granularity = Granularity::kPerEpoch;
-      dp.declared_size = 160;  // 16 steps an epoch: the last is reserved whole
+      dp.declared_size = 80;  // 8 steps an epoch: the last is reserved whole
       dp.noise_multiplier = 2;
     });
     run("phases", [](DpConfig& dp) {
-      dp.warmup.until_step = 10;
+      dp.warmup.until_step = 4;
       dp.warmup.noise_multiplier = 2;
-      dp.main.until_step = 20;
+      dp.main.until_step = 8;
       dp.cooldown.noise_multiplier = 3;
       dp.cooldown.clip_norm = 0.5;
     });

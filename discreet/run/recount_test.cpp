@@ -79,6 +79,7 @@ TEST(Recount, OfGaussianRunsIsTheMechanismsOwnNumberInEveryBit) {
       {"balls and bins",
        [](DpConfig& dp) {
          dp.sampling_mode = SamplingMode::kBallsAndBins;
+         dp.accountant_granularity = Granularity::kPerEpoch;
          dp.subsampling = Subsampling::kShuffleWithoutReplacement;
          dp.effective_batch_size = 500;
          dp.target_steps = 10;
