@@ -248,24 +248,37 @@ class PrivacyEngine:
         self._dtypes = {name: p.dtype for name, p in module.named_parameters()}
         # _open: a batch was handed out whose step is not done; _left: records of its piece that entered no backward pass.
         self._close_batch()
+        self._iterator = 0  # of the loader: the one that was started last
         self.steps_per_epoch = session.sampling()["steps_per_epoch"]
         self.planned_steps = privacy.get("target_steps")
         batches = Batches(lambda: session.sampler(rows), session.t, self.steps_per_epoch,
                           pieces=gradient_accumulation_steps, most=max_physical_batch_size)
-        self._loader = PrivateLoader(data_loader, batches, self._begin, self._hand_out)
+        self._loader = PrivateLoader(data_loader, batches, self._begin, self._check_iterator, self._hand_out)
         self._optimizers = Optimizers(self, optimizers)
         return module, optimizer, self._loader
 
     # ---------------------------------------------------------------- what the parts tell the engine
 
-    def _begin(self) -> None:
-        """The loader is iterated anew. A batch that was drawn and not released comes again: nothing of it is known."""
+    def _begin(self) -> int:
+        """The loader is iterated anew, by the iterator with the returned number; those before it may give out nothing more.
+        A batch that was drawn and not released comes again: nothing of it is known."""
         self._clipper.look = True
         self.drop()
         self._close_batch()
+        self._iterator += 1
+        return self._iterator
 
-    def _hand_out(self, t: int, records: int, final: bool) -> None:
+    def _check_iterator(self, iterator: int) -> None:
+        if iterator != self._iterator:
+            refuse("two iterators of the private loader are in use: both give the batch of the same step, whose records would "
+                   "enter it twice. Use only the iterator that you started last, and iterate the loader in one loop")
+
+    def _hand_out(self, iterator: int, t: int, piece: int, records: int, final: bool) -> None:
         """The loader gives out a piece of the batch of step t."""
+        self._check_iterator(iterator)
+        if t == self._session.t() and piece != self._next_piece:
+            refuse(f"the loader gives piece {piece} of the batch of step {t} where piece {self._next_piece} is expected: its "
+                   "records would enter the step twice, or not at all; iterate the loader anew")
         if t != self._session.t():
             if self._open and self._final and t == self._session.t() + 1:
                 refuse("a batch was drawn whose step was not taken; every batch must end with optimizer.step(), one "
@@ -278,10 +291,11 @@ class PrivacyEngine:
         # The record that stands for none is counted as any other: the loop must not tell the two apart.
         self._piece = self._left = self._clipper.records
         self._handed, self._final, self._open = self._handed + self._piece, final, True
+        self._next_piece = piece + 1
 
     def _close_batch(self) -> None:
         self._open, self._final = False, True
-        self._seen = self._handed = self._piece = self._left = 0
+        self._seen = self._handed = self._piece = self._left = self._next_piece = 0
         # Layers are their own again, for any number of rows; what would train them then is refused.
         self._clipper.active = False
 
