@@ -32,6 +32,18 @@ SYNONYMS = {"model": "module", "optimizers": "optimizer", "dataloader": "data_lo
             "clip_norm": "max_grad_norm", "delta": "target_delta", "epsilon": "target_epsilon",
             "sample_size": "declared_size", "max_physical_batch_size": "max_physical_batch_size",
             "clipping_mode": "clipping"}
+# Keys of the configuration that follow from arguments, by what to give instead. Setting them would change what is accounted,
+# but not what the clipper and the loader do.
+FROM_ARGUMENTS = {
+    "adjacency": "declared_size", "declared_size": "declared_size",
+    "effective_batch_size": "the DataLoader's batch_size", "sampling_rate": "the DataLoader's batch_size",
+    "truncated_batch": "the DataLoader's batch_size", "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "accumulation_context": "gradient_accumulation_steps", "sampling_mode": "sampling", "subsampling": "sampling",
+    "target_epsilon": "target_epsilon", "target_delta": "target_delta", "noise_multiplier": "noise_multiplier",
+    "debug": "noise_multiplier=0", "clipping.strategy": "clipping", "clipping.ghost": "clipping",
+    "clipping.norm": "max_grad_norm", "clip_norm_map": "max_grad_norm", "nonfinite": "nonfinite",
+    "accountant": "PrivacyEngine(accountant=...)", "secure": "PrivacyEngine(insecure_seed=...)",
+    "seed": "PrivacyEngine(insecure_seed=...)"}
 # Opacus' arguments that change nothing here, and those that cannot be had.
 IGNORED = {"criterion", "wrap_model", "grad_sample_mode", "batch_first", "poisson_sampling", "noise_generator"}
 
@@ -99,7 +111,8 @@ class PrivacyEngine:
             it, with at least 3 records; taken from the data set if not given.
         data_digest: SHA-256 of the records (32 bytes or hexadecimal), by which a run with a directory recognises its data
             when it is resumed; computed for tensors in memory up to 128 MB. Without it only their number is compared.
-        settings: further keys of the configuration, as discreet.load_config takes them.
+        settings: further keys of the configuration, as discreet.load_config takes them, but none that follow from the
+            arguments.
         criterion (not needed): a function of outputs and targets; the self-check then sees whether it couples records.
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "others")}
@@ -188,11 +201,7 @@ class PrivacyEngine:
         if self.insecure_seed is not None:
             privacy |= {"secure": False, "seed": self.insecure_seed}
         for key, value in (settings or {}).items():
-            *sections, leaf = key.removeprefix("security.differential_privacy.").split(".")
-            section = privacy
-            for name in sections:
-                section = section.setdefault(name, {})
-            section[leaf] = value
+            _set(privacy, key.removeprefix("security.differential_privacy.").split("."), value)
         trained = [p for p in module.parameters() if p.requires_grad]
         if not trained:
             refuse("no parameter of the module is trained (requires_grad)")
@@ -230,6 +239,10 @@ class PrivacyEngine:
                 refuse(f"{', '.join(public)}: public modules receive no private gradient; freeze them instead")
             state.load(self, session, module, optimizers)
             session.noise_multiplier()  # says here if none keeps to the target
+            drawn = session.sampling()
+            if (drawn["batch_size"], drawn["declared_size"]) != (batch, size):
+                refuse(f"the configuration draws {drawn['batch_size']} of {drawn['declared_size']} records, but the loader gives "
+                       f"{batch} of {size}; leave the sampling out of settings")
         except BaseException:
             if self.directory is not None:
                 session.close()
@@ -510,6 +523,26 @@ def check_module(module: nn.Module) -> None:
     if any(isinstance(vars(m).get("forward"), Forward) for m in module.modules()):
         refuse("the module is that of another private run, or was; give copy.deepcopy(module) and an optimizer of its "
                "parameters")
+
+
+def _set(privacy: dict, path: list[str], value) -> None:
+    """Sets a key of the configuration, or every key of a section, unless arguments say what it is."""
+    for end in range(1, len(path) + 1):
+        key = ".".join(path[:end])
+        if key in FROM_ARGUMENTS:
+            refuse(f"settings has {key}, which follows from the arguments; give {FROM_ARGUMENTS[key]} instead")
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            _set(privacy, [*path, str(name)], one)
+        return
+    section = privacy
+    for name in path[:-1]:
+        if not isinstance(section.setdefault(name, {}), dict):
+            refuse(f"settings has {'.'.join(path)}, but {name} is not a section")
+        section = section[name]
+    if isinstance(section.get(path[-1]), dict):
+        refuse(f"settings has {'.'.join(path)}={value!r}, which is a section of the configuration; give its keys")
+    section[path[-1]] = value
 
 
 def _check_ignored(key: str, value) -> None:
