@@ -514,8 +514,6 @@ def check_module(module: nn.Module) -> None:
         if hasattr(tensor, "device_mesh"):
             refuse(f"{name} is a DTensor, of which each process holds a part; give the module before it is distributed, or "
                    "replace the parameter by its full_tensor()")
-        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
-            refuse(f"{name} has no shape yet, as in a lazy layer; call the module once on an example first")
     if isinstance(module, torch.jit.ScriptModule):
         refuse("the module is a TorchScript module, into whose layers nothing can look; give the Python module")
     for name, layer in modules_of(module):
