@@ -350,3 +350,22 @@ def test_an_adapted_bound_is_in_the_checkpoint(tmp_path):
     engine, module, optimizer, private = begin(resume=True)
     assert optimizer.max_grad_norm == bound
     engine.close()
+
+
+@pytest.mark.parametrize("settings, argument", [
+    ({"effective_batch_size": 300}, "batch_size"), ({"declared_size": BATCH}, "declared_size"),
+    ({"adjacency": "add_remove"}, "declared_size"), ({"security.differential_privacy.sampling_rate": 0.9}, "batch_size"),
+    ({"clipping": {"norm": 0.01}}, "max_grad_norm"), ({"clip_norm_map.0.weight": 0.1}, "max_grad_norm"),
+    ({"clipping.strategy": "per_layer"}, "clipping"), ({"seed": 3}, "insecure_seed"), ({"secure": False}, "insecure_seed"),
+    ({"noise_multiplier": 8.0}, "noise_multiplier"), ({"sampling_mode": "SHUFFLED_EPOCH_V1"}, "sampling"),
+    ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps"), ({"accountant": "rdp"}, "PrivacyEngine"),
+    ({"clipping": "per_layer"}, "a section of the configuration")])
+def test_settings_change_nothing_that_the_clipper_and_the_loader_have_from_arguments(settings, argument):
+    # The noise would be that of another batch, bound or adjacency than the gradients and batches have.
+    with pytest.raises(discreet.Error, match=argument):
+        make(engine=PrivacyEngine(), settings=settings)
+
+
+def test_settings_of_sections_keep_what_the_arguments_say():
+    engine, *_ = make(engine=PrivacyEngine(), clipping="adaptive", settings={"clipping": {"adaptive": {"noise": 2.0}}})
+    assert engine._session.sampling()["batch_size"] == BATCH and engine._session.clip_bounds() == [1.0]

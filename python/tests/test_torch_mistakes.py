@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 import discreet  # noqa: E402
 from discreet.torch import BatchMemoryManager, PrivacyEngine, validate  # noqa: E402
+from discreet.torch.clipper import HALF_CHARGE  # noqa: E402
 from test_torch_engine import BATCH, ROWS, loader, make, network, steps, weights_of  # noqa: E402
 from test_torch_hazards import Indexed, backward, released  # noqa: E402
 
@@ -197,10 +198,11 @@ def test_a_module_of_another_precision_is_refused():
 
 
 def test_half_precision_from_the_beginning_is_summed_and_noised_in_float32():
+    # Norms of half precision are charged with 2^-6 more: they are clipped to a bound that is so much smaller.
     results = []
-    for dtype in (torch.float16, torch.float32):
+    for dtype, bound in ((torch.float16, 1.0), (torch.float32, 1.0 / HALF_CHARGE)):
         engine, module, optimizer, private = make(network(torch.float16).to(dtype), noise_multiplier=0,
-                                                  loss_reduction="sum")
+                                                  loss_reduction="sum", max_grad_norm=bound)
         x, y = next(iter(private))
         F.cross_entropy(module(x.to(dtype)).float(), y, reduction="sum").backward()
         assert all(s.dtype == torch.float32 for s in engine._clipper.buffers.values())

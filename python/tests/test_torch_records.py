@@ -58,6 +58,17 @@ def make(dataset=BASE, *, module=None, batch=8, noise=1.0, sampling="poisson", *
         data_loader=DataLoader(dataset, batch_size=batch, shuffle=True), max_grad_norm=1.0, **options)
 
 
+class Repeated(Dataset):
+    def __init__(self, dataset, times):
+        self.dataset, self.times = dataset, times
+
+    def __len__(self):
+        return len(self.dataset) * self.times
+
+    def __getitem__(self, i):
+        return self.dataset[i // self.times]
+
+
 HALVES = random_split(BASE, [20, 20], generator=torch.Generator().manual_seed(1))
 REPEATED = {
     "a Subset with one index twice": (Subset(BASE, [*range(ROWS), 3]), 2),
@@ -76,6 +87,12 @@ REPEATED = {
     "two wrappers of one data set": (ConcatDataset([Wrapped(BASE), Wrapped(BASE, -1.0)]), 2),
     "a data set and its wrapper": (ConcatDataset([BASE, Wrapped(BASE)]), 2),
     "wrapped overlapping Subsets": (ConcatDataset([Wrapped(Subset(BASE, range(25))), Subset(BASE, range(20, 40))]), 2),
+    "overlapping windows": (TensorDataset(torch.arange(50.0).unfold(0, 6, 1), torch.zeros(45)), 6),
+    "windows that overlap by one": (TensorDataset(torch.arange(50.0).unfold(0, 6, 5)), 2),
+    "overlapping windows of targets": (TensorDataset(X, torch.arange(49.0).unfold(0, 10, 1)), 10),
+    "some windows that overlap": (Subset(TensorDataset(torch.arange(50.0).unfold(0, 6, 1)), [0, 4, 20]), 2),
+    "a data set that repeats another": (Repeated(BASE, 3), 3),
+    "a part of a data set that repeats another": (Subset(Repeated(BASE, 3), [0, 1, 2]), 2),
     "a wrapper of two, and one of them": (ConcatDataset([Pairs(BASE, TensorDataset(Y)), BASE]), 2),
 }
 ONCE = {
@@ -89,6 +106,11 @@ ONCE = {
     "wrapped halves": ConcatDataset([Wrapped(TensorDataset(X[:20], Y[:20])), Wrapped(TensorDataset(X[20:], Y[20:]))]),
     "wrapped parts of a split": ConcatDataset([Wrapped(half, factor) for half, factor in zip(HALVES, (1.0, -1.0))]),
     "two data sets": ConcatDataset([BASE, TensorDataset(X.clone(), Y)]),
+    "columns": TensorDataset(torch.randn(6, ROWS).t(), Y),
+    "windows that do not overlap": TensorDataset(torch.arange(60.0).unfold(0, 6, 6)),
+    "every sixth window": Subset(TensorDataset(torch.arange(60.0).unfold(0, 6, 1)), range(0, 55, 6)),
+    "windows within records": TensorDataset(torch.randn(ROWS, 9).unfold(1, 6, 1), Y),
+    "expanded within records": TensorDataset(torch.randn(ROWS, 1, 6).expand(ROWS, 3, 6), Y),
 }
 
 
@@ -104,6 +126,21 @@ def test_a_record_at_several_places_is_refused(name):
 def test_records_at_one_place_are_served(name):
     assert most_places(ONCE[name]) == 1
     make(ONCE[name], batch=3)
+
+
+def test_overlaps_of_rows_are_counted_as_their_addresses_are():
+    rng, memory, found = np.random.default_rng(2), torch.arange(4000), set()
+    for _ in range(500):
+        shape, strides = rng.integers(1, 7, 3).tolist(), rng.choice([0, 1, 2, 3, 5, 6, 12, 30, 60], 3).tolist()
+        x = torch.as_strided(memory, shape, strides)
+        counts = {}
+        for row in x:
+            for address in set(row.flatten().tolist()):
+                counts[address] = counts.get(address, 0) + 1
+        most = max(counts.values())
+        found.add(most)
+        assert most_places(TensorDataset(x)) == most, (shape, strides)
+    assert found == {1, 2, 3, 4, 5, 6}
 
 
 def test_it_agrees_with_counting_by_hand():

@@ -181,7 +181,8 @@ def test_copies_of_a_run_that_was_never_begun_draw_different_noise(tmp_path):
     run = tmp_path / "run"
     engine, *_ = begin(run)
     engine.close()
-    (run / "trace.jsonl").unlink()  # killed before its first line
+    for name in ("trace.jsonl", "trace.seal"):  # killed before its first line
+        (run / name).unlink()
     shutil.copytree(run, tmp_path / "copy")
     a, b = (first_release(path)[0] for path in (run, tmp_path / "copy"))
     assert not torch.any(a == b)
@@ -338,7 +339,7 @@ def small_budget(directory, **settings):
     module = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     x = torch.randn(ROWS, 4)
-    loader = DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=BATCH)
+    loader = DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=BATCH, shuffle=True)
     engine = PrivacyEngine(directory=directory)
     return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=0.7,
                                         max_grad_norm=1.0, epochs=9, declared_size=ROWS, target_epsilon=3.0, **settings)

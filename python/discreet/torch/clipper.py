@@ -47,6 +47,7 @@ class Clipper:
         self.active = True
         self.probed = False
         self.shapes: list = []  # of the module's inputs, where rows of layers are counted by them
+        self.piece = 0  # number of the piece whose records pass now
         self.check = None  # called when a forward pass begins
         self.failed = self.drop  # called when a backward pass cannot end
         self.records, self.absent = 0, False
@@ -121,11 +122,7 @@ class Clipper:
                 site.learn(rows[site.name])
         if any(getattr(one, "products", ()) for layout in rows.values()
                for one in (layout if isinstance(layout, list) else [layout])):
-            self._hooks.append(self.module.register_forward_pre_hook(torch.compiler.disable(self._look), with_kwargs=True))
-
-    def _look(self, _, args, kwargs) -> None:
-        if self.active:
-            self.shapes = shapes_of((args, kwargs))
+            self._hooks.append(self.module.register_forward_pre_hook(Look(self), with_kwargs=True))
 
     def remove(self) -> Clipper:
         """Gives the module its own forwards back."""
@@ -141,7 +138,17 @@ class Clipper:
     def begin(self, records: int) -> None:
         """The next passes are of so many records; 0: of one that stands for none, and enters no sum."""
         self.records, self.absent, self.active = max(1, records), records == 0, True
+        self.piece += 1
         self.uses.clear()
+
+    def require_current(self, site: Site, piece: int) -> None:
+        """For a backward pass through a layer: its forward pass was of the current piece."""
+        if piece != self.piece:
+            self.failed()
+            refuse(f"the backward pass reaches layer {site.name} of a graph that was made before the loader gave its last batch: "
+                   "records that this step did not draw would enter it. Call backward() for each batch before you take the "
+                   "next one, without outputs or states of earlier batches (detach() them). Nothing was released",
+                   "INVALID_GRADIENT")
 
     def used(self, site: Site) -> None:
         if not self.uses and self.check is not None:
@@ -320,6 +327,22 @@ def _require_exact_products() -> None:
     if torch.backends.mkldnn.matmul.fp32_precision not in ("none", "ieee"):
         refuse("float32 products are set to a lower precision, in which a clipped record may be longer than its bound; "
                "undo torch.set_float32_matmul_precision. Nothing was released")
+
+
+class Look:
+    """Notes the shapes of the module's inputs. A copy of the module has a hook that does nothing."""
+
+    def __init__(self, clipper: Clipper | None = None) -> None:
+        self.clipper = clipper
+
+    @torch.compiler.disable
+    def __call__(self, module: nn.Module, args, kwargs) -> None:
+        clipper = self.clipper
+        if clipper is not None and clipper.active and module is clipper.module and torch.is_grad_enabled():
+            clipper.shapes = shapes_of((args, kwargs))
+
+    def __reduce__(self):
+        return Look, ()
 
 
 def shapes_of(tree) -> list[torch.Size]:

@@ -17,13 +17,15 @@ MOST_HASHED = 1 << 27
 
 def check_places(dataset) -> None:
     """Refuses a data set in which one record takes several places: each of them would be drawn and clipped by itself, and the
-    guarantee of one place is not that of the record. Sees Subset, ConcatDataset and tensors that share memory; that a data
-    set of another class repeats no record is assumed."""
+    guarantee of one place is not that of the record. Sees Subset, ConcatDataset, tensors that share memory, and wrappers that are
+    longer than what they hold; that a data set of another class repeats no record is assumed."""
     most = most_places(dataset)
     if most > 1:
         refuse(f"one record takes {most} places of the data set (repeated indices of a Subset, a data set concatenated with "
-               "itself, or tensors that share memory): the guarantee is for one place, and that of a record would be weaker. "
-               "Give each record one place; to weigh records, weigh their losses")
+               "itself or longer than the one that it wraps, or rows of tensors that share memory, as overlapping windows do): "
+               "the guarantee is for one place, and that of a record would be weaker. Give each record one place: to weigh "
+               "records, weigh their losses; of a series, take windows that do not overlap; let collate_fn add public "
+               "constants")
 
 
 def most_places(dataset) -> int:
@@ -69,6 +71,8 @@ def _collect(dataset, rows, leaves: list) -> None:
     inner = _held(dataset)
     if len(inner) == 1 and len(inner[0]) == len(dataset):  # a wrapper, as for a transform
         _collect(inner[0], rows, leaves)
+    elif len(inner) == 1 and 0 < len(inner[0]) < len(dataset):  # it repeats; which of its rows are equal cannot be told
+        _collect(inner[0], numpy.arange(len(dataset)) % len(inner[0]), leaves)
     else:
         leaves.append((dataset, rows))
 
@@ -78,10 +82,38 @@ def _all(dataset, rows):
 
 
 def _repeats(dataset, rows) -> int:
-    """How often one row is used; all rows of an expanded tensor are the same."""
-    if _in_memory(dataset) and dataset.tensors[0].stride(0) == 0:
-        return max(1, len(dataset) if rows is None else len(rows))
-    return 1 if rows is None else int(numpy.bincount(rows).max(initial=1))
+    """How often one row is used, or a number in memory that several rows have."""
+    most = 1 if rows is None else int(numpy.bincount(rows).max(initial=1))
+    if isinstance(dataset, TensorDataset):
+        most = max([most, *(_overlap(x, rows) for x in dataset.tensors if x.layout == torch.strided and x.dim() > 0)])
+    return most
+
+
+def _overlap(x: torch.Tensor, rows) -> int:
+    """How many rows hold one number in memory, as overlapping windows (Tensor.unfold) and expanded tensors do. If only some
+    rows are used, at least as many as do."""
+    chosen = numpy.arange(len(x)) if rows is None else numpy.unique(rows)
+    if len(chosen) < 2 or x[0].numel() == 0:
+        return 1
+    each = x.stride(0)
+    if each == 0:
+        return len(chosen)
+    within = 1 + sum((size - 1) * stride for size, stride in zip(x.shape[1:], x.stride()[1:]))
+    if each >= within:
+        return 1
+    offsets = numpy.zeros(1, dtype=numpy.int64)
+    for size, stride in zip(x.shape[1:], x.stride()[1:]):
+        offsets = numpy.unique(offsets[:, None] + numpy.arange(size) * stride)
+    # Row r holds the numbers r * each + offset. Two offsets with the same remainder meet in rows as far apart as they are.
+    places, remainders = numpy.divmod(offsets, each)
+    order = numpy.lexsort((places, remainders))
+    places, remainders = places[order], remainders[order]
+    apart = numpy.diff(places)[numpy.diff(remainders) == 0]
+    nearest, farthest = int(numpy.diff(chosen).min()), int(chosen[-1] - chosen[0])
+    if not ((apart <= farthest).any() and numpy.ptp(places) >= nearest):
+        return 1
+    keys = remainders * (int(places.max()) + farthest + 1) + places
+    return int((numpy.searchsorted(keys, keys + farthest, side="right") - numpy.arange(len(keys))).max())
 
 
 def _in_memory(dataset) -> bool:

@@ -32,6 +32,18 @@ SYNONYMS = {"model": "module", "optimizers": "optimizer", "dataloader": "data_lo
             "clip_norm": "max_grad_norm", "delta": "target_delta", "epsilon": "target_epsilon",
             "sample_size": "declared_size", "max_physical_batch_size": "max_physical_batch_size",
             "clipping_mode": "clipping"}
+# Keys of the configuration that follow from arguments, by what to give instead. Setting them would change what is accounted,
+# but not what the clipper and the loader do.
+FROM_ARGUMENTS = {
+    "adjacency": "declared_size", "declared_size": "declared_size",
+    "effective_batch_size": "the DataLoader's batch_size", "sampling_rate": "the DataLoader's batch_size",
+    "truncated_batch": "the DataLoader's batch_size", "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "accumulation_context": "gradient_accumulation_steps", "sampling_mode": "sampling", "subsampling": "sampling",
+    "target_epsilon": "target_epsilon", "target_delta": "target_delta", "noise_multiplier": "noise_multiplier",
+    "debug": "noise_multiplier=0", "clipping.strategy": "clipping", "clipping.ghost": "clipping",
+    "clipping.norm": "max_grad_norm", "clip_norm_map": "max_grad_norm", "nonfinite": "nonfinite",
+    "accountant": "PrivacyEngine(accountant=...)", "secure": "PrivacyEngine(insecure_seed=...)",
+    "seed": "PrivacyEngine(insecure_seed=...)"}
 # Opacus' arguments that change nothing here, and those that cannot be had.
 IGNORED = {"criterion", "wrap_model", "grad_sample_mode", "batch_first", "poisson_sampling", "noise_generator"}
 
@@ -99,7 +111,8 @@ class PrivacyEngine:
             it, with at least 3 records; taken from the data set if not given.
         data_digest: SHA-256 of the records (32 bytes or hexadecimal), by which a run with a directory recognises its data
             when it is resumed; computed for tensors in memory up to 128 MB. Without it only their number is compared.
-        settings: further keys of the configuration, as discreet.load_config takes them.
+        settings: further keys of the configuration, as discreet.load_config takes them, but none that follow from the
+            arguments.
         criterion (not needed): a function of outputs and targets; the self-check then sees whether it couples records.
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "others")}
@@ -188,11 +201,7 @@ class PrivacyEngine:
         if self.insecure_seed is not None:
             privacy |= {"secure": False, "seed": self.insecure_seed}
         for key, value in (settings or {}).items():
-            *sections, leaf = key.removeprefix("security.differential_privacy.").split(".")
-            section = privacy
-            for name in sections:
-                section = section.setdefault(name, {})
-            section[leaf] = value
+            _set(privacy, key.removeprefix("security.differential_privacy.").split("."), value)
         trained = [p for p in module.parameters() if p.requires_grad]
         if not trained:
             refuse("no parameter of the module is trained (requires_grad)")
@@ -230,6 +239,10 @@ class PrivacyEngine:
                 refuse(f"{', '.join(public)}: public modules receive no private gradient; freeze them instead")
             state.load(self, session, module, optimizers)
             session.noise_multiplier()  # says here if none keeps to the target
+            drawn = session.sampling()
+            if (drawn["batch_size"], drawn["declared_size"]) != (batch, size):
+                refuse(f"the configuration draws {drawn['batch_size']} of {drawn['declared_size']} records, but the loader gives "
+                       f"{batch} of {size}; leave the sampling out of settings")
         except BaseException:
             if self.directory is not None:
                 session.close()
@@ -248,24 +261,37 @@ class PrivacyEngine:
         self._dtypes = {name: p.dtype for name, p in module.named_parameters()}
         # _open: a batch was handed out whose step is not done; _left: records of its piece that entered no backward pass.
         self._close_batch()
+        self._iterator = 0  # of the loader: the one that was started last
         self.steps_per_epoch = session.sampling()["steps_per_epoch"]
         self.planned_steps = privacy.get("target_steps")
         batches = Batches(lambda: session.sampler(rows), session.t, self.steps_per_epoch,
                           pieces=gradient_accumulation_steps, most=max_physical_batch_size)
-        self._loader = PrivateLoader(data_loader, batches, self._begin, self._hand_out)
+        self._loader = PrivateLoader(data_loader, batches, self._begin, self._check_iterator, self._hand_out)
         self._optimizers = Optimizers(self, optimizers)
         return module, optimizer, self._loader
 
     # ---------------------------------------------------------------- what the parts tell the engine
 
-    def _begin(self) -> None:
-        """The loader is iterated anew. A batch that was drawn and not released comes again: nothing of it is known."""
+    def _begin(self) -> int:
+        """The loader is iterated anew, by the iterator with the returned number; those before it may give out nothing more.
+        A batch that was drawn and not released comes again: nothing of it is known."""
         self._clipper.look = True
         self.drop()
         self._close_batch()
+        self._iterator += 1
+        return self._iterator
 
-    def _hand_out(self, t: int, records: int, final: bool) -> None:
+    def _check_iterator(self, iterator: int) -> None:
+        if iterator != self._iterator:
+            refuse("two iterators of the private loader are in use: both give the batch of the same step, whose records would "
+                   "enter it twice. Use only the iterator that you started last, and iterate the loader in one loop")
+
+    def _hand_out(self, iterator: int, t: int, piece: int, records: int, final: bool) -> None:
         """The loader gives out a piece of the batch of step t."""
+        self._check_iterator(iterator)
+        if t == self._session.t() and piece != self._next_piece:
+            refuse(f"the loader gives piece {piece} of the batch of step {t} where piece {self._next_piece} is expected: its "
+                   "records would enter the step twice, or not at all; iterate the loader anew")
         if t != self._session.t():
             if self._open and self._final and t == self._session.t() + 1:
                 refuse("a batch was drawn whose step was not taken; every batch must end with optimizer.step(), one "
@@ -278,10 +304,11 @@ class PrivacyEngine:
         # The record that stands for none is counted as any other: the loop must not tell the two apart.
         self._piece = self._left = self._clipper.records
         self._handed, self._final, self._open = self._handed + self._piece, final, True
+        self._next_piece = piece + 1
 
     def _close_batch(self) -> None:
         self._open, self._final = False, True
-        self._seen = self._handed = self._piece = self._left = 0
+        self._seen = self._handed = self._piece = self._left = self._next_piece = 0
         # Layers are their own again, for any number of rows; what would train them then is refused.
         self._clipper.active = False
 
@@ -487,8 +514,6 @@ def check_module(module: nn.Module) -> None:
         if hasattr(tensor, "device_mesh"):
             refuse(f"{name} is a DTensor, of which each process holds a part; give the module before it is distributed, or "
                    "replace the parameter by its full_tensor()")
-        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
-            refuse(f"{name} has no shape yet, as in a lazy layer; call the module once on an example first")
     if isinstance(module, torch.jit.ScriptModule):
         refuse("the module is a TorchScript module, into whose layers nothing can look; give the Python module")
     for name, layer in modules_of(module):
@@ -496,6 +521,26 @@ def check_module(module: nn.Module) -> None:
     if any(isinstance(vars(m).get("forward"), Forward) for m in module.modules()):
         refuse("the module is that of another private run, or was; give copy.deepcopy(module) and an optimizer of its "
                "parameters")
+
+
+def _set(privacy: dict, path: list[str], value) -> None:
+    """Sets a key of the configuration, or every key of a section, unless arguments say what it is."""
+    for end in range(1, len(path) + 1):
+        key = ".".join(path[:end])
+        if key in FROM_ARGUMENTS:
+            refuse(f"settings has {key}, which follows from the arguments; give {FROM_ARGUMENTS[key]} instead")
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            _set(privacy, [*path, str(name)], one)
+        return
+    section = privacy
+    for name in path[:-1]:
+        if not isinstance(section.setdefault(name, {}), dict):
+            refuse(f"settings has {'.'.join(path)}, but {name} is not a section")
+        section = section[name]
+    if isinstance(section.get(path[-1]), dict):
+        refuse(f"settings has {'.'.join(path)}={value!r}, which is a section of the configuration; give its keys")
+    section[path[-1]] = value
 
 
 def _check_ignored(key: str, value) -> None:

@@ -266,7 +266,7 @@ class TapAll(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, site, run, anchor, *outputs):
-        ctx.site, ctx.run = site, run
+        ctx.site, ctx.run, ctx.piece = site, run, site.clipper.piece
         ctx.shapes = [(y.shape, y.dtype) for y in outputs]
         new = tuple(y.clone() for y in outputs)
         ctx.mark_non_differentiable(*(y for y in new if not y.is_floating_point()))
@@ -275,6 +275,7 @@ class TapAll(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, *gs):
+        ctx.site.clipper.require_current(ctx.site, ctx.piece)
         gs = [torch.zeros(shape, dtype=dtype) if g is None else g for g, (shape, dtype) in zip(gs, ctx.shapes)]
         ctx.site.arrived_all(ctx.run, gs)
         return None, None, None, *(g if g.is_floating_point() else None for g in gs)

@@ -47,8 +47,8 @@ class Batches:
         return [batch[len(batch) * i // count:len(batch) * (i + 1) // count] for i in range(count)]
 
     def __iter__(self) -> Iterator[list[int]]:
-        # Of each piece: its step, the records that were drawn, and whether it is the last.
-        self.drawn: deque[tuple[int, int, bool]] = deque()
+        # Of each piece: its step, its place in the batch, the records that were drawn, and whether it is the last.
+        self.drawn: deque[tuple[int, int, int, bool]] = deque()
         return self._pieces(self.drawn)
 
     def _pieces(self, drawn) -> Iterator[list[int]]:
@@ -56,7 +56,7 @@ class Batches:
         # A loader that is begun inside an epoch goes on with what is left of it.
         for t in range(first, first - first % self.epoch + self.epoch):
             pieces = self.cut(sampler.batch(t).tolist())
-            drawn.extend((t, len(piece), i == len(pieces) - 1) for i, piece in enumerate(pieces))
+            drawn.extend((t, i, len(piece), i == len(pieces) - 1) for i, piece in enumerate(pieces))
             yield from (piece or [0] for piece in pieces)
 
     def __len__(self) -> int:
@@ -66,9 +66,9 @@ class Batches:
 class PrivateLoader(DataLoader):
     """Iterates over batches of the engine's sampler, one epoch at a time; the engine learns of each that is handed out."""
 
-    def __init__(self, loader: DataLoader, batches: Batches, begin: Callable[[], None],
-                 hand_out: Callable[[int, int, bool], None]) -> None:
-        self._begin, self._hand_out = begin, hand_out
+    def __init__(self, loader: DataLoader, batches: Batches, begin: Callable[[], int], check: Callable[[int], None],
+                 hand_out: Callable[[int, int, int, int, bool], None]) -> None:
+        self._begin, self._check, self._hand_out = begin, check, hand_out
         workers = {}
         if loader.num_workers > 0:
             workers = {"prefetch_factor": loader.prefetch_factor, "persistent_workers": loader.persistent_workers,
@@ -79,12 +79,17 @@ class PrivateLoader(DataLoader):
                          **workers)
 
     def __iter__(self):
-        self._begin()
+        iterator = self._begin()
         inner = super().__iter__()
         # Records are counted where they are drawn: the loop need not look into what was collated.
         drawn = self.batch_sampler.drawn
-        for batch in inner:
-            self._hand_out(*drawn.popleft())
+        while True:
+            self._check(iterator)  # before anything is taken: persistent workers are shared with the iterators that follow
+            try:
+                batch = next(inner)
+            except StopIteration:
+                return
+            self._hand_out(iterator, *drawn.popleft())
             yield batch
 
 

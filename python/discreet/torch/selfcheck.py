@@ -29,7 +29,7 @@ from torch import nn
 
 from discreet.torch import criterion as losses
 from discreet.torch import draws, memory, rows
-from discreet.torch.clipper import Clipper, shapes_of
+from discreet.torch.clipper import HALF_CHARGE, Clipper, shapes_of
 from discreet.torch.errors import refuse
 from discreet.torch.generic import GenericSite
 from discreet.torch.outputs import SCALAR, SHARED, away, floats_of, loss_of, part, places_of, same
@@ -169,7 +169,8 @@ class Check:
                        "torch.nn.functional. Call the layers that hold them")
             sums = {name: clipper.buffers[name] if name in clipper.buffers else torch.zeros(p.numel(), dtype=clipper.dtype)
                     for name, p in self.parameters.items()}
-            return Outcome([(path, y.detach()) for path, y in outputs], clipper.sink.norms[:, 0], sums)
+            norms = clipper.sink.norms[:, 0] / (HALF_CHARGE if clipper.half else 1.0)
+            return Outcome([(path, y.detach()) for path, y in outputs], norms, sums)
         finally:
             clipper.remove()
 

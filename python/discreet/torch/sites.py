@@ -26,6 +26,7 @@ class Tap(torch.autograd.Function):
     @staticmethod
     def forward(ctx, y, anchor, site, *inputs):
         ctx.site, ctx.count = site, len(inputs)
+        ctx.of = site.clipper.piece, site.clipper.shapes
         ctx.save_for_backward(*inputs)
         ctx.mark_dirty(y)
         return y
@@ -33,7 +34,8 @@ class Tap(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, g):
-        ctx.site.arrived(ctx.saved_tensors, g)
+        ctx.site.clipper.require_current(ctx.site, ctx.of[0])
+        ctx.site.arrived(ctx.saved_tensors, g, ctx.of[1])
         return g, None, None, *[None] * ctx.count
 
 
@@ -42,15 +44,16 @@ class LinearTap(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, anchor, site, w, b):
-        ctx.site = site
+        ctx.site, ctx.of = site, (site.clipper.piece, site.clipper.shapes)
         ctx.save_for_backward(x, w)
         return F.linear(x, w, b)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, g):
+        ctx.site.clipper.require_current(ctx.site, ctx.of[0])
         x, w = ctx.saved_tensors
-        ctx.site.arrived((x.detach(),), g)
+        ctx.site.arrived((x.detach(),), g, ctx.of[1])
         return as_type(g @ as_type(w, g.dtype), x.dtype) if ctx.needs_input_grad[0] else None, None, None, None, None
 
     @staticmethod
@@ -100,17 +103,18 @@ class Site:
             y = y.clone()
         return Tap.apply(y, self.clipper.anchor, self, *(x.detach() for x in inputs))
 
-    def arrived(self, inputs, g: torch.Tensor) -> None:
-        self.clipper.arrived(self, *self.by_record(inputs, g))
+    def arrived(self, inputs, g: torch.Tensor, shapes) -> None:
+        """shapes: of the module's inputs in the forward pass."""
+        self.clipper.arrived(self, *self.by_record(inputs, g, shapes))
 
-    def by_record(self, inputs, g: torch.Tensor):
+    def by_record(self, inputs, g: torch.Tensor, shapes):
         """Inputs and gradient with the record first, in a precision that norms can be formed in."""
         n = self.clipper.records
         self.clipper.check_precision(self, g)
         if g.dtype not in (torch.float32, torch.float64):
             g = g.float()
         inputs = [as_type(x, g.dtype) if x.is_floating_point() else x for x in inputs]
-        each = None if self.leading is BROADCAST else self.leading.of(g.shape[0], n, self.clipper.shapes)
+        each = None if self.leading is BROADCAST else self.leading.of(g.shape[0], n, shapes)
         if self.leading is BROADCAST:
             each = 1 if g.shape[0] == n else None
         elif not self.clipper.probed:
