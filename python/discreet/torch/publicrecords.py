@@ -2,11 +2,13 @@
 
 A record is known by its number and its version, so that it can be alone, with others, left out, or replaced. Where the loader
 has a collate function, records pass through it; lengths differ if it pads. Whatever is named a mask has ones up to a length
-that differs from record to record; other sequences of indices end in zeros from there on.
+that differs from record to record; other sequences of indices end in zeros from there on, or in -100 where the module takes
+it. Of indices that are one number a record, those of every other record are then -100.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping
 
@@ -38,6 +40,7 @@ class Drawn:
         self.floats = "normal"
         self.lowest = 0
         self.ignored = IGNORED
+        self.ignoring: set[str] = set()  # leaves of which some values are `ignored`
 
     def length(self, i: int, version: int, longest: int) -> int:
         """Of what is not padding: the first record is the longest."""
@@ -66,12 +69,13 @@ class Drawn:
             return (size * x).to(dtype)
         if "len" in leaf and not shape:
             return torch.tensor(max(1, self.length(i, version, self.ranges.get(leaf, 2))), dtype=dtype)
-        high = max(self.lowest + 1, min(self.ranges.get(leaf, 2), torch.iinfo(dtype).max))
+        high = max(self.lowest + 2, min(self.ranges.get(leaf, 2), torch.iinfo(dtype).max))
         x = torch.randint(self.lowest, high, shape, generator=g)
         if not shape and high <= self.count:
             x = torch.tensor(self.lowest + (i + version) % (high - self.lowest))
-        if shape and ("label" in leaf or "target" in leaf) and dtype == torch.long:
-            return x.masked_fill(tail, self.ignored)
+        if leaf in self.ignoring and dtype == torch.long:
+            missing = tail if shape and shape[0] > 1 else torch.tensor((i + version) % 2 == 1)
+            return x.masked_fill(missing, self.ignored)
         return x.masked_fill(tail.expand(shape), self.lowest).to(dtype) if shape else x.to(dtype)
 
 
@@ -79,7 +83,7 @@ class Records:
     """of(numbers, versions) → the module's (args, kwargs)."""
 
     def __init__(self, module, loader, example) -> None:
-        self.module = module
+        self.module, self.loader = module, loader
         self.given = example is not None
         self.drawn = Drawn(COUNTS[0])
         self.cast: torch.dtype | None = None
@@ -89,7 +93,6 @@ class Records:
             self.rows = call_of(module, example)
             self.from_rows = True
         else:
-            self.loader, self.template = loader, loader.dataset[0]
             self.from_rows = False
         leaves = tree_leaves(self.rows if self.given else self.template)
         self._choose_count(module, leaves)
@@ -145,6 +148,10 @@ class Records:
         if isinstance(x, str):
             return WORDS[(i + version) % len(WORDS)]
         raise TypeError(f"a record holds a {type(x).__name__}, for which no public value is known")
+
+    @functools.cached_property
+    def template(self):
+        return self.loader.dataset[0]
 
     def _shape(self, shape, i: int):
         shape = tuple(shape)
@@ -217,17 +224,24 @@ class Records:
         # The second record may be shorter: then the module must take both lengths.
         return call(*self.of([0, 1])) and (not self.vary or call(*self.of([1])))
 
+    def _works_for_all(self, call) -> bool:
+        """With every record that the check will make up, of both versions."""
+        everybody = list(range(self.count))
+        return self._works(call) and all(call(*self.of(everybody, [version] * self.count)) for version in (0, 1))
+
     def _widen(self, call, sizes: list[int]) -> None:
-        """Larger indices, where the module takes them."""
+        """Larger indices, and ones that a loss ignores, where the module takes them. Lengths reach the sizes of inputs."""
         if self.given:
             return
         leaves = [leaf for leaf, x in self.leaves() if "mask" not in leaf and _is_index(x)]
+        dims = {size for _, x in self.leaves() for size in (getattr(x, "shape", None) or ([len(x)] if _is_numbers(x) else []))}
+        sizes = sorted({*sizes, *dims, *(size + 1 for size in dims)}, reverse=True)
         for tried in [leaves, *([leaf] for leaf in leaves)] if len(leaves) > 1 else [leaves]:
             for size in sizes:
                 before = dict(self.drawn.ranges)
                 self.drawn.ranges.update(dict.fromkeys(tried, size))
                 try:
-                    if self._works(call):
+                    if self._works_for_all(call):
                         break
                 except CANNOT_CALL:
                     pass
@@ -235,7 +249,18 @@ class Records:
             else:
                 continue
             if tried is leaves:
-                return
+                break
+        for leaf in leaves:
+            self.drawn.ignoring.add(leaf)
+            try:
+                # A record whose every label is ignored may have a loss that is not a number when it is alone.
+                if call(*self.of([0, 1])) and call(*self.of(list(range(self.count)))):
+                    for i in range(self.count):
+                        call(*self.of([i]))
+                    continue
+            except CANNOT_CALL:
+                pass
+            self.drawn.ignoring.discard(leaf)
 
     def of(self, numbers, versions=None):
         versions = versions or [0] * len(numbers)
