@@ -172,6 +172,11 @@ class Records:
         tree = self.rows if self.from_rows else self.template
         return [(_name(path), x) for path, x in tree_flatten_with_path(tree, is_leaf=_is_numbers)[0]]
 
+    def index_leaves(self) -> dict[str, bool]:
+        """Of the data set's records: leaves of indices, and whether each is one number a record."""
+        found = tree_flatten_with_path(self.template, is_leaf=_is_numbers)[0]
+        return {_name(path): _length_of(x) < 2 for path, x in found if _is_index(x) and "mask" not in _name(path)}
+
     def record(self, i: int, version: int):
         found, spec = tree_flatten_with_path(self.template, is_leaf=_is_numbers)
         return tree_unflatten([self._leaf(_name(path), x, i, version) for path, x in found], spec)
@@ -295,6 +300,12 @@ def calls_of(module, batch) -> list[tuple[tuple, dict]]:
     if not isinstance(batch, (list, tuple)) or not batch:
         return [call_of(module, batch)]
     return [call_of(module, batch[0]), *(call_of(module, batch[:end]) for end in (len(batch) - 1, len(batch)) if end > 1)]
+
+
+def _length_of(x) -> int:
+    """Of the first dimension; 0 of one number."""
+    shape = getattr(x, "shape", (len(x),) if _is_numbers(x) else ())
+    return shape[0] if shape else 0
 
 
 def _is_index(x) -> bool:

@@ -204,15 +204,12 @@ class Check:
         return self.rows
 
     def judge_criterion(self) -> None:
-        def outputs_of(numbers):
-            args, kwargs = self.records.of(numbers)
-            with self.quiet(), torch.no_grad():
+        def outputs_of(numbers, versions):
+            args, kwargs = self.records.of(numbers, versions)
+            with self.quiet():
                 return self.twin()(*args, **kwargs)
 
-        judged = losses.check(self.criterion, self.reduction, self.records, self.numbers, outputs_of)
-        if not judged and SCALAR in self.places:
-            refuse("self-check: the module returns a scalar, and the criterion could not be called with (outputs, targets) of "
-                   "the data set, so that neither can be judged; give a criterion that can, or leave it out")
+        losses.check(self.criterion, self.reduction, self.records, self.numbers, self.replaced, outputs_of, self.places)
 
     def learn(self) -> None:
         """Of the batch and of each record alone: outputs, losses, gradients and rows."""
