@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Mapping
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map, tree_unflatten
 
 from discreet.torch.errors import refuse
@@ -179,7 +180,8 @@ class Records:
 
     def record(self, i: int, version: int):
         found, spec = tree_flatten_with_path(self.template, is_leaf=_is_numbers)
-        return tree_unflatten([self._leaf(_name(path), x, i, version) for path, x in found], spec)
+        with _disable_current_modes():  # values differ between records where a collate function draws one number
+            return tree_unflatten([self._leaf(_name(path), x, i, version) for path, x in found], spec)
 
     def whole(self, numbers, versions=None):
         """The batch as the loader gives it."""
@@ -271,7 +273,8 @@ class Records:
         versions = versions or [0] * len(numbers)
         if self.from_rows:
             found, spec = tree_flatten_with_path(self.rows)
-            call = tree_unflatten([self._row(_name(path), x, numbers, versions) for path, x in found], spec)
+            with _disable_current_modes():
+                call = tree_unflatten([self._row(_name(path), x, numbers, versions) for path, x in found], spec)
         else:
             ways = calls_of(self.module, self.whole(numbers, versions))
             call = ways[min(self.way, len(ways) - 1)]

@@ -229,7 +229,7 @@ class Check:
             self.judge_outputs()
             self.judge_replaced(None)
         except Error as error:
-            refuse(f"in eval mode, in which parts of the module were given: {error.sentence} If you train in training mode, call "
+            refuse(f"in eval mode, in which parts of the module were given: {error.sentence}. If you train in training mode, call "
                    "module.train() before make_private")
         finally:
             self.rows = learned
