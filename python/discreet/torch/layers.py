@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from torch import nn
@@ -16,9 +17,9 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 def modules_of(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Every module, those also that are held in attributes, lists and dictionaries outside of the tree."""
     seen: set[int] = set()
-    waiting: list[tuple[str, object]] = [("", module)]
+    waiting: deque[tuple[str, object]] = deque([("", module)])
     while waiting:
-        name, one = waiting.pop(0)
+        name, one = waiting.popleft()
         if id(one) in seen:
             continue
         seen.add(id(one))

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from discreet.torch import draws
+from discreet.torch.errors import refuse
 
 GENERATORS = "random generators"
 LIMIT = 200_000  # things looked at
@@ -28,8 +29,11 @@ def fingerprint(module: nn.Module) -> dict[str, object]:
     """Path → what is there. Two are equal if and only if what was reached is (up to collisions of a checksum)."""
     found: dict[str, object] = {}
     seen: dict[int, object] = {}
-    waiting: list[tuple[str, object]] = [("", module)]
-    while waiting and len(seen) < LIMIT:
+    waiting: list[tuple[str, object]] = [("", module), *reversed([*module.named_parameters(), *module.named_buffers()])]
+    while waiting:
+        if len(seen) >= LIMIT:
+            refuse(f"self-check: the module holds more than {LIMIT:,} objects, so that whether it remembers records cannot be "
+                   "judged. Keep large tables in tensors, or outside of the module")
         path, one = waiting.pop()
         if isinstance(one, _PLAIN):
             found[path] = one if one == one else "nan"

@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+import enum
+from collections import deque
+from collections.abc import Mapping
+
 import torch
-from torch.utils._pytree import tree_flatten_with_path
 
 from discreet.torch.errors import refuse
 
 SCALAR, SHARED = "scalar", "shared"
 
 
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), range, slice, enum.Enum, type, torch.dtype, torch.device, torch.Size,
+          torch.layout)
+
+
 def floats_of(tree) -> list[tuple[str, torch.Tensor]]:
     """Every tensor of real numbers, with its place."""
-    found = tree_flatten_with_path(tree)[0]
-    return [("".join(map(str, path)), y) for path, y in found
-            if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex())]
+    found = []
+    for path, y in leaves_of(tree):
+        if isinstance(y, torch.Tensor):
+            if y.is_floating_point() or y.is_complex():
+                found.append((path, y))
+        elif not isinstance(y, _PLAIN):
+            refuse(f"self-check: the output{path} is a {type(y).__name__}, whose values cannot be judged; return tensors, or "
+                   "containers and data classes of tensors and plain values")
+    return found
+
+
+def leaves_of(tree) -> list[tuple[str, object]]:
+    """Tensors, plain values and what cannot be opened, with their places: containers and objects with attributes are opened."""
+    found, seen = [], set()
+
+    def walk(path: str, one) -> None:
+        below = below_of(one)
+        if below is None:
+            found.append((path, one))
+        elif id(one) not in seen:
+            seen.add(id(one))
+            for key, value in below:
+                walk(path + key, value)
+
+    walk("", tree)
+    return found
+
+
+def below_of(one) -> list[tuple[str, object]] | None:
+    """What a container or an object with attributes holds; None of a leaf."""
+    if isinstance(one, (torch.Tensor, torch.nn.Module, *_PLAIN)) or type(one).__module__ == "numpy":
+        return None
+    attributes = [(f".{key}", value) for key, value in getattr(one, "__dict__", {}).items()]
+    for kind in type(one).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        attributes += [(f".{key}", getattr(one, key)) for key in ((slots,) if isinstance(slots, str) else slots)
+                       if key not in ("__dict__", "__weakref__") and hasattr(one, key)]
+    if isinstance(one, Mapping):
+        # Some dictionaries hold the same values as attributes.
+        held = {id(value) for value in one.values()}
+        return [(f"[{key!r}]", value) for key, value in one.items()] + [pair for pair in attributes if id(pair[1]) not in held]
+    if isinstance(one, (list, tuple, deque)):
+        return [(f"[{i}]", value) for i, value in enumerate(one)] + attributes
+    return attributes if attributes and not callable(one) else None
 
 
 def places_of(batch: list, alone: list[list]) -> list:

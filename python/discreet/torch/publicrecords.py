@@ -2,15 +2,18 @@
 
 A record is known by its number and its version, so that it can be alone, with others, left out, or replaced. Where the loader
 has a collate function, records pass through it; lengths differ if it pads. Whatever is named a mask has ones up to a length
-that differs from record to record; other sequences of indices end in zeros from there on.
+that differs from record to record; other sequences of indices end in zeros from there on, or in -100 where the module takes
+it. Of indices that are one number a record, those of every other record are then -100.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map, tree_unflatten
 
 from discreet.torch.errors import refuse
@@ -38,6 +41,7 @@ class Drawn:
         self.floats = "normal"
         self.lowest = 0
         self.ignored = IGNORED
+        self.ignoring: set[str] = set()  # leaves of which some values are `ignored`
 
     def length(self, i: int, version: int, longest: int) -> int:
         """Of what is not padding: the first record is the longest."""
@@ -66,12 +70,13 @@ class Drawn:
             return (size * x).to(dtype)
         if "len" in leaf and not shape:
             return torch.tensor(max(1, self.length(i, version, self.ranges.get(leaf, 2))), dtype=dtype)
-        high = max(self.lowest + 1, min(self.ranges.get(leaf, 2), torch.iinfo(dtype).max))
+        high = max(self.lowest + 2, min(self.ranges.get(leaf, 2), torch.iinfo(dtype).max))
         x = torch.randint(self.lowest, high, shape, generator=g)
         if not shape and high <= self.count:
             x = torch.tensor(self.lowest + (i + version) % (high - self.lowest))
-        if shape and ("label" in leaf or "target" in leaf) and dtype == torch.long:
-            return x.masked_fill(tail, self.ignored)
+        if leaf in self.ignoring and dtype == torch.long:
+            missing = tail if shape and shape[0] > 1 else torch.tensor((i + version) % 2 == 1)
+            return x.masked_fill(missing, self.ignored)
         return x.masked_fill(tail.expand(shape), self.lowest).to(dtype) if shape else x.to(dtype)
 
 
@@ -79,7 +84,7 @@ class Records:
     """of(numbers, versions) → the module's (args, kwargs)."""
 
     def __init__(self, module, loader, example) -> None:
-        self.module = module
+        self.module, self.loader = module, loader
         self.given = example is not None
         self.drawn = Drawn(COUNTS[0])
         self.cast: torch.dtype | None = None
@@ -89,7 +94,6 @@ class Records:
             self.rows = call_of(module, example)
             self.from_rows = True
         else:
-            self.loader, self.template = loader, loader.dataset[0]
             self.from_rows = False
         leaves = tree_leaves(self.rows if self.given else self.template)
         self._choose_count(module, leaves)
@@ -146,6 +150,10 @@ class Records:
             return WORDS[(i + version) % len(WORDS)]
         raise TypeError(f"a record holds a {type(x).__name__}, for which no public value is known")
 
+    @functools.cached_property
+    def template(self):
+        return self.loader.dataset[0]
+
     def _shape(self, shape, i: int):
         shape = tuple(shape)
         if self.vary and shape and shape[0] == self.longest and self.longest > 2:
@@ -165,9 +173,15 @@ class Records:
         tree = self.rows if self.from_rows else self.template
         return [(_name(path), x) for path, x in tree_flatten_with_path(tree, is_leaf=_is_numbers)[0]]
 
+    def index_leaves(self) -> dict[str, bool]:
+        """Of the data set's records: leaves of indices, and whether each is one number a record."""
+        found = tree_flatten_with_path(self.template, is_leaf=_is_numbers)[0]
+        return {_name(path): _length_of(x) < 2 for path, x in found if _is_index(x) and "mask" not in _name(path)}
+
     def record(self, i: int, version: int):
         found, spec = tree_flatten_with_path(self.template, is_leaf=_is_numbers)
-        return tree_unflatten([self._leaf(_name(path), x, i, version) for path, x in found], spec)
+        with _disable_current_modes():  # values differ between records where a collate function draws one number
+            return tree_unflatten([self._leaf(_name(path), x, i, version) for path, x in found], spec)
 
     def whole(self, numbers, versions=None):
         """The batch as the loader gives it."""
@@ -217,17 +231,24 @@ class Records:
         # The second record may be shorter: then the module must take both lengths.
         return call(*self.of([0, 1])) and (not self.vary or call(*self.of([1])))
 
+    def _works_for_all(self, call) -> bool:
+        """With every record that the check will make up, of both versions."""
+        everybody = list(range(self.count))
+        return self._works(call) and all(call(*self.of(everybody, [version] * self.count)) for version in (0, 1))
+
     def _widen(self, call, sizes: list[int]) -> None:
-        """Larger indices, where the module takes them."""
+        """Larger indices, and ones that a loss ignores, where the module takes them. Lengths reach the sizes of inputs."""
         if self.given:
             return
         leaves = [leaf for leaf, x in self.leaves() if "mask" not in leaf and _is_index(x)]
+        dims = {size for _, x in self.leaves() for size in (getattr(x, "shape", None) or ([len(x)] if _is_numbers(x) else []))}
+        sizes = sorted({*sizes, *dims, *(size + 1 for size in dims)}, reverse=True)
         for tried in [leaves, *([leaf] for leaf in leaves)] if len(leaves) > 1 else [leaves]:
             for size in sizes:
                 before = dict(self.drawn.ranges)
                 self.drawn.ranges.update(dict.fromkeys(tried, size))
                 try:
-                    if self._works(call):
+                    if self._works_for_all(call):
                         break
                 except CANNOT_CALL:
                     pass
@@ -235,13 +256,25 @@ class Records:
             else:
                 continue
             if tried is leaves:
-                return
+                break
+        for leaf in leaves:
+            self.drawn.ignoring.add(leaf)
+            try:
+                # A record whose every label is ignored may have a loss that is not a number when it is alone.
+                if call(*self.of([0, 1])) and call(*self.of(list(range(self.count)))):
+                    for i in range(self.count):
+                        call(*self.of([i]))
+                    continue
+            except CANNOT_CALL:
+                pass
+            self.drawn.ignoring.discard(leaf)
 
     def of(self, numbers, versions=None):
         versions = versions or [0] * len(numbers)
         if self.from_rows:
             found, spec = tree_flatten_with_path(self.rows)
-            call = tree_unflatten([self._row(_name(path), x, numbers, versions) for path, x in found], spec)
+            with _disable_current_modes():
+                call = tree_unflatten([self._row(_name(path), x, numbers, versions) for path, x in found], spec)
         else:
             ways = calls_of(self.module, self.whole(numbers, versions))
             call = ways[min(self.way, len(ways) - 1)]
@@ -270,6 +303,12 @@ def calls_of(module, batch) -> list[tuple[tuple, dict]]:
     if not isinstance(batch, (list, tuple)) or not batch:
         return [call_of(module, batch)]
     return [call_of(module, batch[0]), *(call_of(module, batch[:end]) for end in (len(batch) - 1, len(batch)) if end > 1)]
+
+
+def _length_of(x) -> int:
+    """Of the first dimension; 0 of one number."""
+    shape = getattr(x, "shape", (len(x),) if _is_numbers(x) else ())
+    return shape[0] if shape else 0
 
 
 def _is_index(x) -> bool:

@@ -1,7 +1,8 @@
 """The check before a run: that no record changes what others contribute, and that the module remembers none.
 
-It works on one copy of the module, in its own precision and in training mode, with records that it makes up
-(publicrecords.py). Settings of layers are looked at first, at every depth (layers.py). Then, for a batch of a few records,
+It works on one copy of the module, in its own precision and in training mode, and again in eval mode if parts of it were given
+so, with records that it makes up (publicrecords.py). What the collate function makes of each record must not depend on the others
+(collated.py). Settings of layers are looked at first, at every depth (layers.py). Then, for a batch of a few records,
 
 (a) one record is replaced, shapes equal: the outputs, norms and clipped gradients of all others are unchanged in every bit;
 (b) each record is alone, and one is left out: outputs, losses and gradients are those of the batch, up to rounding (TOLERANCE).
@@ -27,8 +28,9 @@ import warnings
 import torch
 from torch import nn
 
+from discreet.errors import Error
 from discreet.torch import criterion as losses
-from discreet.torch import draws, memory, rows
+from discreet.torch import collated, draws, memory, rows
 from discreet.torch.clipper import HALF_CHARGE, Clipper, shapes_of
 from discreet.torch.errors import refuse
 from discreet.torch.generic import GenericSite
@@ -38,6 +40,7 @@ from discreet.torch.publicrecords import CANNOT_CALL, Records
 # (b): differences allowed, relative to a parameter's gradient, and to the record's whole gradient. The second is for
 # gradients that are 0 but for rounding, as that of an attention's key bias.
 TOLERANCE = {torch.float64: (1e-7, 1e-10), torch.float32: (1e-3, 2e-5), torch.bfloat16: (0.1, 0.02), torch.float16: (0.1, 0.02)}
+FROZEN_IN_EVAL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 SMALL = 1 << 16  # frozen parameters up to this many numbers are copied for every pass
 
 
@@ -48,7 +51,10 @@ def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str =
         warnings.simplefilter("ignore")  # a module warns in its own run
         draws.seed(0)
         try:
-            return Check(module, data_loader, example_inputs, reduction, criterion).run()
+            check = Check(module, data_loader, example_inputs, reduction, criterion)
+            found = check.run()
+            check.run_as_given()
+            return found
         except CANNOT_CALL as error:
             if "use_reentrant" in str(error):
                 refuse("checkpoint(use_reentrant=True) begins a backward pass inside another, of which norms would be "
@@ -135,8 +141,9 @@ class Check:
         twin, seen = self.twin(), {}
         for name, site in self.sites.items():
             twin.get_submodule(name).register_forward_pre_hook(Watch(site, seen.setdefault(name, [])), with_kwargs=True)
-        args, kwargs = self.records.of(numbers, versions)
         with self.quiet() as mode, torch.set_grad_enabled(gradient):
+            args, kwargs = self.records.of(numbers, versions)
+            draws.seed(1)
             try:
                 outputs = floats_of(twin(*args, **kwargs))
             except CANNOT_CALL as error:
@@ -154,10 +161,10 @@ class Check:
         clipper.sink = FixedScales(torch.tensor([self.scale(i) for i in numbers], dtype=torch.float64))
         clipper.begin(len(numbers))
         try:
-            args, kwargs = self.records.of(numbers, versions)
-            mode = self.quiet() if quiet else torch.enable_grad()
-            draws.seed(seed)
-            with mode:
+            with self.quiet() if quiet else torch.enable_grad():
+                draws.seed(seed)  # the collate function may draw, too
+                args, kwargs = self.records.of(numbers, versions)
+                draws.seed(seed)
                 try:
                     outputs = floats_of(twin(*args, **kwargs))
                 except CANNOT_CALL as error:
@@ -189,7 +196,12 @@ class Check:
     def run(self) -> dict:
         tables = (nn.Embedding, nn.EmbeddingBag)
         sizes = {m.num_embeddings for m in self.module.modules() if isinstance(m, tables)}
-        self.records.settle(self.call, sorted(sizes, reverse=True), self.dtype)
+        before = memory.fingerprint_of_tensors(dict(self.module.named_parameters()))
+        with self.quiet():
+            self.records.settle(self.call, sorted(sizes, reverse=True), self.dtype)
+        after = memory.fingerprint_of_tensors(dict(self.module.named_parameters()))
+        self.judge_state(before, after, "the records that the module sees")
+        collated.check(self.records, self.numbers, self.replaced)
         self.learn()
         first, fewer, left = self.twin(), self.twin(), self.numbers[1:]
         together = self.clipped(first, self.numbers, quiet=True)
@@ -204,16 +216,32 @@ class Check:
             self.judge_criterion()
         return self.rows
 
+    def run_as_given(self) -> None:
+        """(a), (c) and (d) again in the mode in which the module was given, where that is another one."""
+        modes = [(ours, given.training) for ours, given in zip(self.module.modules(), self.original.modules())
+                 if ours.training != given.training and not isinstance(given, FROZEN_IN_EVAL)]
+        if not modes:
+            return
+        for ours, training in modes:
+            ours.training = training
+        learned = self.rows
+        try:
+            self.learn()
+            self.judge_outputs()
+            self.judge_replaced(None)
+        except Error as error:
+            refuse(f"in eval mode, in which parts of the module were given: {error.sentence}. If you train in training mode, call "
+                   "module.train() before make_private")
+        finally:
+            self.rows = learned
+
     def judge_criterion(self) -> None:
-        def outputs_of(numbers):
-            args, kwargs = self.records.of(numbers)
-            with self.quiet(), torch.no_grad():
+        def outputs_of(numbers, versions):
+            args, kwargs = self.records.of(numbers, versions)
+            with self.quiet():
                 return self.twin()(*args, **kwargs)
 
-        judged = losses.check(self.criterion, self.reduction, self.records, self.numbers, outputs_of)
-        if not judged and SCALAR in self.places:
-            refuse("self-check: the module returns a scalar, and the criterion could not be called with (outputs, targets) of "
-                   "the data set, so that neither can be judged; give a criterion that can, or leave it out")
+        losses.check(self.criterion, self.reduction, self.records, self.numbers, self.replaced, outputs_of, self.places)
 
     def learn(self) -> None:
         """Of the batch and of each record alone: outputs, losses, gradients and rows."""
@@ -389,6 +417,7 @@ class Check:
         """(a) for outputs of an ordinary pass, of such a module that draws random numbers."""
         found = []
         for version in (None, versions):
+            draws.seed(2)
             args, kwargs = self.records.of(self.numbers, version)
             draws.seed(2)
             with torch.no_grad():
