@@ -335,6 +335,7 @@ def test_a_run_cut_short_is_not_completed_and_claims_its_plan(tmp_path, director
 
 
 def small_budget(directory, **settings):
+    """One epoch costs 6.04, within the safety reserve; the second does not fit."""
     torch.manual_seed(3)
     module = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
@@ -342,7 +343,7 @@ def small_budget(directory, **settings):
     loader = DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=BATCH, shuffle=True)
     engine = PrivacyEngine(directory=directory)
     return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=0.7,
-                                        max_grad_norm=1.0, epochs=9, declared_size=ROWS, target_epsilon=3.0, **settings)
+                                        max_grad_norm=1.0, epochs=9, declared_size=ROWS, target_epsilon=6.5, **settings)
 
 
 @pytest.mark.skipif("DISCREET" not in os.environ, reason="needs the command")
@@ -357,7 +358,7 @@ def test_warnings_and_the_budgets_end_are_recorded_as_native_runs_record_them(tm
     assert all("safety reserve" in line["warning"] for line in lines(run, "warning")) and lines(run, "warning")
     failure, end = lines(run, "failure"), lines(run)[-1]
     assert len(failure) == 1 and failure[0]["failure_code"] == "PRIVACY_BUDGET_EXCEEDED"
-    assert end["ended"] == "budget_reached" and end["epsilon"]["upper"] == claim.upper <= 3
+    assert end["ended"] == "budget_reached" and end["epsilon"]["upper"] == claim.upper <= 6.5
     done = subprocess.run([os.environ["DISCREET"], "report", str(run)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "warning: epsilon" in (run / "report.html").read_text()
