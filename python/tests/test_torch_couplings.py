@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402
 
 import discreet  # noqa: E402
-from discreet.torch import memory  # noqa: E402
+from discreet.torch import PrivacyEngine, memory  # noqa: E402
 from test_torch_engine import BATCH, make  # noqa: E402
 
 torch.set_num_threads(1)
@@ -232,3 +232,25 @@ def test_a_module_too_large_to_be_searched_is_rejected(monkeypatch):
     module.table = [(i,) for i in range(2100)]
     with pytest.raises(discreet.Error, match="more than 2,000 objects"):
         make(module, of(PAIRS))
+
+
+@pytest.mark.parametrize("order", [lambda h: torch.randperm(len(h)), lambda h: torch.rand(len(h)).argsort(),
+                                   lambda h: torch.randint(len(h), (len(h),))])
+def test_records_that_are_exchanged_at_random_are_rejected(order):
+    class Mixup(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 6), nn.Linear(6, 3)
+
+        def forward(self, x):
+            h = torch.tanh(self.first(x))
+            return self.last(0.7 * h + 0.3 * h[order(h)])
+
+    data = TensorDataset(torch.randn(40, 4, generator=torch.Generator().manual_seed(1)), torch.zeros(40).long())
+    for seed in range(3):
+        torch.manual_seed(seed)
+        module = Mixup()
+        with pytest.raises(discreet.Error, match="self-check"):
+            PrivacyEngine(insecure_seed=seed).make_private(
+                module=module, optimizer=torch.optim.SGD(module.parameters(), lr=0.1), noise_multiplier=1.0,
+                data_loader=DataLoader(data, batch_size=10, shuffle=True))

@@ -117,7 +117,8 @@ class OneNumber(TorchDispatchMode):
         return self._fill(func, args, kwargs, low + int(UNIFORM * (high - low)))
 
     def of_randperm(self, func, args, kwargs):
-        return self._fill(func, args, kwargs, lambda x: torch.arange(x.numel(), dtype=x.dtype))
+        # Not the identity, which would hide records that are exchanged.
+        return self._fill(func, args, kwargs, lambda x: torch.arange(x.numel(), dtype=x.dtype).roll(1))
 
     def of_uniform(self, func, args, kwargs):
         low, high = (*args[1:], *(0.0, 1.0)[len(args) - 1:])

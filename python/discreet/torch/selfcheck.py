@@ -41,6 +41,7 @@ from discreet.torch.publicrecords import CANNOT_CALL, Records
 # gradients that are 0 but for rounding, as that of an attention's key bias.
 TOLERANCE = {torch.float64: (1e-7, 1e-10), torch.float32: (1e-3, 2e-5), torch.bfloat16: (0.1, 0.02), torch.float16: (0.1, 0.02)}
 FROZEN_IN_EVAL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+DRAWS = range(10, 18)  # seeds under which a module that draws random numbers is judged
 SMALL = 1 << 16  # frozen parameters up to this many numbers are copied for every pass
 
 
@@ -387,7 +388,7 @@ class Check:
     def judge_replaced(self, done) -> None:
         """(a), (c) and (d), with random numbers that are drawn again from the same seed."""
         versions = [int(i == self.replaced) for i in self.numbers]
-        if self.drawn and any(isinstance(site, GenericSite) for site in self.sites.values()):
+        if self.drawn:
             self.judge_ordinary(versions)
         first, before = done or (self.twin(), None)
         before = before or self.clipped(first, self.numbers)
@@ -414,12 +415,17 @@ class Check:
                        "mixes the records of a batch, or depends on how many there are")
 
     def judge_ordinary(self, versions) -> None:
-        """(a) for outputs of an ordinary pass, of such a module that draws random numbers."""
+        """(a) for outputs of an ordinary pass of a module that draws random numbers, which may hide its mixing in one draw and
+        show it in another."""
+        for seed in DRAWS:
+            self.judge_draw(versions, seed)
+
+    def judge_draw(self, versions, seed: int) -> None:
         found = []
         for version in (None, versions):
             draws.seed(2)
             args, kwargs = self.records.of(self.numbers, version)
-            draws.seed(2)
+            draws.seed(seed)
             with torch.no_grad():
                 found.append(floats_of(self.twin()(*args, **kwargs)))
         for (path, x), (_, y), place, shapes in zip(*found, self.places, zip(*self.shapes)):
