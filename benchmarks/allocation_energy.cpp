@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "discreet/mechanism/budget_allocation.h"
-#include "discreet/mechanism/layouts_testing.h"
+#include "discreet/layout/layouts_testing.h"
+#include "discreet/mechanism/noise/budget_allocation.h"
 
 namespace {
 

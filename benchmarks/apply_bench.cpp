@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/mechanism/step/apply.h"
 #include "discreet/random/gaussian.h"
 #include "discreet/run/trace.h"
 

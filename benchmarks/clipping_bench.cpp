@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "discreet/mechanism/clip_kernels_impl.h"
-#include "discreet/mechanism/clip_plan.h"
-#include "discreet/mechanism/clip_rows.h"
+#include "discreet/mechanism/clip/clip_kernels_impl.h"
+#include "discreet/mechanism/clip/clip_plan.h"
+#include "discreet/mechanism/clip/clip_rows.h"
 #include "discreet/numerics/parallel.h"
 
 namespace {

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "discreet/mechanism/fused.h"
-#include "discreet/mechanism/ghost.h"
+#include "discreet/mechanism/clip/ghost/fused.h"
+#include "discreet/mechanism/clip/ghost/ghost.h"
 
 namespace {
 

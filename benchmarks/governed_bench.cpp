@@ -11,9 +11,9 @@
 #include <random>
 
 #include "discreet/admission/descriptor.h"
+#include "discreet/base/folder_testing.h"
+#include "discreet/config/config_resolve.h"
 #include "discreet/ledger/verify.h"
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/run/folder_testing.h"
 #include "discreet/training/train.h"
 
 int main(int argc, char** argv) {
@@ -22,11 +22,11 @@ int main(int argc, char** argv) {
   const int epochs = argc > 1 ? std::atoi(argv[1]) : 3;
   constexpr std::size_t kRecords = 60'000, kFeatures = 784, kBatch = 256;
   constexpr admission::Instant kAt = 1'800'000'000;
-  const run::Folder folder;
+  const Folder folder;
   const auto hospital = admission::SigningKey::from_seed(Bytes(32, 1));
   const auto steward = admission::SigningKey::from_seed(Bytes(32, 2));
 
-  mechanism::Config config;
+  Config config;
   {
     std::ofstream data(folder / "train.csv"), anchors(folder / "anchors.jsonl");
     for (std::size_t i = 0; i < kFeatures; ++i) {
@@ -75,11 +75,11 @@ int main(int argc, char** argv) {
         << to_hex(hospital.public_key().bytes()) << ", classes: [open, research, clinical]}\n";
   }
   const auto path = [&](const char* name) { return (folder / name).string(); };
-  config.data.format = mechanism::DataFormat::kCsv;
+  config.data.format = DataFormat::kCsv;
   config.data.train = path("train.csv");
   config.data.label = "digit";
   config.data.classes = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-  config.model.kind = mechanism::ModelKind::kMlp;
+  config.model.kind = ModelKind::kMlp;
   config.model.hidden = {32};
   config.corpus.policy = path("policy.yaml");
   config.corpus.descriptors = path("anchors.jsonl");
@@ -87,16 +87,16 @@ int main(int argc, char** argv) {
   config.corpus.ledger = path("ledger.db");
   config.corpus.ledger_key = path("steward.key");
   config.corpus.at = admission::instant_text(kAt);
-  mechanism::DpConfig& privacy = config.privacy;
+  DpConfig& privacy = config.privacy;
   privacy.adjacency = accounting::Adjacency::kZeroOut;
-  privacy.nonfinite = mechanism::NonfinitePolicy::kZero;
+  privacy.nonfinite = NonfinitePolicy::kZero;
   privacy.target_epsilon = 30;
   privacy.declared_size = kRecords;
   privacy.effective_batch_size = kBatch;
   privacy.clip_ghost = true;
   const std::uint64_t per_epoch = (kRecords + kBatch - 1) / kBatch;
   privacy.target_steps = per_epoch * static_cast<std::uint64_t>(epochs);
-  config.privacy = mechanism::resolve(privacy).config;
+  config.privacy = resolve(privacy).config;
 
   std::vector<double> steps;
   Clock::time_point last;

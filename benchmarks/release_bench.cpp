@@ -25,10 +25,10 @@ int main() {
     wide.rights.classes->push_back(name);
   }
   ledger.reserve_epoch("run", 0, kToday, epoch);
-  std::vector<mechanism::Tensor> tensors;
+  std::vector<Tensor> tensors;
   for (int i = 0; i < 96; ++i)
     tensors.push_back({.name = fmt::format("block{}.weight", i), .shape = {2}});
-  RunFacts run{{"run"}, model(), mechanism::ModelLayout(std::move(tensors)), 1, 1e-5};
+  RunFacts run{{"run"}, model(), ModelLayout(std::move(tensors)), 1, 1e-5};
   ReleaseTerms terms;
   terms.issued = kToday;
   const std::string envelope = sign(

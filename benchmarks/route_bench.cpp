@@ -6,8 +6,8 @@
 #include <ctime>
 #include <random>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/mechanism/step/apply.h"
 
 namespace {
 

@@ -13,10 +13,10 @@
 #include <string>
 
 #include "discreet/base/hash.h"
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/data/dataset.h"
+#include "discreet/mechanism/step/apply.h"
 #include "discreet/run/trace.h"
-#include "discreet/training/dataset.h"
 #include "discreet/training/network.h"
 #include "discreet/training/optimizer.h"
 
@@ -81,7 +81,7 @@ class Run {
     const std::vector<std::uint64_t> batch = sampler_.batch(mechanism_.t());
     std::vector<float> x;
     if (!gradients_.activations.empty()) x = std::move(gradients_.activations[0]);
-    training::gather(data_.x, kSizes[0], batch, threads_, x);
+    data::gather(data_.x, kSizes[0], batch, threads_, x);
     std::vector<std::uint32_t> labels;
     for (const std::uint64_t record : batch) labels.push_back(data_.labels[record]);
     gradients_ = network_.backward(std::move(x), labels, {}, threads_, std::move(gradients_));

@@ -10,9 +10,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "discreet/unlearning/erm_engine.h"
-#include "discreet/unlearning/exact_engine.h"
-#include "discreet/unlearning/service.h"
+#include "discreet/unlearning/engines/erm_engine.h"
+#include "discreet/unlearning/engines/exact_engine.h"
+#include "discreet/unlearning/service/service.h"
 
 namespace {
 

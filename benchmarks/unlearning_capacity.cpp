@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "discreet/unlearning/odometer.h"
+#include "discreet/unlearning/capacity/odometer.h"
 
 int main() {
   using namespace discreet::unlearning;

@@ -9,7 +9,7 @@
 #include "cli/contributions.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
-#include "discreet/accounting/gdp.h"
+#include "discreet/accounting/tradeoff/gdp.h"
 #include "discreet/admission/contributors.h"
 #include "discreet/admission/uses.h"
 #include "discreet/base/error.h"

@@ -13,8 +13,8 @@
 #include "cli/contributions.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -177,7 +177,7 @@ void run(const Options& options) {
     if (row.contains("payload")) line["payload"] = row.at("payload");
     lines += line.dump() + "\n";
   }
-  run::append_lines(out, lines);
+  append_lines(out, lines);
   const std::string id = to_hex(key.public_key().id());
   if (options.json)
     print("{}\n", nlohmann::json{{"attested", rows.size()}, {"out", out}, {"key", id}}.dump());

@@ -10,7 +10,7 @@
 
 #include "discreet/admission/key_file.h"
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
+#include "discreet/base/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -26,7 +26,7 @@ std::string read_input(const std::string& path) {
     refuse(fmt::format("'{}' cannot be opened: {}", path, std::strerror(errno)));
   if (std::filesystem::is_directory(path))
     refuse(fmt::format("'{}' is a directory; give a file", path));
-  const Bytes bytes = run::read_file(path);
+  const Bytes bytes = read_file(path);
   return {bytes.begin(), bytes.end()};
 }
 

@@ -12,18 +12,16 @@
 #include "discreet/admission/resolver.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/mechanism/config_table.h"
+#include "discreet/config/config_table.h"
 
 namespace discreet::cli {
 namespace {
 
 using namespace admission;
-using mechanism::ModelLayout;
-using mechanism::Tensor;
 
 struct Options {
   std::string anchors, policy, layout, hash;
-  mechanism::NoiseFamily family = mechanism::NoiseFamily::kGaussian;
+  NoiseFamily family = NoiseFamily::kGaussian;
   double delta = 1e-5, grid = 0;
   bool json = false;
 };
@@ -43,8 +41,7 @@ ModelLayout read_layout(const std::string& path) {
       Tensor t;
       for (const auto& [key, value] : item.items()) {
         const auto slices = [&value = value] {
-          return mechanism::Slices{value.at(0).get<std::uint32_t>(),
-                                   value.at(1).get<std::uint32_t>()};
+          return Slices{value.at(0).get<std::uint32_t>(), value.at(1).get<std::uint32_t>()};
         };
         if (key == "name")
           t.name = value.get<std::string>();
@@ -94,12 +91,10 @@ double gaussian_epsilon(double multiplier, double delta) {
   return accountant->epsilon(delta).epsilon.upper;
 }
 
-std::string_view multiplier_in_words(mechanism::NoiseFamily family) {
+std::string_view multiplier_in_words(NoiseFamily family) {
   switch (family) {
-    case mechanism::NoiseFamily::kLaplace:
-      return "√2 / log(Φ(x/2) / Φ(−x/2)) with x = 1 / (√k · z)";
-    case mechanism::NoiseFamily::kSkellam:
-      return "least at which k uses diverge no more than the Gaussian";
+    case NoiseFamily::kLaplace: return "√2 / log(Φ(x/2) / Φ(−x/2)) with x = 1 / (√k · z)";
+    case NoiseFamily::kSkellam: return "least at which k uses diverge no more than the Gaussian";
     default: return "√k · z";
   }
 }
@@ -148,7 +143,7 @@ void run(const Options& options) {
                           {"required_multiplier", r.required_multiplier},
                           {"use_multiplier", r.use_multiplier},
                           {"most_uses", r.most_uses},
-                          {"noise_family", mechanism::spelling(options.family)},
+                          {"noise_family", spelling(options.family)},
                           {"adjacency", "zero_out"},
                           {"profile", describe(c.profile)},
                           {"profile_schema", kProfileSchema},
@@ -159,7 +154,7 @@ void run(const Options& options) {
       out.update({{"epsilon_upper", epsilon}, {"delta", delta}});
     if (modelled) {
       out["layers"] = r.layers;
-      out["plan_hash"] = to_hex(mechanism::hash_of(r.plan));
+      out["plan_hash"] = to_hex(hash_of(r.plan));
     }
     print("{}\n", out.dump());
     return;
@@ -205,7 +200,7 @@ void run(const Options& options) {
             : "");
   if (modelled)
     print("  layers permitted: {} of {}: {}\n  plan {}\n", r.layers.size(), r.stack,
-          fmt::format("{}", fmt::join(r.layers, " ")), to_hex(mechanism::hash_of(r.plan)));
+          fmt::format("{}", fmt::join(r.layers, " ")), to_hex(hash_of(r.plan)));
   else
     print("  give --layout to see which layers these are\n");
 }
@@ -221,9 +216,9 @@ void add_explain(CLI::App& command, int&) {
                      "Beginning of the descriptor hash, if there are several");
   command.add_option("--delta", options->delta, "Delta of the epsilon shown; default 1e-5")
       ->check(CLI::Range(1e-300, 0.999999));
-  std::map<std::string, mechanism::NoiseFamily> families;
-  for (const std::string_view name : mechanism::spellings(mechanism::NoiseFamily{}))
-    families.emplace(name, static_cast<mechanism::NoiseFamily>(families.size()));
+  std::map<std::string, NoiseFamily> families;
+  for (const std::string_view name : spellings(NoiseFamily{}))
+    families.emplace(name, static_cast<NoiseFamily>(families.size()));
   command.add_option("--noise", options->family, "Family of the run's noise; default gaussian")
       ->transform(CLI::CheckedTransformer(families));
   command.add_option("--grid", options->grid, "Step of discrete noise, a power of two");

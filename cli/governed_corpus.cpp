@@ -7,8 +7,8 @@
 
 #include "discreet/admission/descriptor.h"
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
-#include "discreet/training/digits.h"
+#include "discreet/base/files.h"
+#include "discreet/data/digits.h"
 
 namespace discreet::cli {
 namespace {
@@ -70,11 +70,11 @@ security:
 )";
 
 void write(const fs::path& path, std::string_view text, bool secret = false) {
-  run::write_atomically(path, bytes_of(text), secret ? run::Access::kOwner : run::Access::kShared);
+  write_atomically(path, bytes_of(text), secret ? Access::kOwner : Access::kShared);
 }
 
 // A line of the file for each image; pixels are whole numbers from 0 to 16.
-std::vector<std::string> lines_of(const training::Dataset& data) {
+std::vector<std::string> lines_of(const data::Dataset& data) {
   std::vector<std::string> out;
   for (std::size_t row = 0; row < data.rows; ++row) {
     std::string line;
@@ -173,7 +173,7 @@ GovernedCorpus make_governed_corpus(const fs::path& run) {
                     fmt::arg("lost", signers.hex("lost")),
                     fmt::arg("revoked", to_hex(signers["lost"].public_key().id()))));
 
-  const training::Digits digits = training::read_digits();
+  const data::Digits digits = data::read_digits();
   std::vector<std::string> lines = lines_of(digits.train);
   write(corpus.at("test.csv"), csv_of(lines_of(digits.test)));
 

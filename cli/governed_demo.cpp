@@ -11,6 +11,7 @@
 #include "cli/print.h"
 #include "cli/release_run.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json.h"
 #include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/ledger.h"
@@ -19,7 +20,6 @@
 #include "discreet/ledger/withdrawal.h"
 #include "discreet/release/gate.h"
 #include "discreet/report/html.h"
-#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -79,8 +79,8 @@ json refusals_of(const fs::path& file) {
 json withdrawal_of(const Stage& stage) {
   const fs::path proof = stage.run / "withdrawal.json";
   const auto steward = stage.key(GovernedCorpus::kSteward);
-  run::write_atomically(proof,
-                        bytes_of(ledger::withdrawal_bundle(stage.ledger(), steward, stage.leaver)));
+  write_atomically(proof,
+                   bytes_of(ledger::withdrawal_bundle(stage.ledger(), steward, stage.leaver)));
   const auto verdict = ledger::verify_bundle(read_input(proof.string()), steward.public_key());
   return {{"descriptor_hash", to_hex(stage.leaver)},
           {"epochs_before", verdict.uses},

@@ -7,8 +7,8 @@
 #include "cli/command.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
-#include "discreet/mechanism/config_document.h"
-#include "discreet/run/files.h"
+#include "discreet/base/files.h"
+#include "discreet/config/config_document.h"
 
 namespace discreet::cli {
 namespace {
@@ -20,7 +20,7 @@ struct Options {
 };
 
 void write_starter(const Options& options) {
-  const std::string text = mechanism::config_starter(
+  const std::string text = config_starter(
       options.preset.empty() ? std::nullopt : std::optional<std::string_view>(options.preset));
   if (options.file == "-") {
     print_lines(text);
@@ -39,13 +39,13 @@ void write_starter(const Options& options) {
                             options.file, path.parent_path().string()));
   }
   if (options.force) {
-    run::write_atomically(path, bytes_of(text));
+    write_atomically(path, bytes_of(text));
   } else if (std::filesystem::exists(path, ignored)) {
     throw Error(ErrorCode::kInvalidInput, "init",
                 fmt::format("'{}' exists; name another file, or give --force to overwrite it",
                             options.file));
   } else {
-    run::write_new(path, bytes_of(text));
+    write_new(path, bytes_of(text));
   }
   print("wrote {}; edit it, then run: discreet check {}\n", options.file, options.file);
 }

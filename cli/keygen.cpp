@@ -10,7 +10,7 @@
 #include "cli/contributions.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
+#include "discreet/base/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -39,8 +39,7 @@ Instant now() {
 }
 
 void append_statement(const Options& options, const Bytes& statement) {
-  run::append_lines(options.statements,
-                    nlohmann::json{{"statement", to_hex(statement)}}.dump() + "\n");
+  append_lines(options.statements, nlohmann::json{{"statement", to_hex(statement)}}.dump() + "\n");
 }
 
 KeyId parse_id(const std::string& text) {
@@ -77,9 +76,9 @@ void generate(const Options& options) {
           fmt::format("'{}' exists; a key is never overwritten: choose another name", path));
   const SigningKey key = SigningKey::generate();
   std::string pem = key.to_pem(read_passphrase(options.passphrase_file));
-  run::write_new(secret, bytes_of(pem), run::Access::kOwner);
+  write_new(secret, bytes_of(pem), Access::kOwner);
   std::fill(pem.begin(), pem.end(), '\0');
-  run::write_new(shared, bytes_of(key.public_key().to_pem()));
+  write_new(shared, bytes_of(key.public_key().to_pem()));
   if (!options.rotate.empty())
     append_statement(
         options,

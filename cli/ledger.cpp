@@ -10,13 +10,13 @@
 #include "cli/contributions.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json.h"
 #include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/proof.h"
 #include "discreet/ledger/receipt.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
-#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -375,7 +375,7 @@ void run_export(const Options& options) {
     line["leaf_hash"] = to_hex(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
     lines += line.dump() + "\n";
   }
-  run::append_lines(options.receipts, lines, run::Access::kOwner);
+  append_lines(options.receipts, lines, Access::kOwner);
   if (options.json)
     print("{}\n",
           json{{"receipts", count}, {"out", options.receipts}, {"note", note->text}}.dump());

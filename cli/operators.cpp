@@ -1,4 +1,4 @@
-#include "discreet/mechanism/operators.h"
+#include "discreet/mechanism/step/operators.h"
 
 #include <fmt/core.h>
 

@@ -13,8 +13,8 @@
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/report/plot.h"
-#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -351,9 +351,9 @@ void write_plot(const Plan& plan, const std::string& file) {
     curve.points.push_back({double(each.steps) / unit, each.epsilon.upper});
   }
   plot.curves = {std::move(curve)};
-  run::write_atomically(file, bytes_of(svg_file(plot, fmt::format("{}, Poisson sampling, δ = {}",
-                                                                  describe(plan.workload).front(),
-                                                                  plan.target.delta))));
+  write_atomically(file, bytes_of(svg_file(plot, fmt::format("{}, Poisson sampling, δ = {}",
+                                                             describe(plan.workload).front(),
+                                                             plan.target.delta))));
 }
 
 void run(const Options& options) {

@@ -8,8 +8,8 @@
 #include "cli/print.h"
 #include "cli/training_run.h"
 #include "discreet/base/error.h"
+#include "discreet/data/open.h"
 #include "discreet/training/model.h"
-#include "discreet/training/open.h"
 
 namespace discreet::cli {
 namespace {
@@ -20,15 +20,15 @@ struct Options {
 };
 
 // The names of the classes, or their numbers where none are declared.
-std::string class_name(const training::Dataset& data, std::size_t k) {
+std::string class_name(const data::Dataset& data, std::size_t k) {
   return k < data.class_names.size() ? data.class_names[k] : std::to_string(k);
 }
 
 void predict(const Options& options) {
   const training::TrainedModel model = training::load_model(options.run);
-  const training::Dataset data = training::open_records(
+  const data::Dataset data = data::open_records(
       model.config.data, model.released_bounds, options.data, options.labels,
-      options.on_bad_row == "skip" ? training::BadRow::kSkip : training::BadRow::kRefuse);
+      options.on_bad_row == "skip" ? data::BadRow::kSkip : data::BadRow::kRefuse);
   const std::vector<float> outputs = training::predict(model, data, parse_threads(options.threads));
   const std::size_t width = model.network.shape().sizes.back();
   const bool classifies = model.network.shape().classifies;

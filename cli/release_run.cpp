@@ -7,11 +7,11 @@
 
 #include "cli/contributions.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/ledger.h"
 #include "discreet/release/envelope.h"
 #include "discreet/report/summary.h"
-#include "discreet/run/files.h"
 #include "discreet/run/trace.h"
 #include "discreet/training/safetensors.h"
 
@@ -24,12 +24,11 @@ constexpr const char* kModel = "model.safetensors";
   throw Error(ErrorCode::kInvalidInput, "release", std::move(sentence));
 }
 
-mechanism::ModelLayout layout_of(ByteView model, const mechanism::DpConfig& dp) {
-  std::vector<mechanism::Tensor> tensors;
+ModelLayout layout_of(ByteView model, const DpConfig& dp) {
+  std::vector<Tensor> tensors;
   for (training::NamedTensor& tensor : training::decode_safetensors(model))
     tensors.push_back({.name = std::move(tensor.name), .shape = std::move(tensor.shape)});
-  return mechanism::ModelLayout(std::move(tensors))
-      .with_public(dp.public_modules, dp.public_groups);
+  return ModelLayout(std::move(tensors)).with_public(dp.public_modules, dp.public_groups);
 }
 
 void require_claim(const report::Declared& run) {
@@ -64,7 +63,7 @@ struct Kept {
   std::filesystem::path ledger;
   std::string note;
 };
-std::optional<Kept> kept_by(const ReleaseInput& input, const mechanism::Config& config) {
+std::optional<Kept> kept_by(const ReleaseInput& input, const Config& config) {
   const std::filesystem::path note = input.run / "ledger.note";
   if (!std::filesystem::exists(note)) {
     if (config.corpus.policy || input.ledger)
@@ -80,7 +79,7 @@ std::optional<Kept> kept_by(const ReleaseInput& input, const mechanism::Config& 
                          config.corpus.ledger.value_or((input.run / "ledger.db").string()));
   if (!std::filesystem::exists(ledger))
     refuse(fmt::format("the ledger {} is not there; give --ledger", ledger.string()));
-  const Bytes bytes = run::read_file(note, 65536);
+  const Bytes bytes = read_file(note, 65536);
   return Kept{ledger, {bytes.begin(), bytes.end()}};
 }
 
@@ -110,7 +109,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   require_seal(run, input.unsealed);
   if (!std::filesystem::exists(input.run / kModel))
     refuse(fmt::format("{} is not there: the run left no model", (input.run / kModel).string()));
-  const Bytes model = run::read_file(input.run / kModel, std::size_t{1} << 40);
+  const Bytes model = read_file(input.run / kModel, std::size_t{1} << 40);
   if (training::safetensors_metadata(model)["config_hash"] != run.config_hash)
     throw Error(ErrorCode::kMalformed, "release",
                 "model.safetensors is of a run with another configuration");
@@ -156,9 +155,9 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
         ledger::Ledger::open(kept->ledger, std::move(*ledger_key), out.manifest.ledger->note);
     for (const std::string& name : out.manifest.runs) ledger.release(name, out.hash);
     out.entry = ledger.state().size() - 1;
-    run::write_atomically(input.run / "ledger.note", bytes_of(ledger.note()));
+    write_atomically(input.run / "ledger.note", bytes_of(ledger.note()));
   }
-  run::write_atomically(out.path, bytes_of(envelope));
+  write_atomically(out.path, bytes_of(envelope));
   return out;
 }
 

@@ -10,9 +10,9 @@
 #include "cli/print.h"
 #include "cli/training_run.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/mechanism/config_read.h"
-#include "discreet/run/files.h"
+#include "discreet/config/config_read.h"
 #include "discreet/run/trace.h"
 
 namespace discreet::cli {
@@ -71,9 +71,8 @@ Replayed replay(const fs::path& run, int threads) {
     if (line.kind == "iter") ++steps;
     ended = line.kind == "run_end";
   }
-  const mechanism::Config config =
-      mechanism::load_config(read_config_file((run / "config.yaml").string()),
-                             (run / "config.yaml").string())
+  const Config config =
+      load_config(read_config_file((run / "config.yaml").string()), (run / "config.yaml").string())
           .config;
   const Scratch scratch;
   std::atomic<bool> stop = steps == 0;
@@ -107,8 +106,8 @@ Replayed replay(const fs::path& run, int threads) {
       out.difference = fmt::format("trace line {} ({}): {}", i + 1, before[i].kind, out.difference);
   }
   if (out.difference.empty() && ended &&
-      run::read_file(run / "model.safetensors", std::size_t{1} << 36) !=
-          run::read_file(scratch.path / "model.safetensors", std::size_t{1} << 36))
+      read_file(run / "model.safetensors", std::size_t{1} << 36) !=
+          read_file(scratch.path / "model.safetensors", std::size_t{1} << 36))
     out.difference = "model.safetensors: its bytes are others";
   return out;
 }

@@ -207,14 +207,14 @@ std::vector<std::string> training_settings(std::vector<std::string> settings,
   return settings;
 }
 
-training::BadRow bad_row(const std::string& text) {
-  return text == "skip" ? training::BadRow::kSkip : training::BadRow::kRefuse;
+data::BadRow bad_row(const std::string& text) {
+  return text == "skip" ? data::BadRow::kSkip : data::BadRow::kRefuse;
 }
 
 Outcome train_and_report(const TrainingOptions& options, std::string_view yaml,
                          std::string_view name, const std::filesystem::path& relative_to,
                          const std::function<void(const Progress&)>& each_step) {
-  const mechanism::LoadedConfig loaded = training::load_training_config(
+  const LoadedConfig loaded = training::load_training_config(
       yaml, name, training_settings(options.settings, options.seed, options.insecure_seed),
       relative_to);
   training::TrainOptions train;

@@ -44,7 +44,7 @@ void print_text(const Outcome& outcome, const std::string& again);
 std::vector<std::string> training_settings(std::vector<std::string> settings,
                                            const std::string& seed,
                                            const std::string& insecure_seed);
-training::BadRow bad_row(const std::string& text);
+data::BadRow bad_row(const std::string& text);
 
 // Of --threads: as many as there are processors if it is empty.
 int parse_threads(const std::string& text);

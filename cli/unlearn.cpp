@@ -12,10 +12,10 @@
 #include "cli/unlearn_experiment.h"
 #include "cli/unlearn_rows.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/run/files.h"
-#include "discreet/unlearning/service.h"
-#include "discreet/unlearning/verification.h"
+#include "discreet/unlearning/service/service.h"
+#include "discreet/unlearning/service/verification.h"
 
 namespace discreet::cli {
 namespace {
@@ -176,8 +176,8 @@ EngineOptions engine_options(const Options& o) {
 // A ledger of its own, under a key of its own.
 void make_ledger(const Options& o, const fs::path& folder) {
   const auto key = admission::SigningKey::generate();
-  run::write_new(folder / "ledger.key", bytes_of(key.to_pem()), run::Access::kOwner);
-  run::write_atomically(folder / "ledger.pub", bytes_of(key.public_key().to_pem()));
+  write_new(folder / "ledger.key", bytes_of(key.to_pem()), Access::kOwner);
+  write_atomically(folder / "ledger.pub", bytes_of(key.public_key().to_pem()));
   ledger::Header header;
   header.origin = "discreet-unlearn/" + o.name;
   header.accountant = "rdp";
@@ -206,7 +206,7 @@ void init(const Options& o) {
     } else {
       const json settings = {{"ledger", fs::absolute(o.ledger).string()},
                              {"key", fs::absolute(o.key).string()}};
-      run::write_atomically(folder / "settings.json", bytes_of(settings.dump(2) + "\n"));
+      write_atomically(folder / "settings.json", bytes_of(settings.dump(2) + "\n"));
       open_ledger(o);  // verifies it
     }
   } catch (...) {
@@ -304,7 +304,7 @@ void erase(const Options& o) {
     list.push_back(receipt_json(receipts[i], subjects[i], placed[i], ledger));
     lines += list.back().dump() + "\n";
   }
-  if (!o.receipts.empty()) run::append_lines(o.receipts, lines, run::Access::kOwner);
+  if (!o.receipts.empty()) append_lines(o.receipts, lines, Access::kOwner);
   const ServiceStatus status = service.status();
   const bool retrained = status.generation != generation;
   if (o.json) {

@@ -11,13 +11,13 @@
 #include "cli/print.h"
 #include "cli/unlearn_rows.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/numerics/sum.h"
 #include "discreet/report/plot.h"
 #include "discreet/report/style_impl.h"
-#include "discreet/run/files.h"
-#include "discreet/unlearning/drift.h"
-#include "discreet/unlearning/erm_engine.h"
-#include "discreet/unlearning/memory_pair.h"
+#include "discreet/unlearning/engines/erm_engine.h"
+#include "discreet/unlearning/online/drift.h"
+#include "discreet/unlearning/online/memory_pair.h"
 
 namespace discreet::cli {
 namespace {
@@ -297,13 +297,13 @@ void experiment(const Options& o) {
       course(o, Accounting::kZcdp, Guarantee::kPerRecord, "Certified, per record", stream, test),
       course(o, Accounting::kZcdp, Guarantee::kSetLevel, "Certified, all deleted together", stream,
              test)};
-  run::write_atomically(o.out, bytes_of(page(courses, about)), run::Access::kOwner);
+  write_atomically(o.out, bytes_of(page(courses, about)), Access::kOwner);
   if (!o.log.empty()) {
     std::string lines;
     for (const Course& c : courses) {
       for (const Point& p : c.points) lines += p.metrics.dump() + "\n";
     }
-    run::write_atomically(o.log, bytes_of(lines), run::Access::kOwner);
+    write_atomically(o.log, bytes_of(lines), Access::kOwner);
   }
   json out = json::array();
   for (const Course& c : courses) out.push_back(c.points.back().metrics);

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "discreet/unlearning/memory_pair.h"
+#include "discreet/unlearning/online/memory_pair.h"
 
 namespace discreet::cli {
 

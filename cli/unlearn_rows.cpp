@@ -10,7 +10,7 @@
 #include "cli/contributions.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/training/csv_rows_impl.h"
+#include "discreet/data/csv_rows_impl.h"
 
 namespace discreet::cli {
 namespace {
@@ -19,7 +19,7 @@ using nlohmann::json;
 using unlearning::Row;
 
 std::vector<Row> read_csv(const std::string& path, const RowNames& names, bool need_label) {
-  training::CsvRows csv(path, ',');
+  data::CsvRows csv(path, ',');
   const auto& header = csv.header();
   const auto place = [&](const std::string& name,
                          const char* option) -> std::optional<std::size_t> {
@@ -33,7 +33,7 @@ std::vector<Row> read_csv(const std::string& path, const RowNames& names, bool n
   const auto subject = place(names.subject, "--subject-column");
   const auto label = place(names.label, "--label-column");
   std::vector<Row> rows;
-  csv.for_each(training::BadRow::kRefuse, [&](const std::vector<std::string_view>& fields) {
+  csv.for_each(data::BadRow::kRefuse, [&](const std::vector<std::string_view>& fields) {
     Row row;
     for (std::size_t i = 0; i < fields.size(); ++i) {
       if (i == subject) {
@@ -43,8 +43,8 @@ std::vector<Row> read_csv(const std::string& path, const RowNames& names, bool n
       double value = 0;
       try {
         value = training::parse_number(fields[i]);
-      } catch (const training::BadField& bad) {
-        throw training::BadField{header[i], bad.what};
+      } catch (const data::BadField& bad) {
+        throw data::BadField{header[i], bad.what};
       }
       if (i == label) {
         row.y = value;

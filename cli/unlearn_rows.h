@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "discreet/unlearning/service.h"
+#include "discreet/unlearning/service/service.h"
 
 namespace discreet::cli {
 

@@ -9,10 +9,10 @@
 #include "cli/contributions.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/ledger/ledger.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/withdrawal.h"
-#include "discreet/run/files.h"
 
 namespace discreet::cli {
 namespace {
@@ -40,7 +40,7 @@ void sign(const Options& options) {
   const Withdrawal withdrawal =
       sign_withdrawal(read_key(options.key, options.passphrase_file), options.origin, descriptor,
                       options.reason, static_cast<std::uint64_t>(now));
-  run::append_lines(options.events, write_deletion_event(withdrawal));
+  append_lines(options.events, write_deletion_event(withdrawal));
   if (options.json)
     print("{}\n", json{{"signed", options.hash}, {"events", options.events}}.dump());
   else
@@ -68,8 +68,7 @@ void consume(const Options& options) {
       const std::string path =
           (std::filesystem::path(options.bundles) / (to_hex(event.descriptor) + ".json")).string();
       try {
-        run::write_atomically(path,
-                              bytes_of(withdrawal_bundle(options.file, key, event.descriptor)));
+        write_atomically(path, bytes_of(withdrawal_bundle(options.file, key, event.descriptor)));
         bundles.push_back(path);
       } catch (const Error& error) {
         // What was never admitted, or was summarised, is withdrawn all the same.

@@ -24,7 +24,7 @@ security:
 )";
 
 int main() {
-  const mechanism::Config config = training::load_training_config(kConfig, "config", {}, {}).config;
+  const Config config = training::load_training_config(kConfig, "config", {}, {}).config;
   training::TrainOptions options;
   options.directory = std::filesystem::temp_directory_path() / "discreet-example-04-cpp";
   std::filesystem::remove_all(options.directory);
@@ -40,7 +40,7 @@ int main() {
     std::printf("not private: %s\n", reason.c_str());
 
   const training::TrainedModel model = training::load_model(run.directory);
-  for (const mechanism::Tensor& tensor : model.network.layout().tensors()) {
+  for (const Tensor& tensor : model.network.layout().tensors()) {
     std::printf("%s:", tensor.name.c_str());
     for (const std::uint64_t n : tensor.shape) std::printf(" %d", static_cast<int>(n));
     std::printf("\n");

@@ -49,10 +49,10 @@ int main() {
                 v.admitted() ? "ADMITTED" : std::string(to_string(*v.refusal)).c_str());
 
   // The promise: 16 uses at multiplier sqrt(16) * 1.25 are together one release at 1.25.
-  const mechanism::ModelLayout layout({{.name = "a.w", .shape = {4}},
-                                       {.name = "b.w", .shape = {4}},
-                                       {.name = "c.w", .shape = {4}},
-                                       {.name = "d.w", .shape = {4}}});
+  const ModelLayout layout({{.name = "a.w", .shape = {4}},
+                            {.name = "b.w", .shape = {4}},
+                            {.name = "c.w", .shape = {4}},
+                            {.name = "d.w", .shape = {4}}});
   const Resolution r = resolve(policy, *gate.find(hash_of(descriptor)), layout);
   std::printf("%u uses at multiplier %.6f, cut to %.6f, in layer %s\n", r.most_uses,
               r.use_multiplier, *r.plan.flat_clip, r.layers.front().c_str());

@@ -13,8 +13,8 @@ import pathlib
 import re
 import sys
 
-ROOMS = ["base", "numerics", "random", "accounting", "mechanism", "admission", "ledger", "run",
-         "training", "unlearning", "release", "report", "cli", "python", "docs"]
+ROOMS = ["base", "numerics", "random", "accounting", "config", "layout", "mechanism", "admission", "ledger",
+         "data", "run", "training", "unlearning", "release", "report", "cli", "python", "docs"]
 GTEST = re.compile(r"^\s*(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.M)
 PYTEST = re.compile(r"^\s*(?:async )?def (test_\w+)\(", re.M)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The lint rules of the specification's VII.A for the room `mechanism`.
+"""The lint rules of the specification's VII.A for the rooms `mechanism`, `config` and `layout`.
 
     tools/check_mechanism.py [ROOT]
 
@@ -88,7 +88,7 @@ def body(text, head):
 
 
 def check_state(room):
-    header, source = room / "apply_impl.h", room / "apply_state.cpp"
+    header, source = room / "step/apply_impl.h", room / "step/apply_state.cpp"
     if not header.exists():
         return
     fields, first = body(header.read_text(encoding="utf-8"), "struct Mechanism::State {")
@@ -110,10 +110,10 @@ def check_state(room):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1])
-    room = root / "discreet" / "mechanism"
-    findings = list(check_state(room))
+    rooms = [root / "discreet" / name for name in ("config", "layout", "mechanism")]
+    findings = list(check_state(rooms[-1]))
     files = 0
-    for path in sorted(room.glob("*")):
+    for path in sorted(path for room in rooms for path in room.glob("**/*")):
         if path.suffix not in {".h", ".cpp"} or path.stem.endswith(("_test", "_testing")):
             continue
         files += 1

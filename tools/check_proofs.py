@@ -16,7 +16,7 @@ import pathlib
 import re
 import sys
 
-BOUND_ROOMS = ["random", "accounting", "mechanism", "admission", "unlearning"]
+BOUND_ROOMS = ["random", "accounting", "config", "layout", "mechanism", "admission", "data", "unlearning"]
 PROOF = re.compile(r"//\s*Proof:\s*(\S+)")
 CITATION = re.compile(r"//\s*Citation:\s*\S")
 HEADING = re.compile(r"^#+\s.*\b(proven|verified numerically)\b", re.I | re.M)

@@ -8,7 +8,7 @@
 
 #include "discreet/accounting/composition.h"
 #include "discreet/accounting/event.h"
-#include "discreet/accounting/gdp.h"
+#include "discreet/accounting/tradeoff/gdp.h"
 #include "discreet/base/bytes.h"
 
 // One interface for every accountant.

@@ -10,7 +10,7 @@
 
 #include "discreet/accounting/accountant.h"
 #include "discreet/accounting/sum_rule.h"
-#include "discreet/accounting/transform.h"
+#include "discreet/accounting/transform/transform.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {

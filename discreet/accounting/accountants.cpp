@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "discreet/accounting/accountant.h"
-#include "discreet/accounting/moments.h"
 #include "discreet/accounting/pld.h"
-#include "discreet/accounting/renyi_events_impl.h"
+#include "discreet/accounting/renyi/moments.h"
+#include "discreet/accounting/renyi/renyi_events_impl.h"
 #include "discreet/accounting/tally_impl.h"
 #include "discreet/base/error.h"
 

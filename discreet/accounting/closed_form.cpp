@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "discreet/accounting/subsampled_gaussian_impl.h"
+#include "discreet/accounting/transform/subsampled_gaussian_impl.h"
 #include "discreet/numerics/elementary.h"
 
 namespace discreet::accounting {

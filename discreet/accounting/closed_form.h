@@ -6,7 +6,7 @@
 
 namespace discreet::accounting {
 
-// Proof: transform.md
+// Proof: transform/transform.md
 
 // Compositions whose hockey-stick divergence is a difference of two normal tails: a single Gaussian
 // step, Poisson-subsampled or not, and any number of full-batch steps, which are one Gaussian with

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
-#include "discreet/accounting/subsampled_gaussian_impl.h"
+#include "discreet/accounting/transform/subsampled_gaussian_impl.h"
 #include "discreet/base/error.h"
+#include "discreet/numerics/rounding.h"
 
 namespace discreet::accounting {
 namespace {
@@ -100,6 +102,10 @@ bool fits(const Sampling& sampling, Adjacency adjacency) {
 }
 
 }  // namespace
+
+double laplace_scale(double noise_multiplier) noexcept {
+  return numerics::round_down(noise_multiplier / std::numbers::sqrt2, 4);
+}
 
 Event::Event(Mechanism mechanism, Sampling sampling, Adjacency adjacency)
     : adjacency_(adjacency), sampling_(sampling), mechanism_(std::move(mechanism)) {

@@ -66,6 +66,9 @@ struct Laplace {
   double scale;
   friend auto operator<=>(const Laplace&, const Laplace&) = default;
 };
+// The scale of Laplace noise with this standard deviation, both in units of the clip bound, rounded
+// down: what the accountant is told.
+double laplace_scale(double noise_multiplier) noexcept;
 
 // The discrete Gaussian on a grid. A discrete Gaussian is not a Gaussian: no PLD of one stands for
 // it.

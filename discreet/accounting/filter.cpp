@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "discreet/accounting/rdp_conversion.h"
+#include "discreet/accounting/renyi/rdp_conversion.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "discreet/accounting/rdp_conversion.h"
+#include "discreet/accounting/renyi/rdp_conversion.h"
 #include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {

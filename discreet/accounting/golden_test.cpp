@@ -9,7 +9,7 @@
 
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/accounting/pld.h"
-#include "discreet/accounting/transform.h"
+#include "discreet/accounting/transform/transform.h"
 
 namespace discreet::accounting {
 namespace {

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <string>
 
-#include "discreet/accounting/allocation.h"
-#include "discreet/accounting/gdp.h"
-#include "discreet/accounting/subsampled_gaussian_impl.h"
-#include "discreet/accounting/transform.h"
-#include "discreet/accounting/whole_epochs_impl.h"
+#include "discreet/accounting/sampling/balls_and_bins.h"
+#include "discreet/accounting/sampling/whole_epochs_impl.h"
+#include "discreet/accounting/tradeoff/gdp.h"
+#include "discreet/accounting/transform/subsampled_gaussian_impl.h"
+#include "discreet/accounting/transform/transform.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
 #include "discreet/numerics/rounding.h"
@@ -22,7 +22,7 @@ constexpr std::size_t kMostParts = 400;   // of a mixture that the transform tak
 constexpr double kWidth = 2e-4;           // of the answers, relative
 constexpr double kGlance = 1e-2;          // of a first look
 constexpr double kFinest = 1e-6;          // epsilon is not asked for more closely than this
-constexpr double kLeastAllocation = 0.1;  // noise multiplier that allocation.h takes
+constexpr double kLeastAllocation = 0.1;  // noise multiplier that balls_and_bins.h takes
 constexpr double kLeastRate = 1e-200;     // below it the mass of one member is lost in binary64
 
 [[noreturn]] void refuse(std::string sentence) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "discreet/accounting/calibrate.h"
-#include "discreet/accounting/gdp.h"
-#include "discreet/accounting/subsampled_gaussian_impl.h"
+#include "discreet/accounting/tradeoff/gdp.h"
+#include "discreet/accounting/transform/subsampled_gaussian_impl.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {

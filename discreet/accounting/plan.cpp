@@ -6,10 +6,10 @@
 #include <cmath>
 #include <map>
 
-#include "discreet/accounting/allocation.h"
-#include "discreet/accounting/fixed_size.h"
 #include "discreet/accounting/least_impl.h"
-#include "discreet/accounting/shuffle.h"
+#include "discreet/accounting/sampling/balls_and_bins.h"
+#include "discreet/accounting/sampling/fixed_size.h"
+#include "discreet/accounting/sampling/shuffle.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
 
@@ -20,7 +20,7 @@ constexpr double kTolerance = 1e-3;  // of a searched noise multiplier
 constexpr double kWidth = 1e-3;      // of epsilon during that search
 constexpr Accuracy kRough{1e-6, kWidth};
 constexpr Accuracy kAccuracy{1e-8, 2e-5};               // of what one evaluation decides
-constexpr double kLeastSigma = 0.1, kMostSigma = 1000;  // what allocation.h takes
+constexpr double kLeastSigma = 0.1, kMostSigma = 1000;  // what balls_and_bins.h takes
 constexpr double kLeastShuffled = 0.01;                 // shuffle.h; up to kMostSigma too
 
 [[noreturn]] void refuse(std::string sentence) {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "discreet/accounting/allocation.h"
-#include "discreet/accounting/shuffle.h"
+#include "discreet/accounting/sampling/balls_and_bins.h"
+#include "discreet/accounting/sampling/shuffle.h"
 #include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "discreet/accounting/closed_form.h"
-#include "discreet/accounting/transform.h"
-#include "discreet/accounting/whole_epochs_impl.h"
+#include "discreet/accounting/sampling/whole_epochs_impl.h"
+#include "discreet/accounting/transform/transform.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
 

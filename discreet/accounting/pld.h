@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "discreet/accounting/contour.h"
+#include "discreet/accounting/contour/contour.h"
 #include "discreet/accounting/event.h"
-#include "discreet/accounting/renyi_budget.h"
+#include "discreet/accounting/renyi/renyi_budget.h"
 
 namespace discreet::accounting {
 
@@ -19,7 +19,7 @@ enum class Path : std::uint8_t {
   kClosedForm,  // closed_form.h
   kContour,     // contour.h
   kTransform,   // transform.h
-  kAllocation,  // allocation.h: balls and bins
+  kAllocation,  // balls_and_bins.h: balls and bins
   kBracket,     // an attack from below, a dominating pair from above: the gap is not known
 };
 std::string_view to_string(Path path) noexcept;        // "closed_form", "contour" and so on

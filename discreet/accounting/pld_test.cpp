@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "discreet/accounting/transform.h"
+#include "discreet/accounting/transform/transform.h"
 #include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {

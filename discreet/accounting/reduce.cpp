@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "discreet/accounting/event.h"
-#include "discreet/accounting/fixed_size.h"
+#include "discreet/accounting/sampling/fixed_size.h"
 #include "discreet/base/error.h"
 
 namespace discreet::accounting {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <variant>
 
-#include "discreet/accounting/rdp_conversion.h"
+#include "discreet/accounting/renyi/rdp_conversion.h"
 #include "discreet/accounting/tally_impl.h"
 #include "discreet/base/error.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "discreet/mechanism/config.h"
+#include "discreet/config/config.h"
 
 namespace discreet::admission {
 
@@ -10,7 +10,7 @@ namespace discreet::admission {
 
 // The noise that hides a use, as the run has it.
 struct UseNoise {
-  mechanism::NoiseFamily family = mechanism::NoiseFamily::kGaussian;
+  NoiseFamily family = NoiseFamily::kGaussian;
   double grid = 0;  // of discrete families: the step, in the unit of the gradients; else unused
 };
 

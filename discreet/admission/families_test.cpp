@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "discreet/accounting/gdp.h"
+#include "discreet/accounting/tradeoff/gdp.h"
 #include "discreet/admission/policy_testing.h"
 #include "discreet/admission/resolver.h"
 #include "discreet/base/error.h"
@@ -72,12 +72,12 @@ TEST(Families, SkellamUsesHaveNoMoreRenyiDivergenceThanTheGaussianAtAnyOrder) {
   }
 }
 
-mechanism::ModelLayout layout() {
-  return mechanism::ModelLayout({{.name = "a", .shape = {100}}, {.name = "b", .shape = {7}}});
+ModelLayout layout() {
+  return ModelLayout({{.name = "a", .shape = {100}}, {.name = "b", .shape = {7}}});
 }
 
 TEST(Families, TheResolverCutsEachFamilyToItsOwnBoundAndSaysWhatItPromises) {
-  using Family = mechanism::NoiseFamily;
+  using Family = NoiseFamily;
   Policy policy = testing::policy();
   policy.classes.at("clinical").profile = {WholeModel{}, {}, {}};
   policy.blocks.clear();

@@ -7,12 +7,10 @@
 #include "discreet/base/error.h"
 #include "discreet/base/nearest.h"
 #include "discreet/base/utf8.h"
-#include "discreet/mechanism/yaml_impl.h"
+#include "discreet/base/yaml.h"
 
 namespace discreet::admission {
 namespace {
-
-using mechanism::Yaml;
 
 // One mapping of the file: hands out its entries, and at the end refuses what nobody asked for.
 class Section {
@@ -286,7 +284,7 @@ void read_hashes(Section& root, const char* key, const char* wanted,
 }  // namespace
 
 Policy read_policy(std::string_view text, std::string_view name) {
-  const Yaml tree = mechanism::parse_yaml(text, name);
+  const Yaml tree = parse_yaml(text, name);
   Section root(tree, name, "");
   Policy policy;
   policy.corpus = root.text("corpus");

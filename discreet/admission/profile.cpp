@@ -10,12 +10,6 @@
 namespace discreet::admission {
 namespace {
 
-using mechanism::ModelLayout;
-using mechanism::RouteMask;
-using mechanism::RouteTensor;
-using mechanism::Slices;
-using mechanism::Tensor;
-
 [[noreturn]] void refuse(std::string sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "resolve", std::move(sentence));
 }

@@ -12,16 +12,11 @@
 #include "discreet/accounting/event.h"
 #include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
-#include "discreet/mechanism/config_table.h"
+#include "discreet/config/config_table.h"
 #include "discreet/numerics/rounding.h"
 
 namespace discreet::admission {
 namespace {
-
-using mechanism::ModelLayout;
-using mechanism::RouteBlock;
-using mechanism::RoutePlan;
-using mechanism::RouteTensor;
 using numerics::next_down;
 using numerics::next_up;
 using numerics::round_down;
@@ -88,15 +83,14 @@ void set_bounds(RoutePlan& plan, BlockClipping clipping, double most, double m) 
   for (RouteBlock& b : plan.blocks) b.clip = next_down(b.stddev * factor);
 }
 
-bool is_gaussian(mechanism::NoiseFamily family) {
-  return family == mechanism::NoiseFamily::kGaussian ||
-         family == mechanism::NoiseFamily::kRoundedGaussian;
+bool is_gaussian(NoiseFamily family) {
+  return family == NoiseFamily::kGaussian || family == NoiseFamily::kRoundedGaussian;
 }
 
 // The multiplier of a use and what all uses are promised, every pattern.
 void promise_every_pattern(const Descriptor& d, const ModelLayout& layout, const UseNoise& noise,
                            Resolution& out) {
-  using Family = mechanism::NoiseFamily;
+  using Family = NoiseFamily;
   const double z = d.noise_multiplier.from_above();
   const double least_z = d.noise_multiplier.from_below();
   out.most_uses = d.occurrences;
@@ -149,7 +143,7 @@ Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout&
   Resolution out{};
   out.plan.layout = layout.hash();
   out.plan.blocks = blocks_of(policy, permitted_tensors(c.profile, d.adapter, layout), layout);
-  if (mechanism::has_grid(noise.family) && !(noise.grid > 0))
+  if (has_grid(noise.family) && !(noise.grid > 0))
     throw Error(ErrorCode::kInvalidInput, "resolve",
                 fmt::format("discrete noise has a grid step above 0, not {}", noise.grid));
   if (!is_gaussian(noise.family) && (c.amplified || out.plan.blocks.size() != 1))
@@ -158,7 +152,7 @@ Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout&
         fmt::format("class {} is {}; that is promised for gaussian and rounded_gaussian "
                     "noise, not for {}",
                     d.data_class, c.amplified ? "amplified" : "in several blocks of the policy",
-                    mechanism::spelling(noise.family)));
+                    spelling(noise.family)));
   if (c.amplified)
     promise_amplified(*c.amplified, d, out);
   else
@@ -172,9 +166,9 @@ Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout&
       throw Error(ErrorCode::kInvalidDpConfig, "resolve",
                   fmt::format("the noise {} of block {} is too small for multiplier {}", b.stddev,
                               b.name, out.required_multiplier));
-  mechanism::check_route_plan(out.plan, layout);
+  check_route_plan(out.plan, layout);
 
-  out.use_multiplier = accounting::effective_noise_multiplier(mechanism::noise_of_use(out.plan));
+  out.use_multiplier = accounting::effective_noise_multiplier(noise_of_use(out.plan));
   if (!(out.use_multiplier >= out.required_multiplier))
     throw Error(ErrorCode::kInvalidDpConfig, "resolve",
                 fmt::format("a use would have multiplier {}, less than the {} promised",

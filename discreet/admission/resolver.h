@@ -9,8 +9,8 @@
 #include "discreet/admission/descriptor.h"
 #include "discreet/admission/families.h"
 #include "discreet/admission/policy.h"
-#include "discreet/mechanism/layout.h"
-#include "discreet/mechanism/route_plan.h"
+#include "discreet/layout/layout.h"
+#include "discreet/layout/route_plan.h"
 
 namespace discreet::admission {
 
@@ -40,7 +40,7 @@ namespace discreet::admission {
 // All roundings make the record smaller and m larger, never the reverse.
 
 struct Resolution {
-  mechanism::RoutePlan plan;
+  RoutePlan plan;
   double required_multiplier;  // m, rounded up
   double use_multiplier;       // sigma of one use under the plan, rounded down; >= m
   double use_variance;         // per use: the least variance of noise on the record's coordinates
@@ -66,14 +66,13 @@ struct Resolution {
 // not have, if no noise keeps an amplified promise, if a class is amplified and the noise neither
 // Gaussian nor rounded Gaussian, or if Laplace, discrete Gaussian or Skellam noise would fall on
 // several blocks.
-Resolution resolve(const Policy& policy, const Descriptor& descriptor,
-                   const mechanism::ModelLayout& layout, const UseNoise& noise = {});
+Resolution resolve(const Policy& policy, const Descriptor& descriptor, const ModelLayout& layout,
+                   const UseNoise& noise = {});
 
 // The permitted tensors of a profile, ascending; `adapter` is the descriptor's. Throws as above.
-std::vector<mechanism::RouteTensor> permitted_tensors(const DepthProfile& profile,
-                                                      const std::string& adapter,
-                                                      const mechanism::ModelLayout& layout);
+std::vector<RouteTensor> permitted_tensors(const DepthProfile& profile, const std::string& adapter,
+                                           const ModelLayout& layout);
 // The stack: see policy.h.
-std::vector<std::string> layer_stack(const mechanism::ModelLayout& layout);
+std::vector<std::string> layer_stack(const ModelLayout& layout);
 
 }  // namespace discreet::admission

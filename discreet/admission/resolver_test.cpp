@@ -12,10 +12,6 @@
 
 namespace discreet::admission {
 namespace {
-
-using mechanism::ModelLayout;
-using mechanism::RoutePlan;
-using mechanism::Tensor;
 using testing::clinical;
 
 // `count` layers "block.i" of a weight and a bias, an adapter, and a frozen head.
@@ -160,12 +156,11 @@ TEST(Resolver, AllUsesTogetherCostNoMoreThanOneGaussianRelease) {
         return accountant->epsilon(1e-5).epsilon;
       };
       const auto once = epsilon(accounting::Gaussian{1.0}, 1);
-      EXPECT_LE(epsilon(mechanism::noise_of_use(r.plan), r.most_uses).lower, once.upper);
-      EXPECT_LE(epsilon(mechanism::noise_of_use(r.plan), r.most_uses).upper,
-                once.upper * (1 + 1e-9));
+      EXPECT_LE(epsilon(noise_of_use(r.plan), r.most_uses).lower, once.upper);
+      EXPECT_LE(epsilon(noise_of_use(r.plan), r.most_uses).upper, once.upper * (1 + 1e-9));
       // One use more breaks it where the noise binds.
       if (clipping == BlockClipping::kFlat) {
-        EXPECT_GT(epsilon(mechanism::noise_of_use(r.plan), r.most_uses + 1).lower, once.upper);
+        EXPECT_GT(epsilon(noise_of_use(r.plan), r.most_uses + 1).lower, once.upper);
       }
       EXPECT_GE(*r.gdp_mu, 1);
     }
@@ -252,10 +247,10 @@ TEST(Profile, AnAdapterBoundClassNeverTouchesBaseWeights) {
 }
 
 ModelLayout attention() {
-  return ModelLayout({{.name = "q", .shape = {8, 4}, .heads = mechanism::Slices{8, 0}},
-                      {.name = "k", .shape = {4, 4}, .heads = mechanism::Slices{2, 0}},
-                      {.name = "o", .shape = {4, 8}, .heads = mechanism::Slices{8, 1}},
-                      {.name = "up", .shape = {6, 4, 4}, .experts = mechanism::Slices{6, 0}},
+  return ModelLayout({{.name = "q", .shape = {8, 4}, .heads = Slices{8, 0}},
+                      {.name = "k", .shape = {4, 4}, .heads = Slices{2, 0}},
+                      {.name = "o", .shape = {4, 8}, .heads = Slices{8, 1}},
+                      {.name = "up", .shape = {6, 4, 4}, .experts = Slices{6, 0}},
                       {.name = "norm", .shape = {4}}});
 }
 
@@ -268,7 +263,7 @@ TEST(Profile, AHeadMaskTakesKeyHeadsOnlyIfAllTheyServeArePermitted) {
   const RoutePlan all_of_group = plan({0, 1, 2, 3, 7});
   EXPECT_EQ(names(all_of_group, layout), (std::vector<std::string>{"q", "k", "o"}));
   EXPECT_EQ(all_of_group.blocks[0].tensors[1].masks[0].permitted, std::vector<std::uint32_t>{0});
-  EXPECT_EQ(all_of_group.blocks[0].tensors[2].masks[0].slices, (mechanism::Slices{8, 1}));
+  EXPECT_EQ(all_of_group.blocks[0].tensors[2].masks[0].slices, (Slices{8, 1}));
   EXPECT_SAYS(refusal([&] { plan({8}); }), "permits head 8");
 }
 
@@ -297,13 +292,12 @@ TEST(Profile, IsTheSameForEveryContributionOfAClass) {
   Descriptor d = clinical(7);
   d.contributor = "someone else";
   d.not_after += 1000;
-  EXPECT_EQ(mechanism::hash_of(resolve(testing::policy(), d, layout).plan),
-            mechanism::hash_of(reference.plan));
+  EXPECT_EQ(hash_of(resolve(testing::policy(), d, layout).plan), hash_of(reference.plan));
   // Its own bound changes what it is cut to, never where it may go.
   d.noise_multiplier.units *= 3;
   const auto strict = resolve(testing::policy(), d, layout);
   EXPECT_EQ(names(strict.plan, layout), names(reference.plan, layout));
-  EXPECT_NE(mechanism::hash_of(strict.plan), mechanism::hash_of(reference.plan));
+  EXPECT_NE(hash_of(strict.plan), hash_of(reference.plan));
 }
 
 TEST(RoutePlan, GoesToItsBytesAndBackAndIsCheckedAgainstTheLayout) {
@@ -312,17 +306,17 @@ TEST(RoutePlan, GoesToItsBytesAndBackAndIsCheckedAgainstTheLayout) {
   p.clipping = BlockClipping::kPerBlock;
   p.blocks = {{"up", parse_scaled("0.5", "s")}};
   const RoutePlan plan = resolve(p, clinical(), layout).plan;
-  const Bytes bytes = mechanism::encode(plan);
-  EXPECT_EQ(mechanism::decode_route_plan(bytes), plan);
+  const Bytes bytes = encode(plan);
+  EXPECT_EQ(decode_route_plan(bytes), plan);
   for (std::size_t n = 0; n < bytes.size(); ++n)
-    EXPECT_THROW(mechanism::decode_route_plan(ByteView(bytes).first(n)), Error);
-  EXPECT_THROW(mechanism::check_route_plan(plan, model(3)), Error);
+    EXPECT_THROW(decode_route_plan(ByteView(bytes).first(n)), Error);
+  EXPECT_THROW(check_route_plan(plan, model(3)), Error);
   RoutePlan wrong = plan;
   wrong.blocks[0].tensors[0].masks[0].permitted = {99};
-  EXPECT_THROW(mechanism::check_route_plan(wrong, layout), Error);
+  EXPECT_THROW(check_route_plan(wrong, layout), Error);
   wrong = plan;
   wrong.blocks[0].stddev = 0;
-  EXPECT_THROW(mechanism::decode_route_plan(mechanism::encode(wrong)), Error);
+  EXPECT_THROW(decode_route_plan(encode(wrong)), Error);
 }
 
 }  // namespace

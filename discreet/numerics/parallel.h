@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <vector>
 
 namespace discreet::numerics {
@@ -11,6 +12,11 @@ inline constexpr std::size_t kChunk = 256;
 
 // Below this many elements a thread costs more than it brings.
 inline constexpr std::size_t kSmallestShare = 64 * kChunk;
+
+// Runs task(0) … task(n - 1), each once, on threads that the caller keeps, and returns when all are
+// done. Tasks do not throw. Where another pool of threads holds the processors, as PyTorch's does,
+// new threads would wait for it.
+using Team = std::function<void(std::size_t n, const std::function<void(std::size_t)>& task)>;
 
 // Calls task(context, share) once for every share below `shares`, and returns when all are done.
 // The task must not throw. What parallel_items is made of; call that.

@@ -80,7 +80,7 @@ struct Touched {
   std::map<std::string, std::set<std::string>> layers, adapters;  // name: classes
 };
 
-void touch(const RunRecord::Route& route, const mechanism::ModelLayout& layout, Touched& out) {
+void touch(const RunRecord::Route& route, const ModelLayout& layout, Touched& out) {
   std::optional<admission::DepthProfile> profile;
   try {
     profile = profile_of(cbor::decode(route.profile));
@@ -92,7 +92,7 @@ void touch(const RunRecord::Route& route, const mechanism::ModelLayout& layout, 
     return;
   }
   for (const auto& permitted : admission::permitted_tensors(*profile, route.adapter, layout)) {
-    const mechanism::Tensor& tensor = layout.tensors()[permitted.tensor];
+    const Tensor& tensor = layout.tensors()[permitted.tensor];
     auto& parts = tensor.adapter.empty() ? out.layers : out.adapters;
     parts[tensor.adapter.empty() ? tensor.layer : tensor.adapter].insert(route.admissibility_class);
   }
@@ -114,7 +114,7 @@ void set_parts(const RunFacts& facts, const ReleaseTerms& terms, const Touched& 
   for (const std::string& layer : stack)
     m.layers.push_back({layer, classes_of(touched.layers, layer)});
   std::map<std::string, Adapter> adapters;
-  for (const mechanism::Tensor& tensor : facts.layout.tensors())
+  for (const Tensor& tensor : facts.layout.tensors())
     if (!tensor.adapter.empty())
       adapters[tensor.adapter] = {tensor.adapter, classes_of(touched.adapters, tensor.adapter), {}};
   for (const auto& [name, scope] : terms.generation) {
@@ -278,7 +278,7 @@ Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
     unattested.admissibility_class = kUnattested;
     unattested.spend = m.privacy.epsilon;
     m.postures = {unattested};
-    for (const mechanism::Tensor& tensor : facts.layout.tensors())
+    for (const Tensor& tensor : facts.layout.tensors())
       if (tensor.is_private())
         (tensor.adapter.empty() ? touched.layers[tensor.layer] : touched.adapters[tensor.adapter])
             .insert(std::string(kUnattested));

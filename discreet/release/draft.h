@@ -10,7 +10,7 @@
 
 #include "discreet/accounting/event.h"
 #include "discreet/admission/ed25519.h"
-#include "discreet/mechanism/layout.h"
+#include "discreet/layout/layout.h"
 #include "discreet/release/manifest.h"
 
 namespace discreet::release {
@@ -20,7 +20,7 @@ struct RunFacts {
   std::vector<std::string> runs;  // its names in the ledger, or that of its folder
   std::vector<ModelFile> model;   // what is released
   // The model's tensors, with public modules marked: which layers a class was permitted.
-  mechanism::ModelLayout layout = mechanism::ModelLayout({});
+  ModelLayout layout = ModelLayout({});
   double epsilon = 0;  // the claim for all that the run released, upper end
   double delta = 0;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;

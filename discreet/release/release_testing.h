@@ -19,12 +19,12 @@ using release::hash_of;
 
 inline admission::SigningKey release_key() { return key(7); }
 
-inline mechanism::ModelLayout layout() {
-  std::vector<mechanism::Tensor> tensors;
+inline ModelLayout layout() {
+  std::vector<Tensor> tensors;
   for (int i = 0; i < 4; ++i)
     tensors.push_back({.name = "layer" + std::to_string(i) + ".weight", .shape = {2, 2}});
   tensors.push_back({.name = "notes.down", .shape = {2}, .adapter = "notes"});
-  return mechanism::ModelLayout(std::move(tensors));
+  return ModelLayout(std::move(tensors));
 }
 
 // As a policy encodes it.

@@ -42,7 +42,7 @@ std::string figure(Plot plot, const std::string& caption) {
 }
 
 std::string epsilon_figure(const Declared& declared, const Series& epsilon) {
-  const mechanism::DpConfig& dp = declared.config.privacy;
+  const DpConfig& dp = declared.config.privacy;
   if (epsilon.size() < 2) return "";
   Plot plot;
   plot.title = "Privacy spent";
@@ -94,7 +94,7 @@ std::string evaluation_figures(const std::vector<Evaluation>& evaluations) {
 }
 
 std::string gradient_figures(const Declared& declared, const Observed& observed) {
-  const mechanism::DpConfig& dp = declared.config.privacy;
+  const DpConfig& dp = declared.config.privacy;
   Plot norms;
   norms.title = "Gradient norms";
   norms.x_label = "steps";

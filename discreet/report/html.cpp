@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/hash.h"
 #include "discreet/base/version.h"
 #include "discreet/report/ledger_script_impl.h"
 #include "discreet/report/sections_impl.h"
 #include "discreet/report/style_impl.h"
 #include "discreet/report/words_impl.h"
-#include "discreet/run/files.h"
 
 namespace discreet::report {
 namespace {
@@ -88,8 +88,7 @@ RunSummary write_report(const std::filesystem::path& run, bool is_public,
   const LedgerView* shown = view ? &*view : nullptr;
   const std::string text =
       is_public ? public_page(summary.declared, shown) : confidential_page(summary, shown);
-  run::write_atomically(out, bytes_of(text),
-                        is_public ? run::Access::kShared : run::Access::kOwner);
+  write_atomically(out, bytes_of(text), is_public ? Access::kShared : Access::kOwner);
   return summary;
 }
 

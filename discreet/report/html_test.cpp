@@ -3,20 +3,18 @@
 #include <gtest/gtest.h>
 
 #include "discreet/base/error.h"
+#include "discreet/base/folder_testing.h"
 #include "discreet/report/run_testing.h"
 #include "discreet/report/words_impl.h"
-#include "discreet/run/folder_testing.h"
 
 namespace discreet::report {
 namespace {
-
-using run::Folder;
 
 std::string page_of(const MadeUpRun& made_up, bool is_public, const char* name = "run") {
   const Folder folder;
   made_up.write(folder / name);
   write_report(folder / name, is_public, folder / "out.html");
-  const Bytes bytes = run::read_file(folder / "out.html");
+  const Bytes bytes = read_file(folder / "out.html");
   return {bytes.begin(), bytes.end()};
 }
 

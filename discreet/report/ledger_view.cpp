@@ -6,8 +6,8 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/ledger/verify.h"
-#include "discreet/run/files.h"
 
 namespace discreet::report {
 namespace {
@@ -103,7 +103,7 @@ LedgerView view_ledger(const std::filesystem::path& file,
 }
 
 std::optional<std::filesystem::path> ledger_of(const std::filesystem::path& run,
-                                               const mechanism::Config& config) {
+                                               const Config& config) {
   if (config.corpus.ledger) return std::filesystem::path(*config.corpus.ledger);
   const std::filesystem::path own = run / "ledger.db";
   if (std::filesystem::exists(own)) return own;
@@ -113,7 +113,7 @@ std::optional<std::filesystem::path> ledger_of(const std::filesystem::path& run,
 std::optional<std::string> last_note_of(const std::filesystem::path& run) {
   const std::filesystem::path kept = run / "ledger.note";
   if (!std::filesystem::exists(kept)) return std::nullopt;
-  const Bytes bytes = run::read_file(kept);
+  const Bytes bytes = read_file(kept);
   return std::string(bytes.begin(), bytes.end());
 }
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "discreet/base/bytes.h"
+#include "discreet/config/config.h"
 #include "discreet/ledger/entry.h"
-#include "discreet/mechanism/config.h"
 
 // What a page says of a ledger: leaves and notes, which are public by design (declared, scheduled
 // and derived values; ledger/FORMAT.md). Descriptors, nonces and attestations, which the file also
@@ -74,7 +74,7 @@ LedgerView view_ledger(const std::filesystem::path& file,
 
 // The ledger that a run wrote to, if it has one; and the note it kept of it, RUN/ledger.note.
 std::optional<std::filesystem::path> ledger_of(const std::filesystem::path& run,
-                                               const mechanism::Config& config);
+                                               const Config& config);
 std::optional<std::string> last_note_of(const std::filesystem::path& run);
 
 }  // namespace discreet::report

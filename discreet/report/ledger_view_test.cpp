@@ -4,12 +4,12 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/store.h"
 #include "discreet/report/html.h"
 #include "discreet/report/run_testing.h"
-#include "discreet/run/files.h"
 
 namespace discreet::report {
 namespace {
@@ -32,7 +32,7 @@ Ledger example(const std::filesystem::path& path) {
 }
 
 std::string read(const std::filesystem::path& path) {
-  const Bytes bytes = run::read_file(path);
+  const Bytes bytes = read_file(path);
   return {bytes.begin(), bytes.end()};
 }
 
@@ -132,7 +132,7 @@ TEST(LedgerView, RefusesALedgerThatDoesNotVerifyOrWasRolledBack) {
   }
   EXPECT_NO_THROW(view_ledger(folder / "ledger.db", later));
   MadeUpRun{}.write(folder / "run");
-  run::write_atomically(folder / "run" / "ledger.note", bytes_of(later));
+  write_atomically(folder / "run" / "ledger.note", bytes_of(later));
   EXPECT_NO_THROW(write_report(folder / "run", true, folder / "page.html", folder / "ledger.db"));
   const std::string before = read(folder / "page.html");
   try {

@@ -7,10 +7,10 @@
 
 #include "discreet/base/bytes.h"
 #include "discreet/base/cbor.h"
-#include "discreet/mechanism/config_read.h"
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/mechanism/prevalidation.h"
-#include "discreet/run/files.h"
+#include "discreet/base/files.h"
+#include "discreet/config/config_read.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/config/prevalidation.h"
 #include "discreet/run/trace.h"
 
 // Run directories as training leaves them, with made-up numbers.
@@ -35,8 +35,8 @@ struct MadeUpRun {
   std::string config() const {
     return "security:\n  differential_privacy:\n    target_epsilon: " + std::to_string(target) +
            "\n    declared_size: 6000\n    effective_batch_size: 600\n    noise_multiplier: " +
-           std::to_string(noise) + "\n    target_steps: " +
-           std::to_string(planned) + "\n    secure: " + (secure ? "true" : "false") + "\n" + yaml;
+           std::to_string(noise) + "\n    target_steps: " + std::to_string(planned) +
+           "\n    secure: " + (secure ? "true" : "false") + "\n" + yaml;
   }
 
   double epsilon(std::uint64_t step) const {
@@ -45,20 +45,20 @@ struct MadeUpRun {
 
   void write(const std::filesystem::path& run) const {
     std::filesystem::create_directories(run);
-    const mechanism::Config resolved = mechanism::load_config(config(), "config.yaml").config;
-    run::write_atomically(run / "config.yaml", bytes_of(mechanism::write_yaml(resolved)));
+    const Config resolved = load_config(config(), "config.yaml").config;
+    write_atomically(run / "config.yaml", bytes_of(write_yaml(resolved)));
     const auto changed = [&](const std::string& kind, std::vector<cbor::Entry> fields) {
       if (change) change(kind, fields);
       return cbor::map(std::move(fields));
     };
     std::vector<cbor::Value> reasons;
-    for (const std::string& each : mechanism::not_private_reasons(resolved.privacy))
+    for (const std::string& each : not_private_reasons(resolved.privacy))
       reasons.emplace_back(each);
     run::TraceWriter trace = run::TraceWriter::create(
         run / "trace.jsonl",
         changed("run_header",
                 {{"specification", "UML_OS.DifferentialPrivacy.Apply_v3 2026-02-18"},
-                 {"config_hash", to_hex(mechanism::config_hash(resolved))},
+                 {"config_hash", to_hex(config_hash(resolved))},
                  {"layout_hash", std::string(64, 'a')},
                  {"accounted_delta", resolved.privacy.target_delta},
                  {"allocation_map", cbor::map({{"body", cbor::array({1.5, 0.8})},

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "discreet/base/rounded_text.h"
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/mechanism/config_table.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/config/config_table.h"
 #include "discreet/report/plot.h"
 #include "discreet/report/sections_impl.h"
 #include "discreet/report/words_impl.h"
@@ -170,8 +170,7 @@ std::string guarantees(const Declared& declared, bool is_public) {
 }
 
 std::string set_up(const Declared& declared) {
-  using mechanism::spelling;
-  const mechanism::DpConfig& dp = declared.config.privacy;
+  const DpConfig& dp = declared.config.privacy;
   std::string rows;
   if (declared.planned_steps) rows += row("Planned steps", grouped(*declared.planned_steps));
   if (declared.steps) rows += row("Steps taken", grouped(*declared.steps));
@@ -191,7 +190,7 @@ std::string set_up(const Declared& declared) {
     rows += row("Clipping", fmt::format("{}, bound {:.6g}{}", code(spelling(dp.clip_strategy)),
                                         dp.clip_norm, dp.clip_norm_adaptive ? " at first" : ""));
     rows += row("Noise", code(spelling(dp.noise_family)) +
-                             (dp.mode == mechanism::ScheduleMode::kFixed
+                             (dp.mode == ScheduleMode::kFixed
                                   ? fmt::format(", multiplier {:.6g}", dp.noise_multiplier)
                                   : ", multiplier scheduled by " + code(spelling(dp.mode))));
   }
@@ -202,7 +201,7 @@ std::string set_up(const Declared& declared) {
 }
 
 std::string noise(const Declared& declared) {
-  const mechanism::DpConfig& dp = declared.config.privacy;
+  const DpConfig& dp = declared.config.privacy;
   if (is_governed(declared)) return noise_of_classes(declared.classes);
   if (declared.parts.empty()) return "";
   const double batch = static_cast<double>(dp.effective_batch_size.value_or(0));
@@ -260,7 +259,7 @@ std::string happenings(const Observed& observed) {
 std::string configuration(const Declared& declared, bool is_public) {
   // The section `data` names files and columns.
   constexpr std::array<std::string_view, 4> kPublic = {"security:", "model:", "optimizer:", "run:"};
-  const std::string yaml = mechanism::write_yaml(declared.config);
+  const std::string yaml = write_yaml(declared.config);
   std::string shown;
   bool is_shown = !is_public;
   for (std::size_t begin = 0; begin < yaml.size();) {

@@ -8,11 +8,11 @@
 
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"
-#include "discreet/mechanism/config_read.h"
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/mechanism/config_table.h"
-#include "discreet/mechanism/prevalidation.h"
-#include "discreet/run/files.h"
+#include "discreet/base/files.h"
+#include "discreet/config/config_read.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/config/config_table.h"
+#include "discreet/config/prevalidation.h"
 #include "discreet/run/recount.h"
 #include "discreet/run/seal.h"
 #include "discreet/run/trace.h"
@@ -97,7 +97,7 @@ class Follower {
 
   // After the last line. recount: none of a run that claims nothing.
   void finish(const std::optional<run::Recount>& recount) {
-    const mechanism::DpConfig& dp = d_.config.privacy;
+    const DpConfig& dp = d_.config.privacy;
     d_.claim = {std::nullopt, dp.target_epsilon, dp.target_delta, dp.adjacency};
     // The steps of a plan are those of the configuration, whatever the last line says.
     if (d_.ended == Ended::kCompleted && dp.target_steps && o_.steps != *dp.target_steps)
@@ -165,10 +165,8 @@ class Follower {
 
   // Groups are composed as a privacy loss distribution: noise must not react to what was released.
   void groups(const std::vector<accounting::RepeatedEvent>& events, double distance) {
-    const mechanism::DpConfig& dp = d_.config.privacy;
-    if (dp.accountant != mechanism::AccountantKind::kPld &&
-        dp.mode != mechanism::ScheduleMode::kFixed)
-      return;
+    const DpConfig& dp = d_.config.privacy;
+    if (dp.accountant != AccountantKind::kPld && dp.mode != ScheduleMode::kFixed) return;
     for (const std::uint64_t records : {2, 4, 10}) {
       try {
         const double epsilon =
@@ -196,7 +194,7 @@ class Follower {
       d_.not_private.push_back(reason.get<std::string>());
     }
     // The trace may have more reasons than the configuration, never fewer.
-    for (const std::string& reason : mechanism::not_private_reasons(d_.config.privacy))
+    for (const std::string& reason : not_private_reasons(d_.config.privacy))
       if (std::find(d_.not_private.begin(), d_.not_private.end(), reason) == d_.not_private.end())
         malformed("the configuration is not private (" + reason +
                   "), but the first line of the trace does not say so");
@@ -292,7 +290,7 @@ class Follower {
   // The claim of a training run is `epsilon` and says how it ended; that of the mechanism alone is
   // `final_epsilon`, what was spent so far, which is a claim only where the end was planned.
   void end(const Line& line) {
-    const mechanism::DpConfig& dp = d_.config.privacy;
+    const DpConfig& dp = d_.config.privacy;
     const Json* epsilon = line.find("epsilon");
     const bool claims_nothing = epsilon == nullptr && line.fields.contains("epsilon");
     if (claims_nothing && d_.not_private.empty()) line.refuse("epsilon", "an interval");
@@ -382,7 +380,7 @@ void take_seal(const std::filesystem::path& run, const std::optional<std::filesy
 void require_model(const std::filesystem::path& run, const Declared& declared) {
   const std::filesystem::path model = run / "model.safetensors";
   if (!declared.model_digest || !std::filesystem::exists(model)) return;
-  const std::string found = to_hex(sha256(run::read_file(model, std::size_t{1} << 40)));
+  const std::string found = to_hex(sha256(read_file(model, std::size_t{1} << 40)));
   if (found != *declared.model_digest)
     malformed(
         fmt::format("model.safetensors is not the model of this run: its SHA-256 is {}, and the "
@@ -400,13 +398,12 @@ RunSummary summarize(const std::filesystem::path& run,
                   fmt::format("{} is not there; give the directory of a run", path.string()));
   RunSummary summary;
   Declared& declared = summary.declared;
-  const Bytes yaml = run::read_file(run / "config.yaml");
-  declared.config =
-      mechanism::load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
-                             (run / "config.yaml").string())
-          .config;
+  const Bytes yaml = read_file(run / "config.yaml");
+  declared.config = load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
+                                (run / "config.yaml").string())
+                        .config;
   declared.planned_steps = declared.config.privacy.target_steps;
-  declared.config_hash = to_hex(mechanism::config_hash(declared.config));
+  declared.config_hash = to_hex(config_hash(declared.config));
   Observed& observed = summary.observed;
   observed.name = std::filesystem::absolute(run).lexically_normal().filename().string();
   if (observed.name.empty())

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "discreet/accounting/event.h"
-#include "discreet/mechanism/config.h"
+#include "discreet/config/config.h"
 
 // What a run directory says about its run, in two halves: what may be shown to anyone, and what
 // depends on the data. The public report is made from the first half alone, so that a value nobody
@@ -72,7 +72,7 @@ struct GroupClaim {
 // Declared in the configuration, or scheduled by the accountant from it: the same whatever the
 // records are.
 struct Declared {
-  mechanism::Config config;  // resolved
+  Config config;  // resolved
   std::string specification;
   std::string config_hash, layout_hash;  // hexadecimal
   std::vector<std::string> not_private;  // why the run promises nothing; empty if it does

@@ -5,13 +5,11 @@
 #include <fstream>
 
 #include "discreet/base/error.h"
+#include "discreet/base/folder_testing.h"
 #include "discreet/report/run_testing.h"
-#include "discreet/run/folder_testing.h"
 
 namespace discreet::report {
 namespace {
-
-using run::Folder;
 
 RunSummary summary_of(const MadeUpRun& made_up) {
   const Folder folder;
@@ -148,11 +146,11 @@ TEST(Summary, RefusesAnAlteredTraceAndNamesTheLine) {
   const Folder folder;
   MadeUpRun{}.write(folder / "run");
   const auto path = folder.path() / "run" / "trace.jsonl";
-  const Bytes bytes = run::read_file(path);
+  const Bytes bytes = read_file(path);
   std::string text(bytes.begin(), bytes.end());
   const std::size_t at = text.find("\"norm_p95\":");
   text[at + 11] = '9';
-  run::write_atomically(path, bytes_of(text));
+  write_atomically(path, bytes_of(text));
   try {
     summarize(folder / "run");
     FAIL();

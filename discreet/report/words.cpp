@@ -194,7 +194,7 @@ std::string several_records(const Declared& declared) {
 }  // namespace
 
 std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public) {
-  const mechanism::DpConfig& dp = declared.config.privacy;
+  const DpConfig& dp = declared.config.privacy;
   std::vector<std::string> out = {
       "<strong>Held-out records</strong> have no guarantee: accuracy and loss on them are measured "
       "without noise.",
@@ -211,7 +211,7 @@ std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public
     out.emplace_back("<strong>The number of records</strong> is not protected.");
   if (dp.adjacency == Adjacency::kReplaceOne)
     out.emplace_back("<strong>The number of records</strong> is public.");
-  if (!mechanism::has_grid(dp.noise_family))
+  if (!has_grid(dp.noise_family))
     out.emplace_back(
         "<strong>The last bits of floating-point numbers</strong>: noise is drawn in binary64, and "
         "the proof is for real numbers.");

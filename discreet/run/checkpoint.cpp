@@ -7,7 +7,7 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
+#include "discreet/base/files.h"
 #include "discreet/run/mac_impl.h"
 
 namespace discreet::run {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
-#include "discreet/run/folder_testing.h"
+#include "discreet/base/files.h"
+#include "discreet/base/folder_testing.h"
 
 namespace discreet::run {
 namespace {

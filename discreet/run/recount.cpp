@@ -10,18 +10,15 @@
 
 #include "discreet/accounting/accountant.h"
 #include "discreet/base/error.h"
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/mechanism/config_table.h"
-#include "discreet/mechanism/prevalidation.h"
-#include "discreet/mechanism/sample.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/config/config_table.h"
+#include "discreet/config/prevalidation.h"
+#include "discreet/mechanism/sample/sample.h"
 #include "discreet/numerics/elementary.h"
 #include "discreet/numerics/rounding.h"
 
 namespace discreet::run {
 namespace {
-
-using mechanism::DpConfig;
-using mechanism::NoiseFamily;
 using nlohmann::json;
 
 [[noreturn]] void reject(std::size_t line, const std::string& what) {
@@ -41,26 +38,25 @@ bool is_gaussian(NoiseFamily family) {
 }
 
 // Nothing but the configuration decides the noise, and it is the same in every step.
-bool is_constant(const mechanism::Config& config) {
+bool is_constant(const Config& config) {
   const DpConfig& dp = config.privacy;
-  const auto overrides = [](const mechanism::PhaseOverride& phase) {
+  const auto overrides = [](const PhaseOverride& phase) {
     return phase.noise_multiplier || phase.clip_norm || phase.until_step;
   };
-  return dp.mode == mechanism::ScheduleMode::kFixed && !overrides(dp.warmup) &&
-         !overrides(dp.main) && !overrides(dp.cooldown) &&
-         dp.projection_policy != mechanism::ProjectionPolicy::kUpscale;
+  return dp.mode == ScheduleMode::kFixed && !overrides(dp.warmup) && !overrides(dp.main) &&
+         !overrides(dp.cooldown) && dp.projection_policy != ProjectionPolicy::kUpscale;
 }
 
 class Counter {
  public:
-  explicit Counter(const mechanism::Config& config)
+  explicit Counter(const Config& config)
       : config_(config),
         dp_(config.privacy),
-        accountant_(accounting::make_accountant(mechanism::spelling(dp_.accountant),
-                                                {dp_.log_space_accounting})) {
+        accountant_(
+            accounting::make_accountant(spelling(dp_.accountant), {dp_.log_space_accounting})) {
     const mechanism::SamplingPlan plan = mechanism::plan_sampling(dp_);
     const std::uint64_t event = plan.steps_per_event();
-    at_once_ = dp_.accountant_granularity == mechanism::Granularity::kPerEpoch
+    at_once_ = dp_.accountant_granularity == Granularity::kPerEpoch
                    ? std::max(event, plan.steps_per_epoch)
                    : event;
     events_at_once_ = at_once_ / event;
@@ -130,25 +126,24 @@ class Counter {
     if (accounted > scheduled * kRounding)
       reject(number, fmt::format("the noise multiplier {} is above the scheduled {}", accounted,
                                  scheduled));
-    if (dp_.mode != mechanism::ScheduleMode::kFixed ||
-        dp_.projection_policy == mechanism::ProjectionPolicy::kUpscale)
+    if (dp_.mode != ScheduleMode::kFixed || dp_.projection_policy == ProjectionPolicy::kUpscale)
       return;
-    const double declared = mechanism::in_phase(dp_, mechanism::phase_at(dp_, t)).noise_multiplier;
+    const double declared = in_phase(dp_, phase_at(dp_, t)).noise_multiplier;
     if (scheduled > declared * kRounding)
       reject(number, fmt::format("the noise multiplier is {}, and the configuration has {}",
                                  scheduled, declared));
   }
 
   accounting::Event event(double noise) const {
-    if (!is_gaussian(dp_.noise_family)) return mechanism::step_event(dp_, noise);
+    if (!is_gaussian(dp_.noise_family)) return step_event(dp_, noise);
     const accounting::Mechanism release =
         dp_.noise_family == NoiseFamily::kGaussian
             ? accounting::Mechanism(accounting::Gaussian{noise})
             : accounting::Mechanism(accounting::RoundedGaussian{noise});
-    return {release, mechanism::sampling_of(dp_), dp_.adjacency};
+    return {release, sampling_of(dp_), dp_.adjacency};
   }
 
-  const mechanism::Config& config_;
+  const Config& config_;
   const DpConfig& dp_;
   std::unique_ptr<accounting::Accountant> accountant_;
   double delta_ = 0;
@@ -164,7 +159,7 @@ bool is_below(double claimed, double recomputed) noexcept {
   return !(claimed >= recomputed * (1 - 1e-9));
 }
 
-Recount recount(const mechanism::Config& resolved, std::span<const TraceLine> lines) {
+Recount recount(const Config& resolved, std::span<const TraceLine> lines) {
   const DpConfig& dp = resolved.privacy;
   Recount unknown;
   if (!dp.enabled || dp.noise_multiplier == 0) {
@@ -172,8 +167,8 @@ Recount recount(const mechanism::Config& resolved, std::span<const TraceLine> li
     return unknown;
   }
   if (resolved.corpus.policy && !is_gaussian(dp.noise_family)) {
-    unknown.unknown = fmt::format("the {} noise of a corpus depends on its classes",
-                                  mechanism::spelling(dp.noise_family));
+    unknown.unknown =
+        fmt::format("the {} noise of a corpus depends on its classes", spelling(dp.noise_family));
     return unknown;
   }
   Counter counter(resolved);

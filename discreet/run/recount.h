@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "discreet/accounting/event.h"
-#include "discreet/mechanism/config.h"
+#include "discreet/config/config.h"
 #include "discreet/run/trace.h"
 
 namespace discreet::run {
@@ -43,7 +43,7 @@ struct Recount {
 // resolved: the configuration that the trace's header names. lines: of the whole trace. Throws
 // kMalformed, naming the line, if a step does not say its noise, or has more noise than a fixed
 // schedule of the configuration.
-Recount recount(const mechanism::Config& resolved, std::span<const TraceLine> lines);
+Recount recount(const Config& resolved, std::span<const TraceLine> lines);
 
 // Whether a claimed upper end is less than a recomputed one. Two builds may differ in the last
 // digits of a certificate; state the larger of the two numbers.

@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "discreet/base/error.h"
-#include "discreet/mechanism/apply_testing.h"
-#include "discreet/run/folder_testing.h"
+#include "discreet/base/folder_testing.h"
+#include "discreet/mechanism/step/apply_testing.h"
 
 namespace discreet::run {
 namespace {

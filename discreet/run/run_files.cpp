@@ -11,11 +11,11 @@
 #include <system_error>
 
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/mechanism/config_read.h"
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/run/files.h"
+#include "discreet/config/config_read.h"
+#include "discreet/config/config_resolve.h"
 #include "discreet/run/seal.h"
 #include "discreet/run/secret.h"
 
@@ -48,9 +48,9 @@ cbor::Value texts_of(const nlohmann::json& object) {
 
 }  // namespace
 
-std::string config_difference(const mechanism::Config& before, const mechanism::Config& now) {
-  const cbor::Value a = cbor::decode(mechanism::canonical_bytes(before)).as_array().at(1);
-  const cbor::Value b = cbor::decode(mechanism::canonical_bytes(now)).as_array().at(1);
+std::string config_difference(const Config& before, const Config& now) {
+  const cbor::Value a = cbor::decode(canonical_bytes(before)).as_array().at(1);
+  const cbor::Value b = cbor::decode(canonical_bytes(now)).as_array().at(1);
   constexpr std::string_view kPrivacy = "security.differential_privacy.";
   std::string out;
   const auto text = [](const cbor::Value* value) {
@@ -67,7 +67,7 @@ std::string config_difference(const mechanism::Config& before, const mechanism::
   return out;
 }
 
-RunFiles::RunFiles(fs::path directory, const mechanism::Config& resolved, bool resume,
+RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
                    const std::optional<fs::path>& secret)
     : directory_(std::move(directory)) {
   std::error_code ignored;
@@ -117,11 +117,11 @@ RunFiles::RunFiles(fs::path directory, const mechanism::Config& resolved, bool r
 
 RunFiles::~RunFiles() { ::close(lock_); }
 
-void RunFiles::open_config(const mechanism::Config& resolved) {
+void RunFiles::open_config(const Config& resolved) {
   const fs::path path = at("config.yaml");
   if (fs::exists(path)) {
     const Bytes bytes = read_file(path, std::size_t{1} << 20);
-    const mechanism::Config before = mechanism::load_config(text_of(bytes), path.string()).config;
+    const Config before = load_config(text_of(bytes), path.string()).config;
     const std::string differs = config_difference(before, resolved);
     if (!differs.empty())
       refuse(
@@ -133,11 +133,10 @@ void RunFiles::open_config(const mechanism::Config& resolved) {
   if (fs::exists(at("trace.jsonl")))
     refuse(fmt::format("{} has a trace but no config.yaml: put it back, or begin another run",
                        directory_.string()));
-  write_atomically(path, bytes_of(mechanism::write_yaml(resolved)));
+  write_atomically(path, bytes_of(write_yaml(resolved)));
 }
 
-void RunFiles::open_secret(const mechanism::Config& resolved,
-                           const std::optional<fs::path>& elsewhere) {
+void RunFiles::open_secret(const Config& resolved, const std::optional<fs::path>& elsewhere) {
   if (!resolved.privacy.secure) {
     secret_ = random::Key::from_seed(resolved.privacy.seed);
     return;

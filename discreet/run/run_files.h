@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "discreet/mechanism/config.h"
+#include "discreet/config/config.h"
 #include "discreet/random/key.h"
 #include "discreet/run/checkpoint.h"
 #include "discreet/run/trace.h"
@@ -43,7 +43,7 @@ class RunFiles {
   // secret: the secret.key of the run that is executed again; else that of the directory.
   // Throws kMalformed if the trace was changed or shortened since it was sealed.
   // Throws kIoError if the directory cannot be written or another process holds it.
-  RunFiles(std::filesystem::path directory, const mechanism::Config& resolved, bool resume,
+  RunFiles(std::filesystem::path directory, const Config& resolved, bool resume,
            const std::optional<std::filesystem::path>& secret = std::nullopt);
   ~RunFiles();
   RunFiles(const RunFiles&) = delete;
@@ -77,9 +77,8 @@ class RunFiles {
   void remove_if_new() noexcept;
 
  private:
-  void open_config(const mechanism::Config& resolved);
-  void open_secret(const mechanism::Config& resolved,
-                   const std::optional<std::filesystem::path>& elsewhere);
+  void open_config(const Config& resolved);
+  void open_secret(const Config& resolved, const std::optional<std::filesystem::path>& elsewhere);
   void open_header();
   void require_seal() const;
   std::filesystem::path at(const char* name) const { return directory_ / name; }
@@ -95,6 +94,6 @@ class RunFiles {
 };
 
 // What two configurations say differently: "noise_multiplier was 1 and is 2; …"; empty if nothing.
-std::string config_difference(const mechanism::Config& before, const mechanism::Config& now);
+std::string config_difference(const Config& before, const Config& now);
 
 }  // namespace discreet::run

@@ -4,7 +4,7 @@
 #include <openssl/hmac.h>
 
 #include "discreet/base/error.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
 
 namespace discreet::run {
 
@@ -18,10 +18,9 @@ Digest data_commitment(const Digest& data, const random::Key& secret) {
   return out;
 }
 
-random::Key run_key(const random::Key& secret, const mechanism::Config& resolved,
-                    const Digest& data) {
+random::Key run_key(const random::Key& secret, const Config& resolved, const Digest& data) {
   Sha256 hash;
-  hash.update(mechanism::config_hash(resolved)).update(data);
+  hash.update(config_hash(resolved)).update(data);
   return secret.derive("run " + to_hex(hash.finish()));
 }
 
@@ -38,7 +37,7 @@ std::string_view spelling(random::Algorithm algorithm) noexcept {
   return "";
 }
 
-RunStreams run_streams(const mechanism::DpConfig& privacy, random::Key key,
+RunStreams run_streams(const DpConfig& privacy, random::Key key,
                        const std::optional<std::string>& recorded) {
   if (!privacy.secure)
     return {random::Key::from_seed(privacy.seed), random::Algorithm::kPhilox4x32};

@@ -5,7 +5,7 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/hash.h"
-#include "discreet/mechanism/apply.h"
+#include "discreet/mechanism/step/apply.h"
 #include "discreet/random/generator.h"
 #include "discreet/random/key.h"
 
@@ -19,8 +19,7 @@ Digest data_commitment(const Digest& data, const random::Key& secret);
 
 // The key of this configuration on these data, and of no other pair: a secret.key that comes to lie
 // beside other settings gives other streams.
-random::Key run_key(const random::Key& secret, const mechanism::Config& resolved,
-                    const Digest& data);
+random::Key run_key(const random::Key& secret, const Config& resolved, const Digest& data);
 
 // The same for a run that was begun in this environment (environment.h): where bits may differ and
 // nothing is left to tell what was released, the streams differ too.
@@ -45,7 +44,7 @@ struct RunStreams {
 
 // key: run_key(); not used if the configuration is not secure, as mechanism_streams(). recorded:
 // the name of the algorithm that the run began with; throws kMalformed if it is none.
-RunStreams run_streams(const mechanism::DpConfig& privacy, random::Key key,
+RunStreams run_streams(const DpConfig& privacy, random::Key key,
                        const std::optional<std::string>& recorded);
 
 // "philox4x32", "aes_128_ctr", "chacha20".

@@ -8,7 +8,7 @@
 #include <charconv>
 
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
+#include "discreet/base/files.h"
 #include "discreet/run/mac_impl.h"
 #include "discreet/run/secret.h"
 

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
-#include "discreet/run/folder_testing.h"
+#include "discreet/base/files.h"
+#include "discreet/base/folder_testing.h"
 #include "discreet/run/secret.h"
 
 namespace discreet::run {

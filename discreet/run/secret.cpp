@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "discreet/base/error.h"
-#include "discreet/run/descriptor_impl.h"
-#include "discreet/run/files.h"
+#include "discreet/base/file_descriptor_impl.h"
+#include "discreet/base/files.h"
 
 namespace discreet::run {
 namespace {
@@ -64,7 +64,7 @@ random::Key create_secret(const std::filesystem::path& path) {
 
 random::Key load_secret(const std::filesystem::path& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) fail("read", path);
+  if (::stat(path.c_str(), &status) != 0) fail_on_file("read", path);
   if ((status.st_mode & 077) != 0)
     throw Error(
         ErrorCode::kIoError, "secret.key",

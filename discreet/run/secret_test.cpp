@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
-#include "discreet/run/folder_testing.h"
+#include "discreet/base/files.h"
+#include "discreet/base/folder_testing.h"
 
 namespace discreet::run {
 namespace {

@@ -9,8 +9,6 @@
 
 namespace discreet::run {
 namespace {
-
-using mechanism::DpConfig;
 using mechanism::Forecast;
 using mechanism::Mechanism;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "discreet/base/cbor.h"
-#include "discreet/mechanism/apply.h"
+#include "discreet/mechanism/step/apply.h"
 #include "discreet/random/key.h"
 #include "discreet/run/run_files.h"
 

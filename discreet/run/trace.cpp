@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
+#include "discreet/base/file_descriptor_impl.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/run/descriptor_impl.h"
-#include "discreet/run/files.h"
 
 namespace discreet::run {
 namespace {

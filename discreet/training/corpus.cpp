@@ -12,14 +12,13 @@
 #include "discreet/admission/contributors.h"
 #include "discreet/admission/cose.h"
 #include "discreet/base/error.h"
-#include "discreet/mechanism/amplification.h"
-#include "discreet/run/files.h"
+#include "discreet/base/files.h"
+#include "discreet/mechanism/step/amplification.h"
 
 namespace discreet::training {
 namespace {
 
 using admission::Descriptor;
-using mechanism::kNoRoute;
 
 // The step under which a run reserves the schedule of amplified classes.
 constexpr std::uint64_t kSchedule = std::uint64_t{1} << 62;
@@ -34,12 +33,12 @@ const std::string& needed(const std::optional<std::string>& value, const char* k
 }
 
 std::string text_of(const std::string& path) {
-  const Bytes bytes = run::read_file(path, std::size_t{1} << 40);
+  const Bytes bytes = read_file(path, std::size_t{1} << 40);
   return {bytes.begin(), bytes.end()};
 }
 
 // Leaves the rows of `kept`, ascending.
-void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
+void keep_rows(data::Dataset& data, const std::vector<std::size_t>& kept) {
   const auto gather = [&](auto& values, std::size_t width) {
     if (values.empty()) return;
     auto to = values.begin();
@@ -56,14 +55,14 @@ void keep_rows(Dataset& data, const std::vector<std::size_t>& kept) {
 
 }  // namespace
 
-Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads, std::string run,
+Corpus::Corpus(const Config& config, data::Dataset& data, int threads, std::string run,
                std::filesystem::path note, Writes writes)
     : injection_(config.corpus.injection),
       noise_{config.privacy.noise_family, config.privacy.noise_discrete.value_or(0)},
       plan_only_(writes == Writes::kNothing),
       run_(std::move(run)) {
-  const mechanism::CorpusConfig& c = config.corpus;
-  if (config.data.format != mechanism::DataFormat::kCsv)
+  const CorpusConfig& c = config.corpus;
+  if (config.data.format != DataFormat::kCsv)
     refuse("data.format must be csv: a contribution is a line of it");
   if (config.data.holdout > 0)
     refuse("data.holdout would test on contributions without a promise; name a data.test");
@@ -82,9 +81,8 @@ Corpus::Corpus(const mechanism::Config& config, Dataset& data, int threads, std:
   if (!plan_only_ || !could_be_made) uses_ = std::make_unique<admission::UseStore>(store);
 }
 
-void Corpus::admit(const mechanism::Config& config, Dataset& data, int threads,
-                   const std::string& run) {
-  const mechanism::CorpusConfig& c = config.corpus;
+void Corpus::admit(const Config& config, data::Dataset& data, int threads, const std::string& run) {
+  const CorpusConfig& c = config.corpus;
   admission::Circumstances at;
   at.time = admission::parse_instant(needed(c.at, "at"), "corpus.at");
   at_ = static_cast<std::uint64_t>(at.time);
@@ -141,8 +139,7 @@ void Corpus::admit(const mechanism::Config& config, Dataset& data, int threads,
   keep_rows(data, kept);
 }
 
-void Corpus::resolve(const mechanism::ModelLayout& layout,
-                     const mechanism::SamplingPlan& sampling) {
+void Corpus::resolve(const ModelLayout& layout, const mechanism::SamplingPlan& sampling) {
   using Terms = std::tuple<std::string, admission::Scaled, admission::Scaled, std::uint32_t,
                            admission::Promise, std::string>;
   std::map<Terms, std::uint32_t> known;
@@ -157,7 +154,7 @@ void Corpus::resolve(const mechanism::ModelLayout& layout,
       admitted_[i].least_multiplier = classes_.at(at->second).recorded_multiplier();
       continue;
     }
-    if (amplified && (sampling.mode != mechanism::SamplingMode::kPoisson || !sampling.rate ||
+    if (amplified && (sampling.mode != SamplingMode::kPoisson || !sampling.rate ||
                       *sampling.rate > amplified->rate.from_above()))
       refuse(
           fmt::format("class {} is amplified for Poisson sampling at rate {}; sample so, and at "
@@ -266,15 +263,14 @@ std::string Corpus::sentence() const {
 std::vector<Corpus::ClassBounds> Corpus::bounds(const mechanism::Mechanism& mechanism) const {
   std::vector<ClassBounds> out;
   for (std::size_t c = 0; c < classes_.size(); ++c) {
-    const mechanism::RoutePlan& plan = classes_[c].resolution.plan;
+    const RoutePlan& plan = classes_[c].resolution.plan;
     ClassBounds own{classes_[c].descriptor.data_class,
                     0,
                     mechanism.router()->noise_multiplier(c),
                     plan.flat_clip,
                     {}};
     own.contributions = static_cast<std::uint64_t>(std::ranges::count(class_of_, c));
-    for (const mechanism::RouteBlock& block : plan.blocks)
-      own.clip.emplace_back(block.name, block.clip);
+    for (const RouteBlock& block : plan.blocks) own.clip.emplace_back(block.name, block.clip);
     out.push_back(std::move(own));
   }
   return out;
@@ -309,7 +305,7 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
     classes.push_back(
         cbor::map({{"class", name},
                    {"contributions", records[c]},
-                   {"route", ByteView(mechanism::hash_of(r.plan))},
+                   {"route", ByteView(hash_of(r.plan))},
                    {"noise_multiplier", mechanism.router()->noise_multiplier(c)},
                    {"most_uses", r.most_uses},
                    {"gdp_mu", r.gdp_mu ? cbor::Value(*r.gdp_mu) : cbor::Value(nullptr)},
@@ -320,7 +316,7 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                    {"adjacency", "zero_out"}}));
   }
   cbor::Value injection = nullptr;
-  if (injection_ == mechanism::Injection::kPerSample) {
+  if (injection_ == Injection::kPerSample) {
     const auto bounds = mechanism::injection_bounds(mechanism.router()->noise_multiplier(),
                                                     mechanism.most_records(),
                                                     mechanism.config().privacy.target_delta);

@@ -11,10 +11,10 @@
 #include "discreet/admission/resolver.h"
 #include "discreet/admission/uses.h"
 #include "discreet/base/cbor.h"
-#include "discreet/mechanism/apply.h"
+#include "discreet/data/dataset.h"
+#include "discreet/mechanism/step/apply.h"
 #include "discreet/training/corpus_ledger.h"
 #include "discreet/training/corpus_terms.h"
-#include "discreet/training/dataset.h"
 
 namespace discreet::training {
 
@@ -46,12 +46,12 @@ class Corpus {
     kUses,     // the run is executed again: the ledger has it already
     kNothing,  // the run is planned only: neither file is made or written
   };
-  Corpus(const mechanism::Config& config, Dataset& data, int threads, std::string run,
+  Corpus(const Config& config, data::Dataset& data, int threads, std::string run,
          std::filesystem::path note, Writes writes = Writes::kAll);
 
   // Resolves every admitted descriptor for a model. layout: with public modules marked. Throws as
   // resolve(); kInvalidDpConfig if a class is amplified for another sampler than the run's.
-  void resolve(const mechanism::ModelLayout& layout, const mechanism::SamplingPlan& sampling);
+  void resolve(const ModelLayout& layout, const mechanism::SamplingPlan& sampling);
   const mechanism::Routes& routes() const noexcept { return routes_; }
 
   // Throws kInvalidDpConfig or kPrivacyBudgetExceeded if the planned run of this mechanism does not
@@ -94,10 +94,10 @@ class Corpus {
   std::string sentence() const;
 
  private:
-  void admit(const mechanism::Config& config, Dataset& data, int threads, const std::string& run);
+  void admit(const Config& config, data::Dataset& data, int threads, const std::string& run);
 
   admission::Policy policy_;
-  mechanism::Injection injection_;
+  Injection injection_;
   admission::UseNoise noise_;
   std::map<std::string, std::uint64_t> refused_;    // by code
   std::vector<admission::Descriptor> descriptors_;  // one per record

@@ -8,9 +8,9 @@
 
 #include "discreet/admission/key_file.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/verify.h"
-#include "discreet/run/files.h"
 
 namespace discreet::training {
 namespace {
@@ -38,7 +38,7 @@ std::optional<std::uint64_t> amplified_delta(const admission::Policy& policy) {
   return out;
 }
 
-ledger::Header header_of(const admission::Policy& policy, const mechanism::Config& config) {
+ledger::Header header_of(const admission::Policy& policy, const Config& config) {
   if (!ledger::is_note_name(policy.corpus))
     refuse(fmt::format("the corpus is named '{}': the name of a ledger has no spaces and no plus",
                        policy.corpus));
@@ -56,12 +56,12 @@ ledger::Header header_of(const admission::Policy& policy, const mechanism::Confi
   return out;
 }
 
-admission::SigningKey key_of(const mechanism::CorpusConfig& corpus) {
+admission::SigningKey key_of(const CorpusConfig& corpus) {
   if (!corpus.ledger_key)
     refuse(
         "corpus.ledger_key is missing: it signs the ledger; make one with 'discreet keygen "
         "steward' and set corpus.ledger_key: steward.key");
-  const Bytes pem = run::read_file(*corpus.ledger_key, 1 << 16);
+  const Bytes pem = read_file(*corpus.ledger_key, 1 << 16);
   const std::string text(pem.begin(), pem.end());
   if (admission::SigningKey::is_encrypted(text))
     refuse(
@@ -73,16 +73,16 @@ admission::SigningKey key_of(const mechanism::CorpusConfig& corpus) {
 
 std::optional<std::string> kept_note(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
-  const Bytes bytes = run::read_file(path, 1 << 16);
+  const Bytes bytes = read_file(path, 1 << 16);
   return std::string(bytes.begin(), bytes.end());
 }
 
 }  // namespace
 
-CorpusLedger::CorpusLedger(const mechanism::Config& config, const admission::Policy& policy,
+CorpusLedger::CorpusLedger(const Config& config, const admission::Policy& policy,
                            std::filesystem::path note, bool append)
     : note_(std::move(note)), policy_(encode(policy)) {
-  const mechanism::CorpusConfig& corpus = config.corpus;
+  const CorpusConfig& corpus = config.corpus;
   if (!corpus.ledger) refuse("corpus.ledger is missing: name the file of the ledger");
   file_ = *corpus.ledger;
   header_ = header_of(policy, config);
@@ -195,7 +195,7 @@ void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contributi
 void CorpusLedger::keep_note(std::uint64_t position) {
   const std::optional<std::string> kept = kept_note(note_);
   if (!kept || ledger::read_unverified(*kept).size <= position)
-    run::write_atomically(note_, bytes_of(ledger_->note()));
+    write_atomically(note_, bytes_of(ledger_->note()));
   ledger_->let_go();
 }
 

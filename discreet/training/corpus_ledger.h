@@ -9,8 +9,8 @@
 
 #include "discreet/admission/descriptor.h"
 #include "discreet/admission/policy.h"
+#include "discreet/config/config.h"
 #include "discreet/ledger/ledger.h"
-#include "discreet/mechanism/config.h"
 
 namespace discreet::training {
 
@@ -29,8 +29,8 @@ class CorpusLedger {
   // and an epoch that is not there is refused.
   // Throws kInvalidDpConfig, naming the key, if one is missing, another policy began the ledger, or
   // amplified classes are promised their epsilon at another delta.
-  CorpusLedger(const mechanism::Config& config, const admission::Policy& policy,
-               std::filesystem::path note, bool append);
+  CorpusLedger(const Config& config, const admission::Policy& policy, std::filesystem::path note,
+               bool append);
 
   const ledger::Header& header() const { return header_; }
   // Withdrawn when the run began; now, if it is not in the ledger yet. Nobody else writes until its

@@ -9,13 +9,11 @@
 #include "discreet/accounting/accountant.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/spend.h"
-#include "discreet/mechanism/projection.h"
+#include "discreet/mechanism/noise/projection.h"
 #include "discreet/numerics/rounding.h"
 
 namespace discreet::training {
 namespace {
-
-using mechanism::NoiseFamily;
 
 [[noreturn]] void refuse(std::string sentence) {
   throw Error(ErrorCode::kInvalidDpConfig, "corpus", std::move(sentence));
@@ -60,10 +58,10 @@ struct SamplerTerms {
 // The noise of a plan as its records see it: a record that is cut to norm C, and no further, has
 // multiplier s / C. Flat: the least of its blocks. Per block: bounds follow the noise, and what
 // counts is its root mean square.
-std::uint64_t deviation_of(const mechanism::RoutePlan& plan, const admission::Policy& policy) {
+std::uint64_t deviation_of(const RoutePlan& plan, const admission::Policy& policy) {
   std::uint64_t least = ~std::uint64_t{0};
   double squares = 0;
-  for (const mechanism::RouteBlock& b : plan.blocks) {
+  for (const RouteBlock& b : plan.blocks) {
     const std::uint64_t s = (b.name == "default" ? policy.noise : policy.blocks.at(b.name)).units;
     least = std::min(least, s);
     squares += static_cast<double>(s) * static_cast<double>(s);
@@ -116,7 +114,7 @@ std::uint64_t CorpusClass::recorded_multiplier() const {
 std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
                                        std::span<const CorpusClass> classes,
                                        const mechanism::Mechanism& mechanism) {
-  const mechanism::DpConfig& privacy = mechanism.config().privacy;
+  const DpConfig& privacy = mechanism.config().privacy;
   std::map<std::string, ledger::Terms> by_class;
   for (const CorpusClass& c : classes) {
     const std::string& name = c.descriptor.data_class;
@@ -151,8 +149,8 @@ std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
 }
 
 void require_room(std::span<const CorpusClass> classes, const mechanism::Mechanism& mechanism,
-                  mechanism::Injection injection, std::uint64_t steps, std::uint64_t delta_atto) {
-  const mechanism::DpConfig& privacy = mechanism.config().privacy;
+                  Injection injection, std::uint64_t steps, std::uint64_t delta_atto) {
+  const DpConfig& privacy = mechanism.config().privacy;
   const double delta = static_cast<double>(delta_atto) / ledger::kAtto;
   const auto least = std::ranges::min_element(
       classes, {}, [](const CorpusClass& c) { return c.descriptor.noise_multiplier; });
@@ -160,8 +158,8 @@ void require_room(std::span<const CorpusClass> classes, const mechanism::Mechani
   promised->compose(
       accounting::Event(accounting::Gaussian{least->descriptor.noise_multiplier.from_below()},
                         accounting::NoSampling{}, accounting::Adjacency::kZeroOut));
-  const std::uint64_t slots = injection == mechanism::Injection::kPerStep ? 1
-                              : injection == mechanism::Injection::kPerMicrobatch
+  const std::uint64_t slots = injection == Injection::kPerStep ? 1
+                              : injection == Injection::kPerMicrobatch
                                   ? privacy.gradient_accumulation_steps
                                   : mechanism.most_records();
   const double left_out =

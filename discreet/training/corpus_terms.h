@@ -6,7 +6,7 @@
 
 #include "discreet/admission/resolver.h"
 #include "discreet/ledger/entry.h"
-#include "discreet/mechanism/apply.h"
+#include "discreet/mechanism/step/apply.h"
 
 namespace discreet::training {
 
@@ -35,6 +35,6 @@ std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
 // more of the ledger's delta than a run may (2^-50 of it: spend.md has room for 2^20 runs), at the
 // largest epsilon that a class is promised.
 void require_room(std::span<const CorpusClass> classes, const mechanism::Mechanism& mechanism,
-                  mechanism::Injection injection, std::uint64_t steps, std::uint64_t delta_atto);
+                  Injection injection, std::uint64_t steps, std::uint64_t delta_atto);
 
 }  // namespace discreet::training

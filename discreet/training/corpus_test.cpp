@@ -68,7 +68,7 @@ class SmallCorpus : public SmallRun {
                  to_hex(attest(hospital, bytes)) + "\"}\n";
     }
     put("anchors.jsonl", anchors);
-    config.model.kind = mechanism::ModelKind::kMlp;
+    config.model.kind = ModelKind::kMlp;
     config.model.hidden = {6};
     config.corpus.policy = (folder / "policy.yaml").string();
     config.corpus.descriptors = (folder / "anchors.jsonl").string();

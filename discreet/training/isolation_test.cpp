@@ -11,25 +11,19 @@
 #include "discreet/admission/policy_testing.h"
 #include "discreet/admission/resolver.h"
 #include "discreet/base/cbor.h"
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/mechanism/step/apply.h"
 #include "discreet/training/optimizer.h"
 
 namespace discreet::training {
 namespace {
-
-using mechanism::BackwardPass;
-using mechanism::DensePass;
 using mechanism::Microbatch;
-using mechanism::ModelLayout;
-using mechanism::RoutePlan;
-using mechanism::Slices;
 
 constexpr std::size_t kRecords = 12, kWidth = 8, kPayload = 5;
 
 // Five layers of dense weights; attention heads, experts and an adapter beside them.
 ModelLayout model() {
-  std::vector<mechanism::Tensor> out;
+  std::vector<Tensor> out;
   for (int i = 0; i < 5; ++i) {
     const std::string layer = fmt::format("stack.{}", i);
     out.push_back({.name = layer + ".query",
@@ -71,8 +65,8 @@ class Trained {
  public:
   Trained(const std::string& profile, OptimizerKind kind, bool ghost)
       : ghost_(ghost), routes_{{plan_of(profile), plan_of("{whole: true}")}, {}} {
-    mechanism::Config config;
-    mechanism::DpConfig& dp = config.privacy;
+    Config config;
+    DpConfig& dp = config.privacy;
     dp.secure = false;
     dp.seed = 3;
     dp.declared_size = 1000;
@@ -81,7 +75,7 @@ class Trained {
     dp.target_epsilon = 50;
     dp.target_steps = 10;
     dp.clip_ghost = ghost;
-    config.privacy = mechanism::resolve(dp).config;
+    config.privacy = resolve(dp).config;
     config = mechanism::routed_config(config, routes_, model());
     mechanism_.emplace(config, model(),
                        mechanism::mechanism_streams(config.privacy, random::Key::from_seed(1)),
@@ -102,7 +96,7 @@ class Trained {
     std::normal_distribution<float> normal;
     std::vector<std::vector<float>> x(layout.size()), g(layout.size()), rows(layout.size());
     BackwardPass<float> pass{kRecords, {}};
-    mechanism::PerSampleGradients<float> gradients{kRecords, {}};
+    PerSampleGradients<float> gradients{kRecords, {}};
     float weights = 0;
     for (const auto& w : weights_)
       for (const float v : w) weights += v;

@@ -6,19 +6,16 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/mechanism/config_read.h"
-#include "discreet/run/files.h"
+#include "discreet/config/config_read.h"
+#include "discreet/data/features.h"
 #include "discreet/run/trace.h"
-#include "discreet/training/features.h"
 #include "discreet/training/safetensors.h"
 
 namespace discreet::training {
 
-using mechanism::ModelKind;
-
-NetworkShape shape_of(const mechanism::ModelConfig& model, std::size_t inputs,
-                      std::size_t classes) {
+NetworkShape shape_of(const ModelConfig& model, std::size_t inputs, std::size_t classes) {
   const auto refuse = [](const char* sentence) {
     throw Error(ErrorCode::kInvalidDpConfig, "model", sentence);
   };
@@ -37,14 +34,14 @@ NetworkShape shape_of(const mechanism::ModelConfig& model, std::size_t inputs,
   return shape;
 }
 
-random::Key public_key(const mechanism::DpConfig& privacy) {
+random::Key public_key(const DpConfig& privacy) {
   return random::Key::from_seed(privacy.seed).derive("public");
 }
 
-void map_features(const mechanism::Config& config, Dataset& data, int threads) {
-  if (config.model.features == mechanism::FeatureMapKind::kNone) return;
-  const FeatureMap map(config.model, data.features, data.height, data.width,
-                       public_key(config.privacy));
+void map_features(const Config& config, data::Dataset& data, int threads) {
+  if (config.model.features == FeatureMapKind::kNone) return;
+  const data::FeatureMap map(config.model, data.features, data.height, data.width,
+                             public_key(config.privacy));
   std::vector<float> out(data.rows * map.size());
   map.apply(data.x, data.rows, out, threads);
   data.x = std::move(out);
@@ -54,12 +51,11 @@ void map_features(const mechanism::Config& config, Dataset& data, int threads) {
 }
 
 TrainedModel load_model(const std::filesystem::path& run) {
-  const Bytes yaml = run::read_file(run / "config.yaml", std::size_t{1} << 20);
-  mechanism::Config config =
-      mechanism::load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
-                             (run / "config.yaml").string())
-          .config;
-  const Bytes file = run::read_file(run / "model.safetensors", std::size_t{1} << 36);
+  const Bytes yaml = read_file(run / "config.yaml", std::size_t{1} << 20);
+  Config config = load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
+                              (run / "config.yaml").string())
+                      .config;
+  const Bytes file = read_file(run / "model.safetensors", std::size_t{1} << 36);
   const std::vector<NamedTensor> tensors = decode_safetensors(file);
   const auto refuse = [&] {
     throw Error(
@@ -72,7 +68,7 @@ TrainedModel load_model(const std::filesystem::path& run) {
   if (tensors[0].shape.size() != 2) refuse();
   const std::size_t outputs = tensors.back().shape[0];
   const bool classifies = !config.data.classes.empty() || config.data.class_count ||
-                          config.data.format == mechanism::DataFormat::kDigits;
+                          config.data.format == DataFormat::kDigits;
   Network network(shape_of(config.model, tensors[0].shape[1], classifies ? outputs : 0),
                   public_key(config.privacy));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -81,12 +77,12 @@ TrainedModel load_model(const std::filesystem::path& run) {
       refuse();
     std::ranges::copy(tensors[i].values, network.tensor(i).begin());
   }
-  mechanism::BoundsMap released;
+  BoundsMap released;
   if (!config.data.private_bounds.empty()) {
     const std::vector<run::TraceLine> lines = run::trace_lines(run / "trace.jsonl");
     if (lines.empty()) refuse();
     const auto header = read_json(lines[0].text);
-    released = header.at("released_bounds").get<mechanism::BoundsMap>();
+    released = header.at("released_bounds").get<BoundsMap>();
   }
   std::vector<std::string> features;
   if (const auto metadata = safetensors_metadata(file); metadata.contains("features"))
@@ -97,7 +93,7 @@ TrainedModel load_model(const std::filesystem::path& run) {
 namespace {
 
 // The columns of records in the order of `names`.
-void reorder(Dataset& data, const std::vector<std::string>& names) {
+void reorder(data::Dataset& data, const std::vector<std::string>& names) {
   if (names.empty() || names == data.feature_names) return;
   std::vector<std::size_t> from;
   for (const std::string& name : names) {
@@ -119,7 +115,7 @@ void reorder(Dataset& data, const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::vector<float> predict(const TrainedModel& model, Dataset data, int threads) {
+std::vector<float> predict(const TrainedModel& model, data::Dataset data, int threads) {
   reorder(data, model.features);
   map_features(model.config, data, threads);
   if (data.features != model.network.shape().sizes[0])

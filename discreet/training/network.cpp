@@ -6,22 +6,22 @@
 #include <cmath>
 
 #include "discreet/base/error.h"
+#include "discreet/data/matrix.h"
 #include "discreet/numerics/elementary.h"
 #include "discreet/numerics/parallel.h"
 #include "discreet/random/generator.h"
-#include "discreet/training/matrix.h"
 
 namespace discreet::training {
 namespace {
 
-mechanism::ModelLayout layout_of(const NetworkShape& shape) {
-  std::vector<mechanism::Tensor> tensors;
+ModelLayout layout_of(const NetworkShape& shape) {
+  std::vector<Tensor> tensors;
   for (std::size_t l = 0; l + 1 < shape.sizes.size(); ++l) {
     const std::string layer = fmt::format("layer{}", l);
     tensors.push_back({.name = layer + ".weight", .shape = {shape.sizes[l + 1], shape.sizes[l]}});
     tensors.push_back({.name = layer + ".bias", .shape = {shape.sizes[l + 1]}});
   }
-  return mechanism::ModelLayout(std::move(tensors));
+  return ModelLayout(std::move(tensors));
 }
 
 NetworkShape checked(NetworkShape shape) {
@@ -106,14 +106,14 @@ void Network::forward(std::vector<std::vector<float>>& values, std::size_t recor
     std::vector<float>& z = values[l + 1];
     z.resize(records * n);
     const std::vector<float>& bias = parameters_[2 * l + 1];
-    multiply_transposed(values[l], parameters_[2 * l], z, records, n, shape_.sizes[l], threads,
-                        [&](std::size_t begin, std::size_t end) {
-                          for (std::size_t i = begin; i < end; ++i)
-                            for (std::size_t k = 0; k < n; ++k) z[i * n + k] += bias[k];
-                          if (l + 1 < layers)
-                            activate(std::span(z).subspan(begin * n, (end - begin) * n),
-                                     shape_.activation);
-                        });
+    data::multiply_transposed(values[l], parameters_[2 * l], z, records, n, shape_.sizes[l],
+                              threads, [&](std::size_t begin, std::size_t end) {
+                                for (std::size_t i = begin; i < end; ++i)
+                                  for (std::size_t k = 0; k < n; ++k) z[i * n + k] += bias[k];
+                                if (l + 1 < layers)
+                                  activate(std::span(z).subspan(begin * n, (end - begin) * n),
+                                           shape_.activation);
+                              });
   }
 }
 
@@ -192,23 +192,22 @@ BackwardResult Network::backward(std::vector<float> x, std::span<const std::uint
     const std::size_t n = shape_.sizes[l];
     gradient = std::move(out.output_gradients[l - 1]);
     gradient.resize(records * n);
-    multiply(out.output_gradients[l], parameters_[2 * l], gradient, records, n, shape_.sizes[l + 1],
-             threads, [&](std::size_t begin, std::size_t end) {
-               const std::size_t first = begin * n, count = (end - begin) * n;
-               multiply_by_slope(std::span(gradient).subspan(first, count),
-                                 std::span(out.activations[l]).subspan(first, count),
-                                 shape_.activation);
-             });
+    data::multiply(out.output_gradients[l], parameters_[2 * l], gradient, records, n,
+                   shape_.sizes[l + 1], threads, [&](std::size_t begin, std::size_t end) {
+                     const std::size_t first = begin * n, count = (end - begin) * n;
+                     multiply_by_slope(std::span(gradient).subspan(first, count),
+                                       std::span(out.activations[l]).subspan(first, count),
+                                       shape_.activation);
+                   });
   }
   out.pass.records = records;
   out.pass.layers.clear();
   for (std::size_t l = 0; l < layers; ++l)
-    out.pass.layers.push_back(
-        mechanism::DensePass<float>{.activations = out.activations[l],
-                                    .output_gradients = out.output_gradients[l],
-                                    .positions = 1,
-                                    .weight = 2 * l,
-                                    .bias = 2 * l + 1});
+    out.pass.layers.push_back(DensePass<float>{.activations = out.activations[l],
+                                               .output_gradients = out.output_gradients[l],
+                                               .positions = 1,
+                                               .weight = 2 * l,
+                                               .bias = 2 * l + 1});
   return out;
 }
 

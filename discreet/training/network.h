@@ -4,14 +4,12 @@
 #include <span>
 #include <vector>
 
-#include "discreet/mechanism/config.h"
-#include "discreet/mechanism/layer_pass.h"
-#include "discreet/mechanism/layout.h"
+#include "discreet/config/config.h"
+#include "discreet/layout/layer_pass.h"
+#include "discreet/layout/layout.h"
 #include "discreet/random/key.h"
 
 namespace discreet::training {
-
-using mechanism::Activation;
 
 // A chain of dense layers: sizes[0] inputs, sizes.back() outputs, an activation after every layer
 // but the last. Two sizes are the linear and the softmax model. The loss of a record is the
@@ -30,7 +28,7 @@ struct Losses {
 
 // What a microbatch leaves: the losses, and the passes of the layers, which borrow from it.
 struct BackwardResult : Losses {
-  mechanism::BackwardPass<float> pass;
+  BackwardPass<float> pass;
   std::vector<std::vector<float>> activations;       // inputs of each layer [B][size]
   std::vector<std::vector<float>> output_gradients;  // of each layer [B][size]
 };
@@ -44,7 +42,7 @@ class Network {
 
   const NetworkShape& shape() const noexcept { return shape_; }
   // Tensors layer0.weight [out][in], layer0.bias [out], layer1.weight and so on.
-  const mechanism::ModelLayout& layout() const noexcept { return layout_; }
+  const ModelLayout& layout() const noexcept { return layout_; }
   std::span<float> tensor(std::size_t i) { return parameters_.at(i); }
   std::span<const float> tensor(std::size_t i) const { return parameters_.at(i); }
 
@@ -74,7 +72,7 @@ class Network {
   // From values[0], the records, to the values after every layer.
   void forward(std::vector<std::vector<float>>& values, std::size_t records, int threads) const;
   NetworkShape shape_;
-  mechanism::ModelLayout layout_;
+  ModelLayout layout_;
   std::vector<std::vector<float>> parameters_;
 };
 

@@ -6,13 +6,11 @@
 #include <random>
 
 #include "discreet/base/error.h"
-#include "discreet/mechanism/ghost.h"
-#include "discreet/training/matrix.h"
+#include "discreet/data/matrix.h"
+#include "discreet/mechanism/clip/ghost/ghost.h"
 
 namespace discreet::training {
 namespace {
-
-using mechanism::Cut;
 
 std::vector<float> random_numbers(std::size_t n, unsigned seed) {
   std::mt19937 random(seed);
@@ -23,13 +21,13 @@ std::vector<float> random_numbers(std::size_t n, unsigned seed) {
 }
 
 // The sum of the records' gradients, from the passes, with a bound that clips nothing.
-mechanism::GradientSum gradient(const Network& network, const BackwardResult& result) {
-  mechanism::GradientSum sum(network.layout());
+GradientSum gradient(const Network& network, const BackwardResult& result) {
+  GradientSum sum(network.layout());
   mechanism::ClipOptions options;
   options.binary32_records = 0;
   mechanism::ghost_clip(network.layout(), result.pass,
-                        {mechanism::partition(network.layout(), Cut::kFlat), {1e30}, std::nullopt},
-                        options, sum);
+                        {partition(network.layout(), Cut::kFlat), {1e30}, std::nullopt}, options,
+                        sum);
   return sum;
 }
 
@@ -49,7 +47,7 @@ void expect_gradient(NetworkShape shape) {
     labels.push_back(static_cast<std::uint32_t>(i % shape.sizes.back()));
   const auto loss = [&] { return total(network.backward(x, labels, targets).losses); };
   const BackwardResult result = network.backward(x, labels, targets);
-  const mechanism::GradientSum sum = gradient(network, result);
+  const GradientSum sum = gradient(network, result);
   for (std::size_t i = 0; i < network.layout().size(); ++i)
     for (std::size_t k = 0; k < network.tensor(i).size(); k += 3) {
       float& w = network.tensor(i)[k];
@@ -82,7 +80,7 @@ TEST(Network, TakesOverTheMemoryOfAnEarlierMicrobatchOfAnySize) {
     EXPECT_EQ(used.output_gradients, fresh.output_gradients);
     ASSERT_EQ(used.pass.layers.size(), 3u);
     for (std::size_t l = 0; l < 3; ++l)
-      EXPECT_EQ(std::get<mechanism::DensePass<float>>(used.pass.layers[l]).activations.data(),
+      EXPECT_EQ(std::get<DensePass<float>>(used.pass.layers[l]).activations.data(),
                 used.activations[l].data());
   }
 }
@@ -157,8 +155,8 @@ TEST(Matrix, MultipliesAsTheDefinitionSays) {
   std::vector<float> transposed(n * k), c(m * n), d(m * n);
   for (std::size_t i = 0; i < k; ++i)
     for (std::size_t j = 0; j < n; ++j) transposed[j * k + i] = b[i * n + j];
-  multiply(a, b, c, m, n, k, 3);
-  multiply_transposed(a, transposed, d, m, n, k, 2);
+  data::multiply(a, b, c, m, n, k, 3);
+  data::multiply_transposed(a, transposed, d, m, n, k, 2);
   for (std::size_t i = 0; i < m; ++i)
     for (std::size_t j = 0; j < n; ++j) {
       double exact = 0;
@@ -166,8 +164,8 @@ TEST(Matrix, MultipliesAsTheDefinitionSays) {
       EXPECT_NEAR(c[i * n + j], exact, 1e-5);
       EXPECT_NEAR(d[i * n + j], exact, 1e-5);
     }
-  EXPECT_FALSE(blas_core().empty());
-  EXPECT_THROW(multiply(a, b, std::span(c).first(1), m, n, k, 1), Error);
+  EXPECT_FALSE(data::blas_core().empty());
+  EXPECT_THROW(data::multiply(a, b, std::span(c).first(1), m, n, k, 1), Error);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ double power(double base, std::uint64_t exponent) {
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerOptions& options, const mechanism::ModelLayout& layout)
+Optimizer::Optimizer(const OptimizerOptions& options, const ModelLayout& layout)
     : options_(options), first_(layout), second_(layout), variance_(layout.size()) {
   const auto& o = options_;
   require(std::isfinite(o.rate) && o.rate > 0, "rate", o.rate, "finite and positive");
@@ -68,7 +68,7 @@ double Optimizer::rate() const {
   return options_.rate * (1 + numerics::cos(std::numbers::pi * part)) / 2;
 }
 
-void Optimizer::step(const mechanism::GradientSum& gradient, std::span<const double> noise_variance,
+void Optimizer::step(const GradientSum& gradient, std::span<const double> noise_variance,
                      std::span<const std::span<float>> parameters, int threads) {
   const std::size_t tensors = first_.tensors();
   bool fits = gradient.tensors() == tensors && parameters.size() == tensors &&

@@ -6,15 +6,12 @@
 #include <vector>
 
 #include "discreet/base/bytes.h"
-#include "discreet/mechanism/config.h"
-#include "discreet/mechanism/gradients.h"
+#include "discreet/config/config.h"
+#include "discreet/layout/gradients.h"
 
 namespace discreet::training {
 
 // How parameters follow released gradients. All of it is post-processing: it costs no privacy.
-
-using mechanism::OptimizerKind;
-using mechanism::RateSchedule;
 //   constant  rate
 //   cosine    rate * (1 + cos(pi t / steps)) / 2
 //   linear    rate * (1 - t / steps)
@@ -38,14 +35,14 @@ struct OptimizerOptions {
 class Optimizer {
  public:
   // Throws kInvalidDpConfig, naming the option, if one is out of range.
-  Optimizer(const OptimizerOptions& options, const mechanism::ModelLayout& layout);
+  Optimizer(const OptimizerOptions& options, const ModelLayout& layout);
 
   // One step. gradient: as released. noise_variance: of each part's noise on the released gradient,
   // per private tensor of the layout; Adam subtracts its bias-corrected average from the second
   // moment, which the noise inflates, down to floor^2 (soundness C7). parameters: one span per
   // tensor; tensors that are not private stay as they are. threads: results do not depend on it.
   // Throws kInvalidInput for other sizes.
-  void step(const mechanism::GradientSum& gradient, std::span<const double> noise_variance,
+  void step(const GradientSum& gradient, std::span<const double> noise_variance,
             std::span<const std::span<float>> parameters, int threads = 1);
 
   std::uint64_t steps() const noexcept { return t_; }
@@ -64,8 +61,8 @@ class Optimizer {
   void descend_adam(std::size_t i, std::size_t begin, std::size_t end, std::span<const double> g,
                     double rate, std::span<float> w);
   OptimizerOptions options_;
-  mechanism::GradientSum first_, second_;  // moments
-  std::vector<double> variance_;           // average of the noise variance per tensor
+  GradientSum first_, second_;    // moments
+  std::vector<double> variance_;  // average of the noise variance per tensor
   std::vector<std::vector<float>> average_;
   std::uint64_t t_ = 0;
 };

@@ -10,9 +10,6 @@
 namespace discreet::training {
 namespace {
 
-using mechanism::GradientSum;
-using mechanism::ModelLayout;
-
 ModelLayout layout() {
   return ModelLayout(
       {{.name = "w", .shape = {2}}, {.name = "frozen", .shape = {1}, .trainable = false}});

@@ -4,9 +4,8 @@
 
 namespace discreet::training {
 
-void for_each_explicit(
-    const mechanism::BackwardPass<float>& pass, const mechanism::ModelLayout& layout,
-    const std::function<void(const mechanism::PerSampleGradients<double>&, bool)>& visit) {
+void for_each_explicit(const BackwardPass<float>& pass, const ModelLayout& layout,
+                       const std::function<void(const PerSampleGradients<double>&, bool)>& visit) {
   constexpr std::uint64_t kMost = std::uint64_t{8} << 20;  // numbers at a time
   const std::size_t step =
       std::max<std::uint64_t>(1, kMost / std::max<std::uint64_t>(1, layout.parameters()));
@@ -15,7 +14,7 @@ void for_each_explicit(
   do {
     const std::size_t records = std::min(step, pass.records - begin);
     for (const auto& layer : pass.layers) {
-      const auto& dense = std::get<mechanism::DensePass<float>>(layer);
+      const auto& dense = std::get<DensePass<float>>(layer);
       const std::size_t outputs = layout.tensors()[dense.weight].shape[0];
       const std::size_t inputs = layout.tensors()[dense.weight].shape[1];
       std::vector<double>& weight = values[dense.weight];
@@ -33,7 +32,7 @@ void for_each_explicit(
                             values[*dense.bias].begin() + static_cast<std::ptrdiff_t>(i * outputs));
       }
     }
-    mechanism::PerSampleGradients<double> out{records, {}};
+    PerSampleGradients<double> out{records, {}};
     for (const auto& tensor : values) out.tensors.emplace_back(tensor);
     begin += records;
     visit(out, begin == pass.records);

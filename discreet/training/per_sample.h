@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "discreet/mechanism/gradients.h"
-#include "discreet/mechanism/layer_pass.h"
+#include "discreet/layout/gradients.h"
+#include "discreet/layout/layer_pass.h"
 
 namespace discreet::training {
 
@@ -13,7 +13,7 @@ namespace discreet::training {
 // they take 64 MB at most, or one record: `visit` gets them in order, and whether they are the
 // last. A pass without records is visited once.
 void for_each_explicit(
-    const mechanism::BackwardPass<float>& pass, const mechanism::ModelLayout& layout,
-    const std::function<void(const mechanism::PerSampleGradients<double>&, bool last)>& visit);
+    const BackwardPass<float>& pass, const ModelLayout& layout,
+    const std::function<void(const PerSampleGradients<double>&, bool last)>& visit);
 
 }  // namespace discreet::training

@@ -1,24 +1,22 @@
 #include "discreet/training/plan.h"
 
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/training/environment.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/run/environment.h"
 #include "discreet/training/setup.h"
 
 namespace discreet::training {
 namespace {
-
-using mechanism::Config;
 using mechanism::Mechanism;
 
 // The same run with gradients of each record.
 std::optional<double> explicit_epsilon(const Config& config, const Setup& setup) {
-  const mechanism::DpConfig& dp = config.privacy;
+  const DpConfig& dp = config.privacy;
   if (!dp.enabled || (!dp.clip_ghost && !dp.fused_kernel) || setup.corpus) return std::nullopt;
   Config other = config;
   other.privacy.clip_ghost = other.privacy.fused_kernel = false;
   other.privacy.accounting_adjustment_factor = 1;
-  if (dp.clip_strategy == mechanism::ClipStrategy::kGhost)
-    other.privacy.clip_strategy = mechanism::ClipStrategy::kPerSample;
+  if (dp.clip_strategy == ClipStrategy::kGhost)
+    other.privacy.clip_strategy = ClipStrategy::kPerSample;
   // Of the same steps, whatever the budget says.
   other.privacy.target_steps = setup.forecast.steps;
   try {
@@ -34,7 +32,7 @@ std::optional<double> explicit_epsilon(const Config& config, const Setup& setup)
 
 }  // namespace
 
-Plan plan_run(const Config& resolved, int threads, BadRow on_bad_row) {
+Plan plan_run(const Config& resolved, int threads, data::BadRow on_bad_row) {
   const random::Key secret = random::Key::from_system();  // of nothing that is released
   SetupOptions options{secret, environment()};
   options.threads = threads;
@@ -43,7 +41,7 @@ Plan plan_run(const Config& resolved, int threads, BadRow on_bad_row) {
   const Setup setup(resolved, options);
   const Mechanism& mechanism = setup.training->mechanism;
   Plan out;
-  out.config_hash = mechanism::config_hash(resolved);
+  out.config_hash = config_hash(resolved);
   out.forecast = setup.forecast;
   out.parameters = mechanism.layout().trainable_parameters();
   out.not_private = mechanism.not_private();

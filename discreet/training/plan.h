@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "discreet/base/hash.h"
-#include "discreet/mechanism/config.h"
-#include "discreet/mechanism/forecast.h"
+#include "discreet/config/config.h"
+#include "discreet/data/dataset.h"
+#include "discreet/mechanism/step/forecast.h"
 #include "discreet/training/corpus.h"
-#include "discreet/training/dataset.h"
 
 namespace discreet::training {
 
@@ -30,7 +30,7 @@ struct Plan {
 // its first step, in the same words (setup.h). Writes nothing and releases nothing. It reads the
 // records to see whether they can be read; none of the plan depends on them but through their
 // number and width.
-Plan plan_run(const mechanism::Config& resolved, int threads = 1,
-              BadRow on_bad_row = BadRow::kRefuse);
+Plan plan_run(const Config& resolved, int threads = 1,
+              data::BadRow on_bad_row = data::BadRow::kRefuse);
 
 }  // namespace discreet::training

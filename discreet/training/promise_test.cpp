@@ -11,7 +11,7 @@
 #include "discreet/admission/policy_testing.h"
 #include "discreet/admission/resolver.h"
 #include "discreet/admission/uses.h"
-#include "discreet/mechanism/route.h"
+#include "discreet/mechanism/route/route.h"
 
 namespace discreet::training {
 namespace {
@@ -22,10 +22,10 @@ using admission::UseStore;
 class Sampled {
  public:
   Sampled() {
-    const mechanism::ModelLayout layout({{.name = "a.weight", .shape = {4, 4}},
-                                         {.name = "b.weight", .shape = {4, 4}},
-                                         {.name = "c.weight", .shape = {4, 4}},
-                                         {.name = "d.weight", .shape = {4, 4}}});
+    const ModelLayout layout({{.name = "a.weight", .shape = {4, 4}},
+                              {.name = "b.weight", .shape = {4, 4}},
+                              {.name = "c.weight", .shape = {4, 4}},
+                              {.name = "d.weight", .shape = {4, 4}}});
     resolution_ = admission::resolve(admission::testing::policy(), descriptor_, layout);
     mechanism::Router router({{resolution_.plan}, {}}, layout);
     EXPECT_TRUE(router.charge(1e-3, 1. / 64));

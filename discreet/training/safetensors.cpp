@@ -37,8 +37,7 @@ Parts parts_of(ByteView bytes) {
 
 }  // namespace
 
-Bytes encode_safetensors(const mechanism::ModelLayout& layout,
-                         std::span<const std::span<const float>> values,
+Bytes encode_safetensors(const ModelLayout& layout, std::span<const std::span<const float>> values,
                          const std::map<std::string, std::string>& metadata) {
   std::vector<cbor::Entry> about;
   for (const auto& [key, text] : metadata) about.push_back({key, text});
@@ -46,7 +45,7 @@ Bytes encode_safetensors(const mechanism::ModelLayout& layout,
   std::uint64_t offset = 0;
   bool fits = values.size() == layout.size();
   for (std::size_t i = 0; fits && i < layout.size(); ++i) {
-    const mechanism::Tensor& tensor = layout.tensors()[i];
+    const Tensor& tensor = layout.tensors()[i];
     fits = values[i].size() == layout.elements(i);
     const std::uint64_t end = offset + 4 * layout.elements(i);
     entries.push_back(

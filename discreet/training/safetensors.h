@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "discreet/base/bytes.h"
-#include "discreet/mechanism/layout.h"
+#include "discreet/layout/layout.h"
 
 namespace discreet::training {
 
@@ -18,8 +18,7 @@ namespace discreet::training {
 
 // values: one span per tensor of the layout. metadata: text by name; nothing in it may depend on
 // the data beyond what was released. Throws kInvalidInput for sizes that do not fit.
-Bytes encode_safetensors(const mechanism::ModelLayout& layout,
-                         std::span<const std::span<const float>> values,
+Bytes encode_safetensors(const ModelLayout& layout, std::span<const std::span<const float>> values,
                          const std::map<std::string, std::string>& metadata);
 
 struct NamedTensor {

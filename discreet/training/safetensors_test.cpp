@@ -7,9 +7,9 @@
 namespace discreet::training {
 namespace {
 
-const mechanism::ModelLayout kLayout({{.name = "b.weight", .shape = {2, 3}},
-                                      {.name = "a", .shape = {0}},
-                                      {.name = "c"}});
+const ModelLayout kLayout({{.name = "b.weight", .shape = {2, 3}},
+                           {.name = "a", .shape = {0}},
+                           {.name = "c"}});
 const std::vector<float> kWeight{1, 2, 3, 4, 5, 6}, kNone{}, kScalar{-0.5f};
 
 Bytes sample() {

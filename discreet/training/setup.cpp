@@ -5,15 +5,13 @@
 #include <algorithm>
 
 #include "discreet/base/error.h"
-#include "discreet/run/files.h"
-#include "discreet/training/features.h"
+#include "discreet/base/files.h"
+#include "discreet/data/features.h"
+#include "discreet/data/private_bounds.h"
 #include "discreet/training/model.h"
-#include "discreet/training/private_bounds.h"
 
 namespace discreet::training {
 namespace {
-
-using mechanism::Config;
 
 constexpr const char* kOperator = "train";
 
@@ -21,7 +19,7 @@ constexpr const char* kOperator = "train";
   throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
 }
 
-Digest digest_of(const Data& data) {
+Digest digest_of(const data::Data& data) {
   Sha256 hash;
   hash.update(data.train.digest);
   if (data.test) hash.update(data.test->digest);
@@ -29,7 +27,7 @@ Digest digest_of(const Data& data) {
 }
 
 OptimizerOptions optimizer_options(const Config& config) {
-  const mechanism::OptimizerConfig& o = config.optimizer;
+  const OptimizerConfig& o = config.optimizer;
   return {o.kind,         o.rate,     o.momentum,
           o.beta1,        o.beta2,    o.floor,
           o.weight_decay, o.schedule, config.privacy.target_steps.value_or(0),
@@ -37,7 +35,7 @@ OptimizerOptions optimizer_options(const Config& config) {
 }
 
 // The first record only: what the shape of the model follows from.
-void keep_one(Dataset& data) {
+void keep_one(data::Dataset& data) {
   data.rows = std::min<std::size_t>(data.rows, 1);
   data.x.resize(data.rows * data.features);
   if (!data.label.empty()) data.label.resize(data.rows);
@@ -60,8 +58,8 @@ Setup::Setup(const Config& resolved, const SetupOptions& options)
 
 void Setup::open_data() {
   const std::optional<random::Generator> bounds_noise = bounds_stream();
-  data = training::open_data(config_, {}, options_.on_bad_row,
-                             bounds_noise ? &*bounds_noise : nullptr, options_.plan_only);
+  data = data::open_data(config_, {}, options_.on_bad_row, bounds_noise ? &*bounds_noise : nullptr,
+                         options_.plan_only);
   notes = data.notes;
   rows = data.train.rows;
   const Digest digest = digest_of(data);
@@ -89,7 +87,7 @@ void Setup::open_corpus() {
 }
 
 void Setup::build() {
-  if (config_.data.format == mechanism::DataFormat::kCsv) features = data.train.feature_names;
+  if (config_.data.format == DataFormat::kCsv) features = data.train.feature_names;
   if (options_.plan_only) {
     keep_one(data.train);
     if (data.test) keep_one(*data.test);
@@ -137,8 +135,8 @@ std::string Setup::ledger_run(const std::string& lineage) const {
 // Of bounds that are released before training: of the file as it is, since no record is read yet.
 std::optional<random::Generator> Setup::bounds_stream() const {
   if (config_.data.private_bounds.empty() || !config_.data.train) return std::nullopt;
-  const Digest file = sha256(run::read_file(*config_.data.train, std::size_t{1} << 40));
-  return private_bounds_stream(privacy(), run::run_key(options_.secret, config_, file));
+  const Digest file = sha256(read_file(*config_.data.train, std::size_t{1} << 40));
+  return data::private_bounds_stream(privacy(), run::run_key(options_.secret, config_, file));
 }
 
 }  // namespace discreet::training

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "discreet/base/cbor.h"
-#include "discreet/mechanism/config.h"
+#include "discreet/config/config.h"
+#include "discreet/data/open.h"
 #include "discreet/random/key.h"
 #include "discreet/run/run_keys.h"
 #include "discreet/training/corpus.h"
-#include "discreet/training/open.h"
 #include "discreet/training/step.h"
 
 namespace discreet::training {
@@ -21,9 +21,9 @@ struct SetupOptions {
   cbor::Value environment;                    // in which the run was started
   std::optional<std::string> generator = {};  // that it was started with; none: this machine's
   int threads = 1;                            // the bits do not depend on it
-  BadRow on_bad_row = BadRow::kRefuse;        //
-  std::filesystem::path ledger_note = {};     // where the run keeps the note of a ledger
-  bool again = false;                         // nothing is appended to the ledger of a corpus
+  data::BadRow on_bad_row = data::BadRow::kRefuse;  //
+  std::filesystem::path ledger_note = {};           // where the run keeps the note of a ledger
+  bool again = false;                               // nothing is appended to the ledger of a corpus
   // Called with the data's commitment before anything is made of them; throws if they are others
   // than those of the run that is resumed.
   std::function<void(const Digest& commitment)> require_data = {};
@@ -41,11 +41,11 @@ class Setup {
   // Network, Mechanism, Sampler and Optimizer; what a later step would throw, if anything but the
   // budget ends the run before its planned steps are done; kPrivacyBudgetExceeded if not even the
   // first step is within the budget. resolved: kept by the caller for as long.
-  Setup(const mechanism::Config& resolved, const SetupOptions& options);
+  Setup(const Config& resolved, const SetupOptions& options);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 
-  Data data;
+  data::Data data;
   std::vector<std::string> notes;     // sentences for a person; public
   std::vector<std::string> features;  // csv: the names of the columns, in their order
   Digest commitment{};                // data_commitment()
@@ -65,9 +65,9 @@ class Setup {
   void open_corpus();
   void build();
   std::optional<random::Generator> bounds_stream() const;
-  const mechanism::DpConfig& privacy() const { return config_.privacy; }
+  const DpConfig& privacy() const { return config_.privacy; }
 
-  const mechanism::Config& config_;
+  const Config& config_;
   SetupOptions options_;
 };
 

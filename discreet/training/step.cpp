@@ -20,8 +20,7 @@ struct Piece {
 
 // gradient_accumulation_steps microbatches of equal size up to one record, each cut into pieces of
 // at most max_microbatch records; an empty microbatch is one empty piece.
-std::vector<Piece> pieces_of(std::span<const std::uint64_t> batch,
-                             const mechanism::DpConfig& privacy) {
+std::vector<Piece> pieces_of(std::span<const std::uint64_t> batch, const DpConfig& privacy) {
   std::vector<Piece> out;
   const std::uint64_t parts = privacy.gradient_accumulation_steps;
   for (std::uint64_t m = 0; m < parts; ++m) {
@@ -37,10 +36,10 @@ std::vector<Piece> pieces_of(std::span<const std::uint64_t> batch,
 }
 
 void compute_gradients(Training& training, std::span<const std::uint64_t> records) {
-  const Dataset& data = training.train;
+  const data::Dataset& data = training.train;
   std::vector<float> x;
   if (!training.gradients.activations.empty()) x = std::move(training.gradients.activations[0]);
-  gather(data.x, data.features, records, training.threads, x);
+  data::gather(data.x, data.features, records, training.threads, x);
   std::vector<std::uint32_t> labels;
   std::vector<float> targets;
   for (const std::uint64_t record : records)
@@ -61,14 +60,14 @@ void add_to(EpochTally& tally, const Losses& own) {
 // classes: of the records, if they are contributions; else empty.
 void clip(Training& training, bool more, std::span<const std::uint32_t> classes) {
   const BackwardResult& gradients = training.gradients;
-  const mechanism::DpConfig& privacy = training.config.privacy;
+  const DpConfig& privacy = training.config.privacy;
   if (!privacy.enabled || privacy.clip_ghost || privacy.fused_kernel) {
     training.mechanism.accumulate(gradients.pass, more, classes);
     return;
   }
   // Strategies that need each record's own gradient.
   for_each_explicit(gradients.pass, training.mechanism.layout(),
-                    [&](const mechanism::PerSampleGradients<double>& explicit_, bool last) {
+                    [&](const PerSampleGradients<double>& explicit_, bool last) {
                       const auto own = classes.first(std::min(classes.size(), explicit_.records));
                       training.mechanism.accumulate(explicit_, more || !last, own);
                       classes = classes.subspan(own.size());
@@ -78,13 +77,13 @@ void clip(Training& training, bool more, std::span<const std::uint32_t> classes)
 // Of the noise on each tensor of the release, for Adam's second moment.
 std::vector<double> noise_variance(const mechanism::Allocation& allocation, double sigma,
                                    double batch) {
-  const mechanism::Partition& parts = allocation.plan.partition;
+  const Partition& parts = allocation.plan.partition;
   std::vector<double> out(parts.part_of.size());
   if (!(sigma > 0)) return out;
   const accounting::GaussianGroups groups = gaussian_groups(allocation, sigma);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::uint32_t g = parts.part_of[i];
-    if (g == mechanism::Partition::kNone) continue;
+    if (g == Partition::kNone) continue;
     const double stddev = groups.groups[g].noise_multiplier * allocation.plan.clip[g] / batch;
     out[i] = stddev * stddev;
   }
@@ -171,8 +170,7 @@ StepReport step(Training& training, run::Session& session,
 
   // Append: the trace, and with it whatever must know of the step before a checkpoint does.
   session.record(*released);
-  training.mechanism.reuse(
-      std::exchange(released->gradients, mechanism::GradientSum(mechanism::ModelLayout({}))));
+  training.mechanism.reuse(std::exchange(released->gradients, GradientSum(ModelLayout({}))));
   const std::optional<Evaluation> evaluation = evaluation_if_due(training);
   if (evaluation) session.record("evaluation", evaluation->to_cbor());
 

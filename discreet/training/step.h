@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/sample.h"
+#include "discreet/data/dataset.h"
+#include "discreet/mechanism/sample/sample.h"
+#include "discreet/mechanism/step/apply.h"
 #include "discreet/run/session.h"
 #include "discreet/training/corpus.h"
-#include "discreet/training/dataset.h"
 #include "discreet/training/network.h"
 #include "discreet/training/optimizer.h"
 
@@ -38,9 +38,9 @@ struct Evaluation {
 
 // All that a step reads or changes. Whoever makes one has checked that the parts fit together.
 struct Training {
-  const mechanism::Config& config;
-  const Dataset& train;
-  const Dataset* test;  // null without held-out records
+  const Config& config;
+  const data::Dataset& train;
+  const data::Dataset* test;  // null without held-out records
   Network network;
   Optimizer optimizer;
   mechanism::Sampler sampler;
@@ -77,6 +77,6 @@ struct Score {
   std::optional<double> accuracy;
 };
 Score score(const Network& network, std::span<const std::span<const float>> model,
-            const Dataset& data, int threads);
+            const data::Dataset& data, int threads);
 
 }  // namespace discreet::training

@@ -9,19 +9,16 @@
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
 #include "discreet/base/version.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/run/environment.h"
 #include "discreet/run/run_keys.h"
 #include "discreet/run/session.h"
 #include "discreet/training/corpus.h"
-#include "discreet/training/environment.h"
 #include "discreet/training/safetensors.h"
 #include "discreet/training/setup.h"
 
 namespace discreet::training {
 namespace {
-
-using mechanism::Config;
-using mechanism::DpConfig;
 
 constexpr const char* kOperator = "train";
 
@@ -97,7 +94,7 @@ class Run {
         differs += fmt::format("{}{} was {} and is {}", differs.empty() ? "" : "; ", what, was, is);
     };
     compare("the specification", header->specification, run::specification());
-    compare("the configuration", header->config_hash, to_hex(mechanism::config_hash(config_)));
+    compare("the configuration", header->config_hash, to_hex(config_hash(config_)));
     compare("the model", header->layout_hash, to_hex(mechanism().layout().hash()));
     if (!differs.empty())
       throw Error(ErrorCode::kInvalidInput, kOperator,
@@ -116,8 +113,7 @@ class Run {
 
   void begin_or_resume() {
     const std::optional<run::Checkpoint> saved = files_.checkpoint(
-        *setup_->key,
-        {run::specification(), mechanism::config_hash(config_), mechanism().layout().hash()});
+        *setup_->key, {run::specification(), config_hash(config_), mechanism().layout().hash()});
     run::TracePosition at;
     cbor::Value before = files_.header() ? files_.header()->environment : environment_;
     Bytes state = mechanism().save();
@@ -234,16 +230,15 @@ class Run {
     out.not_private = mechanism().not_private();
     out.notes = notes_;
     out.released = released_;
-    if (const std::optional<Dataset>& test = setup_->data.test) {
+    if (const std::optional<data::Dataset>& test = setup_->data.test) {
       const Score held_out = score(training().network, training().model(), *test, options_.threads);
       out.accuracy = held_out.accuracy;
       if (std::isfinite(held_out.loss)) out.loss = held_out.loss;
     }
     write_checkpoint();
     // Names of columns are declared; nothing here is of the records.
-    std::map<std::string, std::string> about{
-        {"producer", fmt::format("discreet {}", version())},
-        {"config_hash", to_hex(mechanism::config_hash(config_))}};
+    std::map<std::string, std::string> about{{"producer", fmt::format("discreet {}", version())},
+                                             {"config_hash", to_hex(config_hash(config_))}};
     if (const std::vector<std::string>& names = setup_->features; !names.empty())
       about["features"] = to_json(cbor::array({names.begin(), names.end()}));
     files_.write_model(encode_safetensors(training().network.layout(), training().model(), about));
@@ -276,21 +271,20 @@ RunResult train(const Config& resolved, const TrainOptions& options) {
   return Run(resolved, options).train();
 }
 
-mechanism::LoadedConfig load_training_config(std::string_view yaml, std::string_view name,
-                                             std::span<const std::string> settings,
-                                             const std::filesystem::path& relative_to) {
+LoadedConfig load_training_config(std::string_view yaml, std::string_view name,
+                                  std::span<const std::string> settings,
+                                  const std::filesystem::path& relative_to) {
   std::vector<std::string> all(settings.begin(), settings.end());
-  if (!mechanism::read_config(yaml, name, settings)
-           .where.contains("security.differential_privacy.nonfinite"))
+  if (!read_config(yaml, name, settings).where.contains("security.differential_privacy.nonfinite"))
     all.emplace_back("nonfinite=zero");
-  mechanism::LoadedConfig out = mechanism::load_config(yaml, name, all);
+  LoadedConfig out = load_config(yaml, name, all);
   for (auto* path :
        {&out.config.data.train, &out.config.data.train_labels, &out.config.data.test,
         &out.config.data.test_labels, &out.config.corpus.policy, &out.config.corpus.descriptors,
         &out.config.corpus.uses, &out.config.corpus.ledger, &out.config.corpus.ledger_key,
         &out.config.corpus.statements, &out.config.corpus.withdrawn})
     if (*path) *path = std::filesystem::absolute(relative_to / **path).lexically_normal().string();
-  mechanism::CorpusConfig& corpus = out.config.corpus;
+  CorpusConfig& corpus = out.config.corpus;
   if (corpus.policy && !corpus.ledger)
     corpus.ledger = (std::filesystem::path(*corpus.policy).parent_path() / "ledger.db").string();
   return out;

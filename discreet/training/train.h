@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "discreet/accounting/composition.h"
-#include "discreet/mechanism/config.h"
-#include "discreet/mechanism/config_read.h"
-#include "discreet/training/dataset.h"
+#include "discreet/config/config.h"
+#include "discreet/config/config_read.h"
+#include "discreet/data/dataset.h"
 #include "discreet/training/step.h"
 
 namespace discreet::training {
@@ -19,9 +19,9 @@ namespace discreet::training {
 // A configuration file for training: load_config(), and besides
 //   nonfinite      zero unless the file says otherwise: one record cannot stop the run
 //   paths of data  absolute: those of the file are relative to `relative_to`
-mechanism::LoadedConfig load_training_config(std::string_view yaml, std::string_view name,
-                                             std::span<const std::string> settings,
-                                             const std::filesystem::path& relative_to);
+LoadedConfig load_training_config(std::string_view yaml, std::string_view name,
+                                  std::span<const std::string> settings,
+                                  const std::filesystem::path& relative_to);
 
 // How far a run is. Confidential where it holds losses and accuracies.
 struct Progress {
@@ -40,7 +40,7 @@ struct TrainOptions {
   std::optional<std::filesystem::path> secret = {};
   bool again = false;  // the same: nothing is appended to the ledger of a corpus
   int threads = 1;     // the bits do not depend on it
-  BadRow on_bad_row = BadRow::kRefuse;
+  data::BadRow on_bad_row = data::BadRow::kRefuse;
   std::function<void(const Progress&)> progress = {};  // after every step; may be empty
   const std::atomic<bool>* stop = nullptr;  // when it turns true the run ends after its step
 };
@@ -86,6 +86,6 @@ struct RunResult {
 // refused before the first step, and a new run leaves no files then. A run that fails in a step
 // leaves its directory with a `failure` line, whichever step it is; resumed, it repeats the step
 // and fails as before, unless what failed has changed.
-RunResult train(const mechanism::Config& resolved, const TrainOptions& options);
+RunResult train(const Config& resolved, const TrainOptions& options);
 
 }  // namespace discreet::training

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "discreet/base/error.h"
+#include "discreet/run/environment.h"
 #include "discreet/run/run_keys.h"
-#include "discreet/training/environment.h"
 #include "discreet/training/safetensors.h"
 #include "discreet/training/train_testing.h"
 
@@ -151,7 +151,7 @@ TEST(Train, WritesTheAverageOfIteratesIfThereIsOne) {
   run.config.optimizer.average = 0.9;
   run.train("average");
   const auto model = [&](const char* name) {
-    return decode_safetensors(run::read_file(run.folder / name / "model.safetensors"));
+    return decode_safetensors(read_file(run.folder / name / "model.safetensors"));
   };
   EXPECT_NE(model("weights").at(0).values, model("average").at(0).values);
 }
@@ -173,7 +173,7 @@ TEST(Train, GhostAndExplicitGradientsGiveTheSameModelUpToRounding) {
   run.config.privacy.clip_ghost = false;
   run.train("explicit");
   const auto model = [&](const char* name) {
-    return decode_safetensors(run::read_file(run.folder / name / "model.safetensors"));
+    return decode_safetensors(read_file(run.folder / name / "model.safetensors"));
   };
   const auto a = model("ghost"), b = model("explicit");
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -189,7 +189,7 @@ TEST(Train, MicrobatchesOfAnySizeGiveTheSameModelUpToRounding) {
   run.config.privacy.gradient_accumulation_steps = 4;
   run.train("many");
   const auto model = [&](const char* name) {
-    return decode_safetensors(run::read_file(run.folder / name / "model.safetensors"));
+    return decode_safetensors(read_file(run.folder / name / "model.safetensors"));
   };
   const auto a = model("one"), b = model("many");
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -208,7 +208,7 @@ TEST(Train, EmptyBatchesStep) {
 
 TEST(Train, SameBytesForAnyNumberOfThreads) {
   SmallRun run;
-  run.config.model.kind = mechanism::ModelKind::kMlp;
+  run.config.model.kind = ModelKind::kMlp;
   run.config.model.hidden = {70};
   run.train("one");
   for (const auto& [name, threads] : {std::pair{"two", 2}, {"three", 3}}) {
@@ -345,7 +345,7 @@ TEST(Train, WarningsAndTheEndOfTheBudgetAreInTheTrace) {
 TEST(Train, RaisedNoiseIsAWarning) {
   SmallRun run;
   run.config.privacy.target_epsilon = 3;
-  run.config.privacy.projection_policy = mechanism::ProjectionPolicy::kUpscale;
+  run.config.privacy.projection_policy = ProjectionPolicy::kUpscale;
   run.train("a");
   const auto warnings = lines_of(run.read("a", "trace.jsonl"), "warning");
   ASSERT_FALSE(warnings.empty());
@@ -354,8 +354,8 @@ TEST(Train, RaisedNoiseIsAWarning) {
 
 // After one step of such a rate nothing that the model computes is finite.
 struct OverflowingRun : SmallRun {
-  explicit OverflowingRun(mechanism::NonfinitePolicy policy) {
-    config.model.kind = mechanism::ModelKind::kMlp;
+  explicit OverflowingRun(NonfinitePolicy policy) {
+    config.model.kind = ModelKind::kMlp;
     config.model.hidden = {4};
     config.privacy.nonfinite = policy;
     config.privacy.clip_ghost = false;
@@ -364,7 +364,7 @@ struct OverflowingRun : SmallRun {
 };
 
 TEST(Train, AFailureInTheFirstStepsIsRecordedAndTheDirectoryStays) {
-  const OverflowingRun run(mechanism::NonfinitePolicy::kAbort);
+  const OverflowingRun run(NonfinitePolicy::kAbort);
   const Error error = error_of([&] { run.train("a"); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidGradient);
   const std::string trace = run.read("a", "trace.jsonl");
@@ -379,7 +379,7 @@ TEST(Train, AFailureInTheFirstStepsIsRecordedAndTheDirectoryStays) {
 }
 
 TEST(Train, StepsOfWhichNothingIsLeftAreSaid) {
-  const OverflowingRun run(mechanism::NonfinitePolicy::kZero);
+  const OverflowingRun run(NonfinitePolicy::kZero);
   const RunResult result = run.train("a");
   EXPECT_NE(result.zeroed.find("not finite"), std::string::npos);
   const std::string trace = run.read("a", "trace.jsonl");
@@ -403,7 +403,7 @@ TEST(Train, StepsOfWhichNothingIsLeftAreSaid) {
 
 TEST(Train, ReleasedMetricsAreRecorded) {
   SmallRun run;
-  run.config.privacy.metrics_release = mechanism::MetricsRelease::kDp;
+  run.config.privacy.metrics_release = MetricsRelease::kDp;
   const RunResult result = run.train("a");
   ASSERT_TRUE(result.released);
   const auto lines = lines_of(run.read("a", "trace.jsonl"), "iter");
@@ -417,7 +417,7 @@ TEST(Train, ReleasedMetricsAreRecorded) {
 
 TEST(Train, NamesTheAccountantThatGaveTheUpperEnd) {
   SmallRun run;
-  run.config.privacy.accountant = mechanism::AccountantKind::kGdp;
+  run.config.privacy.accountant = AccountantKind::kGdp;
   run.train("a");
   for (const auto& line : lines_of(run.read("a", "trace.jsonl"), "iter"))
     EXPECT_EQ(line.at("accountant_type_used"), "rdp");
@@ -545,7 +545,7 @@ TEST(Train, FullDiskLeavesTheLastCheckpointAndTheRunGoesOn) {
   TrainOptions options = run.options("full");
   options.resume = true;
   {
-    const run::FullDisk full(16000);  // about twelve steps of trace
+    const FullDisk full(16000);  // about twelve steps of trace
     EXPECT_EQ(error_of([&] { training::train(run.resolved(), options); }).code(),
               ErrorCode::kIoError);
   }

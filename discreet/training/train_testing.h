@@ -5,9 +5,9 @@
 #include <string>
 
 #include "discreet/base/bytes.h"
-#include "discreet/mechanism/config_resolve.h"
-#include "discreet/run/files.h"
-#include "discreet/run/folder_testing.h"
+#include "discreet/base/files.h"
+#include "discreet/base/folder_testing.h"
+#include "discreet/config/config_resolve.h"
 #include "discreet/training/train.h"
 
 namespace discreet::training {
@@ -18,17 +18,17 @@ class SmallRun {
   SmallRun() {
     write("train.csv", 200, 1);
     write("test.csv", 50, 2);
-    mechanism::DpConfig& privacy = config.privacy;
+    DpConfig& privacy = config.privacy;
     privacy.target_epsilon = 20;
     privacy.declared_size = 200;
     privacy.effective_batch_size = 20;
     privacy.target_steps = 30;
-    privacy.accountant = mechanism::AccountantKind::kRdp;  // fast
+    privacy.accountant = AccountantKind::kRdp;  // fast
     privacy.noise_multiplier = 1;
     privacy.clip_ghost = true;
-    privacy.nonfinite = mechanism::NonfinitePolicy::kZero;
+    privacy.nonfinite = NonfinitePolicy::kZero;
     privacy.seed = 3;
-    config.data.format = mechanism::DataFormat::kCsv;
+    config.data.format = DataFormat::kCsv;
     config.data.train = (folder / "train.csv").string();
     config.data.test = (folder / "test.csv").string();
     config.data.label = "class";
@@ -38,9 +38,9 @@ class SmallRun {
     config.optimizer.rate = 1;
   }
 
-  mechanism::Config resolved() const {
-    mechanism::Config out = config;
-    out.privacy = mechanism::resolve(config.privacy).config;
+  Config resolved() const {
+    Config out = config;
+    out.privacy = resolve(config.privacy).config;
     return out;
   }
   TrainOptions options(const char* name) const { return {.directory = folder / name}; }
@@ -56,7 +56,7 @@ class SmallRun {
     std::filesystem::copy(folder / from / "secret.key", folder / to / "secret.key");
   }
   std::string read(const char* name, const char* file) const {
-    const Bytes bytes = run::read_file(folder / name / file);
+    const Bytes bytes = read_file(folder / name / file);
     return {bytes.begin(), bytes.end()};
   }
   void write(const char* name, int rows, unsigned seed) const {
@@ -74,8 +74,8 @@ class SmallRun {
     }
   }
 
-  run::Folder folder;
-  mechanism::Config config;
+  Folder folder;
+  Config config;
 };
 
 }  // namespace discreet::training

@@ -76,7 +76,7 @@ void Training::restore(ByteView bytes) try {
 }
 
 Score score(const Network& network, std::span<const std::span<const float>> model,
-            const Dataset& data, int threads) {
+            const data::Dataset& data, int threads) {
   Network measured = network;
   for (std::size_t i = 0; i < model.size(); ++i)
     std::ranges::copy(model[i], measured.tensor(i).begin());

@@ -9,8 +9,8 @@
 
 #include "discreet/base/error.h"
 #include "discreet/numerics/sum.h"
-#include "discreet/unlearning/engine.h"
-#include "discreet/unlearning/stream_bounds.h"
+#include "discreet/unlearning/capacity/stream_bounds.h"
+#include "discreet/unlearning/engines/engine.h"
 
 // What the engines check and enforce alike.
 namespace discreet::unlearning {

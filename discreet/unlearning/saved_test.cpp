@@ -5,9 +5,9 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/hash.h"
-#include "discreet/unlearning/erm_engine.h"
-#include "discreet/unlearning/exact_engine.h"
-#include "discreet/unlearning/memory_pair.h"
+#include "discreet/unlearning/engines/erm_engine.h"
+#include "discreet/unlearning/engines/exact_engine.h"
+#include "discreet/unlearning/online/memory_pair.h"
 
 namespace discreet::unlearning {
 namespace {

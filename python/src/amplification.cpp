@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "discreet/accounting/allocation.h"
-#include "discreet/accounting/fixed_size.h"
-#include "discreet/accounting/shuffle.h"
-#include "discreet/accounting/shuffle_model.h"
-#include "discreet/accounting/truncated_poisson.h"
+#include "discreet/accounting/sampling/balls_and_bins.h"
+#include "discreet/accounting/sampling/fixed_size.h"
+#include "discreet/accounting/sampling/shuffle.h"
+#include "discreet/accounting/sampling/shuffle_model.h"
+#include "discreet/accounting/sampling/truncated_poisson.h"
 #include "discreet/base/error.h"
 #include "python/src/accounting.h"
 

@@ -11,8 +11,8 @@
 #include <variant>
 
 #include "discreet/base/nearest.h"
-#include "discreet/mechanism/clip_plan.h"
-#include "discreet/mechanism/clip_rows.h"
+#include "discreet/mechanism/clip/clip_plan.h"
+#include "discreet/mechanism/clip/clip_rows.h"
 #include "python/src/array.h"
 #include "python/src/rooms.h"
 

@@ -2,9 +2,9 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/run/environment.h"
 #include "discreet/run/session.h"
-#include "discreet/training/environment.h"
 #include "python/src/accounting.h"
 #include "python/src/rooms.h"
 #include "python/src/session.h"
@@ -21,7 +21,7 @@ namespace {
 using Texts = std::map<std::string, std::string>;
 
 cbor::Value environment_with(const Texts& further) {
-  std::vector<cbor::Entry> entries = training::environment().as_map();
+  std::vector<cbor::Entry> entries = run::environment().as_map();
   for (const auto& [name, text] : further) entries.push_back({name, text});
   return cbor::map(std::move(entries));
 }

@@ -12,8 +12,8 @@
 #include <mutex>
 
 #include "discreet/base/nearest.h"
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_read.h"
+#include "discreet/config/config_read.h"
+#include "discreet/mechanism/step/apply.h"
 #include "discreet/run/run_keys.h"
 #include "discreet/run/session.h"
 #include "python/src/array.h"

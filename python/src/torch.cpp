@@ -8,7 +8,7 @@
 #include <cmath>
 #include <functional>
 
-#include "discreet/mechanism/pair_norms.h"
+#include "discreet/mechanism/clip/ghost/pair_norms.h"
 #include "python/src/rooms.h"
 #include "python/src/session.h"
 
@@ -49,7 +49,7 @@ bool use_openmp(const std::string& path, unsigned threads) {
   return true;
 }
 
-const Team* team() { return torch_team() ? &torch_team() : nullptr; }
+const numerics::Team* team() { return torch_team() ? &torch_team() : nullptr; }
 
 void outer_squares(std::uintptr_t squares, std::uintptr_t a, std::uintptr_t g, std::size_t records,
                    std::size_t positions, std::size_t inputs, std::size_t outputs, bool bias,

@@ -15,9 +15,9 @@ using namespace discreet;
 
 namespace {
 
-training::BadRow bad_row(const std::string& what) {
-  if (what == "refuse") return training::BadRow::kRefuse;
-  if (what == "skip") return training::BadRow::kSkip;
+data::BadRow bad_row(const std::string& what) {
+  if (what == "refuse") return data::BadRow::kRefuse;
+  if (what == "skip") return data::BadRow::kSkip;
   throw Error(ErrorCode::kInvalidInput, "train",
               "on_bad_row is '" + what + "'; take refuse or skip");
 }
@@ -26,7 +26,7 @@ nb::dict train(const nb::bytes& yaml, const std::string& name,
                const std::vector<std::string>& settings, const std::filesystem::path& relative_to,
                const std::filesystem::path& out, bool resume, int threads,
                const std::string& on_bad_row, const std::optional<nb::callable>& progress) {
-  const mechanism::LoadedConfig loaded =
+  const LoadedConfig loaded =
       training::load_training_config({yaml.c_str(), yaml.size()}, name, settings, relative_to);
   std::atomic<bool> stop = false;
   training::TrainOptions options;

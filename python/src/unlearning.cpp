@@ -7,8 +7,8 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include "discreet/unlearning/attack.h"
-#include "discreet/unlearning/memory_pair.h"
+#include "discreet/unlearning/online/memory_pair.h"
+#include "discreet/unlearning/service/attack.h"
 #include "python/src/array.h"
 #include "python/src/rooms.h"
 

@@ -246,7 +246,7 @@ def test_bad_spends_are_refused_and_change_nothing(spends, records):
 # ---------------------------------------------------------------- other samplers
 
 def test_balls_and_bins_reference_values():
-    # Monte Carlo and independent prototypes: discreet/accounting/allocation_test.cpp.
+    # Monte Carlo and independent prototypes: discreet/accounting/sampling/balls_and_bins_test.cpp.
     schedule = [(1.0, 1000, 10)]
     assert amplification.allocation_epsilon(
         schedule, delta=1e-5, direction="remove").upper == pytest.approx(0.46447, rel=2e-3)

@@ -22,4 +22,4 @@ def test_the_table_for_people_names_operator_function_and_header():
     lines = discreet("operators").stdout.splitlines()
     at = lines.index("UML_OS.DifferentialPrivacy.Apply_v3")
     assert lines[at + 1] == "  (gradients, dp_config, t -> noisy_gradients, updated_budget, dp_metrics)"
-    assert lines[at + 3] == "  discreet::mechanism::Mechanism::apply in discreet/mechanism/apply.h"
+    assert lines[at + 3] == "  discreet::mechanism::Mechanism::apply in discreet/mechanism/step/apply.h"

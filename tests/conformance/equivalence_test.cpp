@@ -18,7 +18,7 @@
 #include <cmath>
 
 #include "discreet/accounting/pld.h"
-#include "discreet/mechanism/clip_plan.h"
+#include "discreet/mechanism/clip/clip_plan.h"
 #include "tests/conformance/small_run.h"
 
 namespace discreet::conformance {

@@ -4,14 +4,12 @@
 #include <cmath>
 #include <functional>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/mechanism/step/apply.h"
 #include "tests/conformance/falsifier_testing.h"
 
 namespace discreet::conformance {
 namespace {
-
-using mechanism::DpConfig;
 using mechanism::Mechanism;
 
 constexpr int kSteps = 2;          // of a trial
@@ -19,22 +17,22 @@ constexpr int kTrialsOfARun = 16;  // a run of so many trials, then a new key
 constexpr int kRuns = 512;
 constexpr double kRate = 0.5, kBatch = 64, kDelta = 0.02;
 
-mechanism::Config config(bool counts) {
-  mechanism::Config out;
+Config config(bool counts) {
+  Config out;
   DpConfig& dp = out.privacy;
   dp.declared_size = 128;
   dp.effective_batch_size = 64;
   dp.noise_multiplier = 1;
-  dp.accountant = mechanism::AccountantKind::kRdp;
+  dp.accountant = AccountantKind::kRdp;
   dp.target_epsilon = 60;
   dp.target_steps = kSteps * kTrialsOfARun;
   if (counts) {
     dp.noise_multiplier = 4;
-    dp.metrics_release = mechanism::MetricsRelease::kDp;
+    dp.metrics_release = MetricsRelease::kDp;
     dp.adaptive_noise = 0.7;
   }
-  out.run.compute_dtype = mechanism::ComputeDtype::kFloat64;
-  dp = mechanism::resolve(dp).config;
+  out.run.compute_dtype = ComputeDtype::kFloat64;
+  dp = resolve(dp).config;
   return out;
 }
 
@@ -62,8 +60,8 @@ struct Simulation {
 };
 
 Simulation simulate(bool counts) {
-  const mechanism::Config c = config(counts);
-  const mechanism::ModelLayout layout({{.name = "w", .shape = {1}}});
+  const Config c = config(counts);
+  const ModelLayout layout({{.name = "w", .shape = {1}}});
   const std::vector<double> gradient = {3};  // clipped to 1
   Simulation out;
   for (int run = 0; run < 2 * kRuns; ++run) {
@@ -77,7 +75,7 @@ Simulation simulate(bool counts) {
       for (int step = 0; step < kSteps; ++step) {
         const std::size_t records = sampler.batch(m.t()).size();
         const mechanism::Microbatch batch =
-            mechanism::PerSampleGradients<double>{records, {std::span(gradient).first(records)}};
+            PerSampleGradients<double>{records, {std::span(gradient).first(records)}};
         const mechanism::StepResult result = m.apply(std::span(&batch, 1));
         total += loss(result, c.privacy, 1);
         halved += loss(result, c.privacy, 0.5);

@@ -7,14 +7,14 @@
 #include <cmath>
 #include <string>
 
-#include "discreet/accounting/allocation.h"
 #include "discreet/accounting/closed_form.h"
-#include "discreet/accounting/contour.h"
-#include "discreet/accounting/fixed_size.h"
-#include "discreet/accounting/shuffle.h"
+#include "discreet/accounting/contour/contour.h"
+#include "discreet/accounting/sampling/balls_and_bins.h"
+#include "discreet/accounting/sampling/fixed_size.h"
+#include "discreet/accounting/sampling/shuffle.h"
+#include "discreet/accounting/sampling/truncated_poisson.h"
 #include "discreet/accounting/sum_rule.h"
-#include "discreet/accounting/transform.h"
-#include "discreet/accounting/truncated_poisson.h"
+#include "discreet/accounting/transform/transform.h"
 #include "tests/conformance/falsifier_testing.h"
 #include "tests/conformance/simulated.h"
 

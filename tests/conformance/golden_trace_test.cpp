@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "discreet/run/folder_testing.h"
+#include "discreet/base/folder_testing.h"
 #include "discreet/run/trace.h"
 #include "tests/conformance/small_run.h"
 
@@ -135,7 +135,7 @@ const std::filesystem::path kGolden = DISCREET_GOLDEN;
 
 TEST(GoldenTrace, OfEveryAccountantAndScenarioIsReproducedInEveryByte) {
   const bool rewrite = std::getenv("DISCREET_REWRITE_GOLDEN") != nullptr;
-  const run::Folder folder;
+  const Folder folder;
   std::string releases;
   std::set<std::string> expected = {"README.md", "releases.txt"};
   for (const AccountantKind accountant : accountants())

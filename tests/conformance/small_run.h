@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "discreet/mechanism/apply.h"
-#include "discreet/mechanism/config_resolve.h"
+#include "discreet/config/config_resolve.h"
+#include "discreet/mechanism/step/apply.h"
 
 // A model of four dense tensors and its gradients, small enough to run hundreds of times: what
 // golden traces, equivalence and failures are shown on.

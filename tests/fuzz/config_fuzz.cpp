@@ -4,16 +4,16 @@
 #include <string>
 
 #include "discreet/base/error.h"
-#include "discreet/mechanism/config_read.h"
+#include "discreet/config/config_read.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace discreet;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  mechanism::LoadedConfig loaded;
+  LoadedConfig loaded;
   try {
-    loaded = mechanism::load_config(text, "fuzz");
+    loaded = load_config(text, "fuzz");
   } catch (const Error& error) {
     fuzz::require(error.code() == ErrorCode::kInvalidDpConfig, "another code was thrown");
     fuzz::require(error.sentence().starts_with("fuzz") || error.sentence().starts_with("preset "),
@@ -21,11 +21,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(error.sentence().find('\n') == std::string::npos, "the sentence has two lines");
     return 0;
   }
-  const std::string written = mechanism::write_yaml(loaded.config);
-  const mechanism::LoadedConfig again = mechanism::load_config(written, "written");
-  fuzz::require(mechanism::config_hash(again.config) == mechanism::config_hash(loaded.config),
+  const std::string written = write_yaml(loaded.config);
+  const LoadedConfig again = load_config(written, "written");
+  fuzz::require(config_hash(again.config) == config_hash(loaded.config),
                 "a written configuration has another hash");
-  fuzz::require(mechanism::resolve(loaded.config.privacy).config == loaded.config.privacy,
+  fuzz::require(resolve(loaded.config.privacy).config == loaded.config.privacy,
                 "resolving twice changes something");
   return 0;
 }

@@ -37,51 +37,76 @@ def include(target):
     return f'#pragma once\n\n#include "{target}"\n'
 
 
-def test_an_include_along_the_arrow_is_fine(tree):
-    tree.write("discreet/mechanism/clip.h", include("discreet/accounting/event.h"))
-    tree.write("discreet/mechanism/clip.cpp", include("discreet/mechanism/clip.h"))
-    tree.write("discreet/report/html.h", include("discreet/training/loop.h"))
-    tree.write("discreet/numerics/sum.cpp", include("hwy/highway.h"))
+def rooms(tree, **depends):
+    """Rooms in this order, each with the rooms it declares."""
+    tree.write("discreet/CMakeLists.txt", f"set(rooms {' '.join(depends)})\n")
+    for room, names in depends.items():
+        tree.write(f"discreet/{room}/CMakeLists.txt", f"discreet_room({room}\n  SOURCES a.cpp\n  DEPENDS {names}\n  LINKS x::x)\n")
+
+
+def test_includes_of_declared_rooms_are_fine(tree):
+    rooms(tree, base="", accounting="base", mechanism="accounting", report="mechanism")
+    tree.write("discreet/accounting/event.h", include("discreet/base/error.h"))
+    tree.write("discreet/mechanism/clip/clip.h", include("discreet/accounting/event.h"))
+    tree.write("discreet/mechanism/noise/noise.cpp", include("discreet/mechanism/clip/clip.h"))
+    tree.write("discreet/mechanism/clip/ghost/ghost.h", include("discreet/mechanism/clip/clip.h"))
+    tree.write("discreet/report/html.h", include("discreet/mechanism/clip/clip.h"))
+    tree.write("discreet/report/html_test.cpp", include("discreet/base/error_testing.h"))  # reached, not declared
+    tree.write("discreet/base/sum.cpp", include("hwy/highway.h"))
     tree.write("cli/main.cpp", include("discreet/discreet.h"))
     result = tree.check("check_includes.py")
     assert result.returncode == 0 and result.stdout.count("\n") == 1, result.stdout
 
 
-@pytest.mark.parametrize("room, target", [
-    ("base", "numerics"), ("accounting", "mechanism"), ("ledger", "run"), ("training", "report"),
-    ("unlearning", "training"), ("release", "training"), ("report", "release"),
+@pytest.mark.parametrize("file, target, words", [
+    ("a.cpp", "ledger", "room run does not declare ledger after DEPENDS"),
+    ("a.cpp", "base", "room run does not declare base after DEPENDS"),
+    ("a_test.cpp", "ledger", "room run does not reach room ledger"),
+    ("a_testing.h", "report", "room run does not reach room report"),
 ])
-def test_an_include_against_the_arrow_is_refused_with_file_and_line(tree, room, target):
-    tree.write(f"discreet/{room}/a_test.cpp", include(f"discreet/{target}/b.h"))
-    expected = f"discreet/{room}/a_test.cpp:3: room {room} may not include room {target}\n"
-    assert tree.refused("check_includes.py") == expected
+def test_an_undeclared_include_is_refused_with_file_and_line(tree, file, target, words):
+    rooms(tree, base="", config="base", ledger="base", run="config", report="run")
+    for room, other in (("config", "base"), ("ledger", "base"), ("run", "config"), ("report", "run")):
+        tree.write(f"discreet/{room}/used.h", include(f"discreet/{other}/x.h"))
+    tree.write(f"discreet/run/{file}", include(f"discreet/{target}/b.h"))
+    assert tree.refused("check_includes.py") == f"discreet/run/{file}:3: {words}\n"
+
+
+def test_a_folder_that_includes_a_later_one_is_refused(tree):
+    rooms(tree, mechanism="")
+    tree.write("discreet/mechanism/clip/clip.h", include("discreet/mechanism/step/apply.h"))
+    assert tree.refused("check_includes.py") == (
+        "discreet/mechanism/clip/clip.h:3: folder mechanism/clip must not include mechanism/step, which comes after it\n")
 
 
 @pytest.mark.parametrize("target, words", [
     ("discreet/discreet.h", "umbrella"), ("../base/error.h", "path from the root"),
-    ("neighbour.h", "path from the root"), ("tests/fuzz/fuzz.h", "may not include tests"),
-    ("cli/command.h", "may not include cli"), ("discreet/attic/x.h", "attic is no room"),
+    ("neighbour.h", "path from the root"), ("tests/fuzz/fuzz.h", "must not include tests"),
+    ("cli/command.h", "must not include cli"), ("discreet/attic/x.h", "attic is not a room"),
 ])
 def test_a_room_names_only_files_of_rooms(tree, target, words):
+    rooms(tree, run="")
     tree.write("discreet/run/neighbour.h", "")
     tree.write("discreet/run/trace.h", include(target))
     assert "discreet/run/trace.h:3: " in (said := tree.refused("check_includes.py"))
     assert words in said
 
 
-def test_a_room_that_is_not_in_the_flow_is_refused(tree):
+def test_a_folder_that_is_not_a_room_is_refused(tree):
+    rooms(tree, base="")
     tree.write("discreet/utils/misc.h", "")
-    assert "utils is no room" in tree.refused("check_includes.py")
+    assert "utils is not a room" in tree.refused("check_includes.py")
 
 
-def test_a_cmake_dependency_against_the_arrow_is_refused(tree):
-    text = "discreet_room(random\n  SOURCES a.cpp\n  DEPENDS base {}\n  LINKS hwy::hwy {})\n"
-    tree.write("discreet/random/CMakeLists.txt", text.format("numerics", "discreet::base"))
-    assert tree.check("check_includes.py").returncode == 0
-    tree.write("discreet/random/CMakeLists.txt", text.format("accounting", "discreet::ledger"))
-    assert tree.refused("check_includes.py") == (
-        "discreet/random/CMakeLists.txt:3: room random may not include room accounting\n"
-        "discreet/random/CMakeLists.txt:4: room random may not include room ledger\n")
+@pytest.mark.parametrize("depends, words", [
+    ("base accounting", "room random must not depend on room accounting, which comes after it"),
+    ("base numerics", "room random includes nothing of numerics; remove it from DEPENDS"),
+    ("base attic", "attic is not a room"),
+])
+def test_a_wrong_declaration_is_refused(tree, depends, words):
+    rooms(tree, base="", numerics="", random=depends, accounting="")
+    tree.write("discreet/random/a.cpp", include("discreet/base/b.h"))
+    assert f"discreet/random/CMakeLists.txt:3: {words}" in tree.refused("check_includes.py")
 
 
 # --- check_proofs ---------------------------------------------------------------------------------
@@ -89,7 +114,7 @@ def test_a_cmake_dependency_against_the_arrow_is_refused(tree):
 def test_a_bound_with_its_proof_or_citation_is_fine(tree):
     tree.write("discreet/accounting/pld.h", "// Proof: pld.md\nInterval epsilon(double delta);\n")
     tree.write("discreet/accounting/pld.md", "# PLD\n\n## Proven\n\nAll of it.\n")
-    tree.write("discreet/accounting/gdp.h",
+    tree.write("discreet/accounting/tradeoff/gdp.h",
                "// An upper bound.\n// Citation: Dong et al. 2022, corollary 2.13\n")
     assert tree.check("check_proofs.py").returncode == 0
 
@@ -187,23 +212,23 @@ def test_a_variable_that_outlives_a_call_is_refused(tree, line, name):
 
 
 def test_noise_is_drawn_in_one_place(tree):
-    for file in ("noise.cpp", "noise_test.cpp", "apply.cpp"):
+    for file in ("noise/noise.cpp", "noise/noise_test.cpp", "step/apply.cpp"):
         tree.write(f"discreet/mechanism/{file}", include("discreet/random/gaussian.h"))
     said = tree.refused("check_mechanism.py")
-    assert said.startswith("discreet/mechanism/apply.cpp:3: ") and said.count("\n") == 1
+    assert said.startswith("discreet/mechanism/step/apply.cpp:3: ") and said.count("\n") == 1
 
 
 def test_a_field_of_the_state_that_is_not_saved_or_read_back_is_refused(tree):
-    tree.write("discreet/mechanism/apply_impl.h", "struct Mechanism::State {\n  std::uint64_t t = 0;\n"
+    tree.write("discreet/mechanism/step/apply_impl.h", "struct Mechanism::State {\n  std::uint64_t t = 0;\n"
                "  std::optional<double> projected;  // advisory\n  // Not saved.\n  Prepared now;\n};\n")
     source = ("Bytes Mechanism::save() const {{\n  encode(s.t{0});\n}}\n"
               "std::unique_ptr<Mechanism::State> Mechanism::read(ByteView) const {{\n  s.t = 1; s.now = prepare(s.t){1};\n}}\n")
-    tree.write("discreet/mechanism/apply_state.cpp", source.format(", s.projected", ", s.projected"))
+    tree.write("discreet/mechanism/step/apply_state.cpp", source.format(", s.projected", ", s.projected"))
     assert tree.check("check_mechanism.py").returncode == 0
-    tree.write("discreet/mechanism/apply_state.cpp", source.format("", ", s.projected"))
+    tree.write("discreet/mechanism/step/apply_state.cpp", source.format("", ", s.projected"))
     assert tree.refused("check_mechanism.py") == (
-        "discreet/mechanism/apply_impl.h:3: the field projected of the state is not in save()\n")
-    tree.write("discreet/mechanism/apply_state.cpp", source.format(", s.projected", ""))
+        "discreet/mechanism/step/apply_impl.h:3: the field projected of the state is not in save()\n")
+    tree.write("discreet/mechanism/step/apply_state.cpp", source.format(", s.projected", ""))
     assert "projected of the state is not in read()" in tree.refused("check_mechanism.py")
 
 

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "discreet/accounting/composition.h"
+
+namespace discreet::accounting {
+
+// Proof: ../pld.md
+
+// A cheap certified upper bound of epsilon that grows with a run: for budget checks far from the
+// budget. With K(c) the log-moment E[e^{cL}] of a step's loss at order c, any c gives
+//     delta(epsilon) <= B(c) e^{sum K(c) - c epsilon},   B(c) = c^c / (1+c)^{1+c};
+// the orders are integers, where K is a finite sum of positive terms. Sums are kept as integers in
+// units of 2^-40, each K rounded up: adding is exact, so the same multiset gives the same bits in
+// any order, and a step costs no more after a million others than as the first.
+class RenyiBudget {
+ public:
+  // Adds the steps in time independent of what was added before. Sums saturate at infinity.
+  void add(const Composition& steps);
+
+  // An upper bound of epsilon(delta) in both directions; infinite if there is none.
+  // delta in (0, 1).
+  double epsilon_upper(double delta) const;
+
+  friend bool operator==(const RenyiBudget& a, const RenyiBudget& b) {
+    return a.sums_ == b.sums_ && a.failure_ == b.failure_;
+  }
+
+  static constexpr std::array<int, 24> kOrders = {
+      1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256};
+
+ private:
+  __extension__ using Wide = unsigned __int128;
+  static Wide rounded_up(double value, int bits);
+  static void accumulate(Wide& sum, Wide term, std::uint64_t count);
+
+  using Terms = std::array<Wide, kOrders.size()>;
+  const Terms& terms_of(const GaussianSteps& event);
+
+  Terms sums_{};      // of K(c) in units of 2^-40
+  Wide failure_ = 0;  // of -log(1 - delta) in units of 2^-100
+  // The terms of the last Gaussian step added: runs repeat it.
+  double last_rate_ = 0, last_sigma_ = 0;
+  Terms last_terms_{};
+};
+
+}  // namespace discreet::accounting

@@ -1,0 +1,222 @@
+#include "discreet/accounting/transform/loss_grid_impl.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "discreet/accounting/transform/subsampled_gaussian_impl.h"
+#include "discreet/numerics/elementary.h"
+
+namespace discreet::accounting {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Tilted mass times squared width (in grid steps) below which a cell may be wide.
+constexpr double kIdle = 2e-4;
+
+double up(double x) { return x * (1 + 8 * kU); }
+double down(double x) { return x * (1 - 8 * kU); }
+
+}  // namespace
+
+LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, double tail,
+                       Interval orders, std::uint64_t group) {
+  const SubsampledGaussian pair(q, sigma, direction, group, negligible_part(q, group, tail));
+  const Interval range = pair.outcome_range(tail);
+  const bool remove = direction == Direction::kRemove;
+  const Edge nowhere = pair.edge_at(-kInfinity), everywhere = pair.edge_at(kInfinity);
+
+  // A grid point where the bulk of a small step would sit if it were one outcome: then neither law
+  // has to trade bulk against tail when h exceeds the bulk's spread.
+  const double unit = h / kOffsetUnits;
+  std::int64_t offset = 0;
+  {
+    const Cell bulk = pair.cell(nowhere, pair.edge_at_loss(h / 2));
+    const double centre =
+        numerics::log1p(pair.excess(bulk, pair.slope_at(0)).value / bulk.without.value) / unit;
+    if (std::abs(centre) < kOffsetUnits) offset = static_cast<std::int64_t>(std::ceil(centre));
+  }
+  const auto loss_of = [&](std::int64_t halves_up) {
+    constexpr std::int64_t kHalfUnits = kOffsetUnits / 2;
+    return static_cast<double>(halves_up * kHalfUnits + offset) * unit;
+  };
+
+  const double lowest = std::max(pair.loss_at(range.lower), pair.least_loss());
+  const double start_at = static_cast<double>(offset) * unit;
+  // Losses so low that the tilt leaves nothing of them need no cells.
+  const double floor = 45 / orders.lower;
+  const auto grid_low = static_cast<std::int64_t>(
+      std::floor((std::max(lowest, remove ? -floor : -kInfinity) - start_at) / h));
+  const double highest = std::min(pair.loss_at(range.upper), remove ? kInfinity : floor);
+
+  // Cells in order of x, so of rising remove-loss, each in two halves. They are one grid step wide
+  // where the tilted mass is and wider where there is next to none.
+  std::vector<Cell> halves;
+  std::vector<std::int64_t> ends{grid_low};  // cell c spans ends[c] .. ends[c + 1]
+  const Edge first = pair.edge_at_loss(loss_of(2 * grid_low));
+  std::vector<double> loss_error{first.loss_error};
+  Edge last = first;
+  const auto widest = static_cast<std::int64_t>(std::max(1.0, 0.5 / h));
+  for (std::int64_t width = 1; ends.size() < 2 || loss_of(2 * ends.back()) < highest;) {
+    const std::int64_t end = ends.back() + width;
+    const Edge middle = pair.edge_at_loss(loss_of(2 * ends.back() + width));
+    const Edge right = pair.edge_at_loss(loss_of(2 * end));
+    const Cell near = pair.cell(last, middle), far = pair.cell(middle, right);
+    const double loss = loss_of(2 * (remove ? end : ends.back())) * (remove ? 1 : -1);
+    const double order = loss > 0 ? orders.upper : orders.lower;
+    const double weight = (pair.a_mass(near).value + pair.a_mass(far).value) *
+                          numerics::exp(std::min(order * loss, 600.0)) *
+                          static_cast<double>(width * width);
+    if (weight > kIdle && width > 1) {
+      width /= 2;
+      continue;
+    }
+    halves.push_back(near);
+    halves.push_back(far);
+    ends.push_back(end);
+    loss_error.push_back(right.loss_error);
+    last = right;
+    if (weight < kIdle / 32 && 2 * width <= widest) width *= 2;
+  }
+  const std::size_t cells = ends.size() - 1;
+
+  // Two atoms for each cell end, in the loss of this direction: the end itself, and one grid step
+  // above it for the slivers by which rounded cell edges overshoot the grid.
+  LossGrid law;
+  law.offset = remove ? offset : -offset;
+  law.index.resize(2 * (cells + 1));
+  law.upper.assign(law.index.size(), 0);
+  law.lower.assign(law.index.size(), 0);
+  for (std::size_t c = 0; c <= cells; ++c) {
+    law.index[2 * c] = remove ? ends[c] : -ends[c];
+    law.index[2 * c + 1] = law.index[2 * c] + 1;
+  }
+
+  for (std::size_t c = 0; c < cells; ++c) {
+    const std::size_t from = remove ? c : c + 1;  // the end of lower loss
+    const std::size_t to = remove ? c + 1 : c;
+    const double width = static_cast<double>(ends[c + 1] - ends[c]) * h;
+    const double loss = loss_of(2 * ends[from]);  // as a remove-loss
+    const Slope slope = pair.slope_at(loss);
+    double mass = 0, shifted = 0;
+    for (const std::size_t half : {2 * c, 2 * c + 1}) {
+      const Mass a = pair.a_mass(halves[half]);
+      const Mass d = pair.excess(halves[half], slope);
+      mass += a.value + a.error;
+      shifted += (remove ? d.value : -d.value) + d.error;
+    }
+    mass = up(mass);
+    if (!remove) shifted *= numerics::exp(-loss);
+    const double high = up(std::max(0.0, up(shifted)) / (-numerics::expm1(-width) * (1 - 4 * kU)));
+    const double sliver = std::max(loss_error[c], loss_error[c + 1]);
+    law.upper[2 * from] += std::max(mass - high, 0.0);
+    law.upper[2 * to] += high;
+    law.upper[2 * to + 1] += up(mass * sliver * 3 * numerics::exp(width + 2 * h) / h);
+  }
+  {
+    // Outcomes beyond the last edges: on the side of low loss they move up to the first atom.
+    const Mass below = pair.a_mass(pair.cell(nowhere, first));
+    const Mass above = pair.a_mass(pair.cell(last, everywhere));
+    const Mass& lost = remove ? above : below;
+    const Mass& cheap = remove ? below : above;
+    law.upper[remove ? 0 : 2 * cells] += cheap.value + cheap.error;
+    law.infinity_upper = up(lost.value + lost.error + (remove ? pair.dropped() : 0));
+  }
+  for (double& mass : law.upper) mass = up(mass);
+
+  // Groups: from the sharp edge of the loss outwards, so in order of x in both directions.
+  // A group may take the grid loss g once sum f (B - e^{-g} A) <= 0 holds with all errors added.
+  std::vector<double> remaining(halves.size(), 1);    // fraction of a half-cell not yet in a group
+  std::vector<std::pair<std::size_t, double>> taken;  // half-cells of the group, with fractions
+  std::size_t start = 0;
+  for (std::size_t t = 1; t <= cells; ++t) {
+    const Slope slope = pair.slope_at(loss_of(2 * ends[t]));
+    double defect = 0, scale = 0, mass = 0;
+    const auto step_of = [&](std::size_t j) {
+      const Mass d = pair.excess(halves[j], slope);
+      return ((remove ? -d.value : d.value) + d.error) * remaining[j];
+    };
+    taken.clear();
+    const auto take = [&](std::size_t j, double step, double fraction) {
+      taken.push_back({j, remaining[j] * fraction});
+      const Mass a = pair.a_mass(halves[j]);
+      mass =
+          (mass + down(std::max(a.value - a.error, 0.0)) * remaining[j] * fraction) * (1 - 2 * kU);
+      defect += step * fraction + 4 * kU * (scale + std::abs(step));
+      scale += std::abs(step);
+      remaining[j] *= (1 - fraction) * (1 - 4 * kU);
+    };
+    // What lies before the grid point goes in whole; then as much of what lies behind it as brings
+    // the defect to zero, from the nearest half-cell alone, then from the next two alike (which
+    // keeps the groups one cell wide), then in order.
+    for (; start < 2 * t; ++start) {
+      if (remaining[start] > 0) take(start, step_of(start), 1);
+    }
+    if (!(mass > 0) || (!remove && !(defect < 0))) continue;
+    bool balanced = false;
+    for (std::size_t j = 2 * t; j < halves.size() && !balanced;) {
+      const std::size_t width = j == 2 * t + 1 && j + 1 < halves.size() ? 2 : 1;
+      const double steps[2] = {step_of(j), width == 2 ? step_of(j + 1) : 0};
+      const double step = steps[0] + steps[1];
+      if (remove ? step < 0 : step > 0) {
+        const double pad = 16 * kU * (scale + std::abs(steps[0]) + std::abs(steps[1]));
+        const double wanted = remove ? (defect + pad) / -step : (-defect - pad) / step;
+        balanced = wanted <= 1;
+        const double fraction = wanted > 0 ? std::min(wanted, 1.0) : 0;
+        for (std::size_t k = 0; k < width; ++k) take(j + k, steps[k], fraction);
+      }
+      j += width;
+    }
+    // A group that ran out of outcomes behind its grid point belongs to one before.
+    std::size_t place = t;
+    while (defect > 0 && place > 0 && t - place < 8) {
+      const Slope below = pair.slope_at(loss_of(2 * ends[--place]));
+      defect = scale = 0;
+      for (const auto& [j, fraction] : taken) {
+        const Mass d = pair.excess(halves[j], below);
+        const double step = ((remove ? -d.value : d.value) + d.error) * fraction;
+        defect += step + 8 * kU * (scale + std::abs(step));
+        scale += std::abs(step);
+      }
+    }
+    if (defect <= 0) law.lower[2 * place] += mass;
+  }
+  for (double& mass : law.lower) mass = down(mass);
+  return law;
+}
+
+LossGrid explicit_grid(double epsilon, double delta, double h) {
+  LossGrid law;
+  law.infinity_upper = law.infinity_lower = delta;
+  const auto top = static_cast<std::int64_t>(std::ceil(epsilon / h));
+  const auto add = [&](std::int64_t index, double upper, double lower) {
+    law.index.push_back(index);
+    law.upper.push_back(upper);
+    law.lower.push_back(lower);
+  };
+  const double rest = 1 - delta;
+  const double a = rest / (1 + numerics::exp(-epsilon));
+  const double b = rest / (1 + numerics::exp(epsilon));
+  if (top == 0) {
+    add(0, up(rest), 0);
+  } else {
+    // Connect the dots for an atom between two grid points; see gaussian_grid.
+    const double spread = -numerics::expm1(-h) * (1 - 4 * kU);
+    const double gap = epsilon - static_cast<double>(top - 1) * h;  // in (0, h]
+    const double noise = 8 * kU * (epsilon + 1);
+    const double raised = up(a * (-numerics::expm1(-gap) + noise) / spread);
+    add(top, raised, 0);
+    add(top - 1, std::max(up(a) - raised, 0.0), 0);
+    const double lifted = up(b * (-numerics::expm1(gap - h) + noise) / spread);
+    add(1 - top, lifted, 0);
+    add(-top, std::max(up(b) - lifted, 0.0), 0);
+  }
+  const auto floor = static_cast<std::int64_t>(std::floor(epsilon / h));
+  const double low = static_cast<double>(floor) * h;
+  add(floor, 0, down(rest / (1 + numerics::exp(-low))));
+  add(-floor, 0, down(rest / (1 + numerics::exp(low))));
+  return law;
+}
+
+}  // namespace discreet::accounting

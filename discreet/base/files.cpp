@@ -1,0 +1,215 @@
+#include "discreet/base/files.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "discreet/base/error.h"
+#include "discreet/base/file_descriptor_impl.h"
+
+namespace discreet {
+
+void fail_on_file(const char* what, const std::filesystem::path& path) {
+  const std::string reason = std::generic_category().message(errno);
+  throw Error(ErrorCode::kIoError, "file",
+              fmt::format("cannot {} {}: {}", what, path.string(), reason));
+}
+
+Descriptor::Descriptor(const std::filesystem::path& path, int flags, int mode)
+    : path_(path), number_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
+  if (number_ < 0) fail_on_file("open", path);
+}
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+Descriptor::Descriptor(Descriptor&& other) noexcept
+    : path_(std::move(other.path_)), number_(std::exchange(other.number_, -1)) {}
+
+void Descriptor::write(ByteView bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(number_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_on_file("write", path_);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void Descriptor::flush() {
+  if (::fsync(number_) != 0) fail_on_file("flush", path_);
+}
+
+void Descriptor::truncate(std::size_t length) {
+  if (::ftruncate(number_, static_cast<off_t>(length)) != 0) fail_on_file("shorten", path_);
+}
+
+void Descriptor::seek_end() {
+  if (::lseek(number_, 0, SEEK_END) < 0) fail_on_file("seek in", path_);
+}
+
+void flush_directory(const std::filesystem::path& directory) {
+  Descriptor(directory, O_RDONLY | O_DIRECTORY).flush();
+}
+
+namespace {
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+int mode_of(Access access) { return access == Access::kOwner ? 0600 : 0666; }
+
+std::string unguessable_name(const std::filesystem::path& path) {
+  std::array<std::uint8_t, 16> bytes;
+  if (::getentropy(bytes.data(), bytes.size()) != 0)
+    fail_on_file("draw a temporary name for", path);
+  return to_hex(bytes);
+}
+
+// A neighbour of `path` with `bytes` on the disk; removed unless it was moved.
+class Neighbour {
+ public:
+  Neighbour(const std::filesystem::path& path, ByteView bytes, int mode,
+            const struct stat* like = nullptr)
+      : path_(folder_of(path) / fmt::format(".{}.{}.part", path.filename().string().substr(0, 128),
+                                            unguessable_name(path))) {
+    Descriptor file(path_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    there_ = true;
+    try {
+      if (like) keep(file, *like);
+      file.write(bytes);
+      file.flush();
+    } catch (...) {
+      remove();
+      throw;
+    }
+  }
+  ~Neighbour() { remove(); }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+
+  void replace(const std::filesystem::path& path) {
+    struct stat there {};  // /dev/null is not replaced by a file
+    if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode)) {
+      errno = S_ISDIR(there.st_mode) ? EISDIR : EINVAL;
+      fail_on_file("replace", path);
+    }
+    if (::rename(path_.c_str(), path.c_str()) != 0) fail_on_file("replace", path);
+    there_ = false;
+    flush_directory(folder_of(path));
+  }
+  // False if there is such a file.
+  bool become(const std::filesystem::path& path) {
+    if (::link(path_.c_str(), path.c_str()) != 0) {
+      if (errno == EEXIST) return false;
+      fail_on_file("create", path);
+    }
+    remove();
+    flush_directory(folder_of(path));
+    return true;
+  }
+
+ private:
+  // Owner and mode of the file that this one will replace.
+  void keep(const Descriptor& file, const struct stat& like) const {
+    struct stat now {};
+    if (::fstat(file.number(), &now) != 0) fail_on_file("read", path_);
+    if ((now.st_uid != like.st_uid || now.st_gid != like.st_gid) &&
+        ::fchown(file.number(), like.st_uid, like.st_gid) != 0)
+      fail_on_file("keep the owner of", path_);
+    if (::fchmod(file.number(), like.st_mode & 07777) != 0) fail_on_file("keep the mode of", path_);
+  }
+  void remove() noexcept {
+    if (there_) ::unlink(path_.c_str());
+    there_ = false;
+  }
+  std::filesystem::path path_;
+  bool there_ = false;
+};
+
+template <class F>
+auto naming(const std::filesystem::path& path, F&& write) {
+  try {
+    return write();
+  } catch (const Error& error) {
+    throw Error(error.code(), error.op(),
+                fmt::format("cannot write {}: {}", path.string(), error.sentence()));
+  }
+}
+
+// The file of lines, locked: the one that has this name now, whatever was put there meanwhile.
+Descriptor locked(const std::filesystem::path& path, Access access) {
+  while (true) {
+    Descriptor file(path, O_RDWR | O_CREAT | O_NOCTTY, mode_of(access));
+    while (::flock(file.number(), LOCK_EX) != 0)
+      if (errno != EINTR) fail_on_file("lock", path);
+    struct stat held {
+    }, named{};
+    if (::fstat(file.number(), &held) != 0) fail_on_file("read", path);
+    if (::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+        held.st_ino == named.st_ino)
+      return file;
+  }
+}
+
+}  // namespace
+
+void write_atomically(const std::filesystem::path& path, ByteView bytes, Access access) {
+  naming(path, [&] { Neighbour(path, bytes, mode_of(access)).replace(path); });
+}
+
+void write_new(const std::filesystem::path& path, ByteView bytes, Access access) {
+  if (!naming(path, [&] { return Neighbour(path, bytes, mode_of(access)).become(path); }))
+    throw Error(
+        ErrorCode::kInvalidInput, "file",
+        fmt::format("{} exists and is not overwritten: choose another name", path.string()));
+}
+
+void append_lines(const std::filesystem::path& path, std::string_view lines, Access access) {
+  naming(path, [&] {
+    const Descriptor lock = locked(path, access);
+    struct stat status {};
+    if (::fstat(lock.number(), &status) != 0) fail_on_file("read", path);
+    // Replaced as a whole: a process killed in the middle of a write would leave half a line.
+    std::error_code none;
+    const std::filesystem::path file = std::filesystem::canonical(path, none);
+    if (none) fail_on_file("find", path);
+    Bytes text = read_file(file);
+    if (!text.empty() && text.back() != '\n') text.push_back('\n');
+    text.insert(text.end(), lines.begin(), lines.end());
+    Neighbour(file, text, 0600, &status).replace(file);
+  });
+}
+
+Bytes read_file(const std::filesystem::path& path, std::size_t most) {
+  const Descriptor file(path, O_RDONLY);
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
+  if (S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    fail_on_file("read", path);
+  }
+  Bytes out;
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  while (true) {
+    const std::size_t have = out.size();
+    out.resize(have + kPiece);
+    const ssize_t got = ::read(file.number(), out.data() + have, kPiece);
+    if (got < 0 && errno != EINTR) fail_on_file("read", path);
+    out.resize(have + (got > 0 ? static_cast<std::size_t>(got) : 0));
+    if (got == 0) return out;
+    if (out.size() > most)
+      throw Error(ErrorCode::kMalformed, "file",
+                  fmt::format("{} has more than {} bytes", path.string(), most));
+  }
+}
+
+}  // namespace discreet

@@ -1,0 +1,166 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
+#include "discreet/data/csv_rows_impl.h"
+#include "discreet/data/dataset.h"
+#include "discreet/data/dataset_impl.h"
+
+namespace discreet::data {
+namespace {
+
+[[noreturn]] void refuse_schema(std::string sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, "data", std::move(sentence));
+}
+
+// Turns the fields of a row into numbers.
+class Columns {
+ public:
+  Columns(const CsvSchema& schema, const std::vector<std::string>& header, const std::string& file)
+      : schema_(schema), header_(header) {
+    std::set<std::string> seen;
+    for (const std::string& name : header)
+      if (!seen.insert(name).second)
+        refuse_schema(fmt::format("{}: two columns are called {}", file, name));
+    for (const auto& [name, column] : schema.numeric) column_of(name, header, file);
+    for (const auto& [name, column] : schema.categorical) column_of(name, header, file);
+    if (schema.needs_label) column_of(schema.label.name, header, file);
+    for (std::size_t c = 0; c < header.size(); ++c) add(c, header[c]);
+    for (std::size_t k = 0; k < schema.label.classes.size(); ++k)
+      classes_.emplace(schema.label.classes[k], static_cast<std::uint32_t>(k));
+  }
+
+  const std::vector<std::string>& feature_names() const { return names_; }
+
+  // Appends one record; what was appended is taken back if it is bad.
+  void append(const std::vector<std::string_view>& fields, Dataset& out) const {
+    const std::size_t before = out.x.size();
+    std::size_t column = 0;
+    try {
+      for (const Reader& reader : readers_) {
+        column = reader.column;
+        reader.append(fields[column], out);
+      }
+    } catch (BadField& bad) {
+      out.x.resize(before);
+      if (out.label.size() > out.rows) out.label.resize(out.rows);
+      if (out.target.size() > out.rows) out.target.resize(out.rows);
+      bad.column = header_[column];
+      throw;
+    }
+    ++out.rows;
+  }
+
+ private:
+  struct Reader {
+    std::size_t column;
+    std::function<void(std::string_view, Dataset&)> append;
+  };
+
+  void add(std::size_t c, const std::string& name) {
+    if (name == schema_.label.name) {
+      if (schema_.label.classes.empty()) {
+        const NumericColumn bounds{schema_.label.lower, schema_.label.upper};
+        readers_.push_back({c, [bounds](std::string_view text, Dataset& out) {
+                              out.target.push_back(scaled(parse_number(text), bounds));
+                            }});
+      } else {
+        readers_.push_back({c, [this](std::string_view text, Dataset& out) {
+                              const auto at = classes_.find(std::string(text));
+                              if (at == classes_.end())
+                                throw BadField{"", fmt::format("{} is none of the declared classes",
+                                                               excerpt(text))};
+                              out.label.push_back(at->second);
+                            }});
+      }
+      return;
+    }
+    if (const auto numeric = schema_.numeric.find(name); numeric != schema_.numeric.end()) {
+      names_.push_back(name);
+      const NumericColumn bounds = numeric->second;
+      readers_.push_back({c, [bounds](std::string_view text, Dataset& out) {
+                            out.x.push_back(scaled(parse_number(text), bounds));
+                          }});
+      return;
+    }
+    const auto categorical = schema_.categorical.find(name);
+    if (categorical == schema_.categorical.end()) return;
+    const CategoricalColumn& column = categorical->second;
+    std::unordered_map<std::string, std::size_t> words;
+    for (const std::string& word : column.vocabulary) {
+      words.emplace(word, words.size());
+      names_.push_back(fmt::format("{}={}", name, word));
+    }
+    if (column.other) names_.push_back(name + "=*");
+    const std::size_t width = words.size() + (column.other ? 1 : 0);
+    readers_.push_back(
+        {c, [words, width, other = column.other](std::string_view text, Dataset& out) {
+           const auto at = words.find(std::string(text));
+           if (at == words.end() && !other)
+             throw BadField{"", text.empty() ? "is empty"
+                                             : fmt::format("{} is not in the declared vocabulary",
+                                                           excerpt(text))};
+           const std::size_t hot = at == words.end() ? width - 1 : at->second;
+           for (std::size_t k = 0; k < width; ++k) out.x.push_back(k == hot ? 1.0f : 0.0f);
+         }});
+  }
+
+  const CsvSchema& schema_;
+  const std::vector<std::string>& header_;
+  std::vector<Reader> readers_;
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, std::uint32_t> classes_;
+};
+
+void check_words(const std::vector<std::string>& words, const std::string& what) {
+  const std::set<std::string> distinct(words.begin(), words.end());
+  if (words.empty() || distinct.size() != words.size())
+    refuse_schema(fmt::format("{} needs a list of different words", what));
+}
+
+void check(const CsvSchema& schema) {
+  for (const auto& [name, column] : schema.numeric) check_bounds(column, "column " + name);
+  for (const auto& [name, column] : schema.categorical) {
+    check_words(column.vocabulary, "the vocabulary of column " + name);
+    if (schema.numeric.contains(name))
+      refuse_schema(fmt::format("column {} is declared numeric and categorical", name));
+  }
+  const std::string& label = schema.label.name;
+  if (label.empty()) refuse_schema("no label column is declared");
+  if (schema.numeric.contains(label) || schema.categorical.contains(label))
+    refuse_schema(fmt::format("column {} is declared as label and as feature", label));
+  if (schema.label.classes.empty())
+    check_bounds({schema.label.lower, schema.label.upper}, "label " + label);
+  else
+    check_words(schema.label.classes, "label " + label);
+  if (schema.numeric.empty() && schema.categorical.empty())
+    refuse_schema("no feature column is declared");
+}
+
+}  // namespace
+
+Dataset read_csv(const std::filesystem::path& path, const CsvSchema& schema, BadRow on_bad_row) {
+  check(schema);
+  CsvRows rows(path, schema.separator);
+  const Columns columns(schema, rows.header(), path.string());
+  Dataset out;
+  out.feature_names = columns.feature_names();
+  out.features = out.feature_names.size();
+  out.class_names = schema.label.classes;
+  out.classes = out.class_names.size();
+  out.skipped = rows.for_each(on_bad_row, [&](const std::vector<std::string_view>& fields) {
+    columns.append(fields, out);
+    out.anchors.push_back(sha256(bytes_of(rows.line())));
+  });
+  out.digest = digest_of(out);
+  return out;
+}
+
+}  // namespace discreet::data

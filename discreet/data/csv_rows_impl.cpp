@@ -1,0 +1,125 @@
+#include "discreet/data/csv_rows_impl.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "discreet/base/error.h"
+#include "discreet/base/nearest.h"
+#include "discreet/base/utf8.h"
+
+namespace discreet::data {
+namespace {
+
+// Splits a line into fields; quoted ones are unescaped into `storage`.
+void split(std::string_view line, char separator, std::vector<std::string_view>& fields,
+           std::vector<std::string>& storage) {
+  fields.clear();
+  storage.clear();
+  storage.reserve(line.size() / 2 + 1);  // so that views into it stay valid
+  std::size_t at = 0;
+  while (true) {
+    if (at < line.size() && line[at] == '"') {
+      std::string text;
+      ++at;
+      while (true) {
+        const std::size_t quote = line.find('"', at);
+        if (quote == std::string_view::npos)
+          throw BadField{"", "a quote is not closed on its line"};
+        text += line.substr(at, quote - at);
+        at = quote + 1;
+        if (at >= line.size() || line[at] != '"') break;
+        text += '"';
+        ++at;
+      }
+      if (at < line.size() && line[at] != separator)
+        throw BadField{"", "text follows a closing quote"};
+      fields.push_back(storage.emplace_back(std::move(text)));
+    } else {
+      const std::size_t end = std::min(line.find(separator, at), line.size());
+      fields.push_back(line.substr(at, end - at));
+      at = end;
+    }
+    if (at >= line.size()) return;
+    ++at;
+    if (at == line.size()) {
+      fields.emplace_back();
+      return;
+    }
+  }
+}
+
+Error bad_line(const Input& input, const BadField& bad) {
+  return {ErrorCode::kMalformed, "data",
+          fmt::format("{}:{}: {}{}", input.path().string(), input.line_number(),
+                      bad.column.empty() ? "" : fmt::format("column {}: ", bad.column), bad.what)};
+}
+
+}  // namespace
+
+double parse_number(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    throw BadField{
+        "", text.empty() ? "is empty" : fmt::format("{} is no finite number", excerpt(text))};
+  return value;
+}
+
+std::size_t column_of(const std::string& name, const std::vector<std::string>& header,
+                      const std::string& file) {
+  const auto found = std::find(header.begin(), header.end(), name);
+  if (found != header.end()) return static_cast<std::size_t>(found - header.begin());
+  const auto meant = nearest(name, header);
+  throw Error(ErrorCode::kInvalidDpConfig, "data",
+              fmt::format("{} has no column {}{}", file, name,
+                          meant ? fmt::format("; did you mean {}?", *meant) : ""));
+}
+
+CsvRows::CsvRows(const std::filesystem::path& path, char separator)
+    : input_(path), separator_(separator) {
+  std::string_view line;
+  if (!input_.line(line))
+    throw Error(ErrorCode::kMalformed, "data",
+                fmt::format("{} is empty; it needs a header line", path.string()));
+  if (line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
+  std::vector<std::string_view> fields;
+  std::vector<std::string> storage;
+  try {
+    split(line, separator, fields, storage);
+  } catch (const BadField& bad) {
+    throw bad_line(input_, bad);
+  }
+  header_.assign(fields.begin(), fields.end());
+}
+
+std::uint64_t CsvRows::for_each(
+    BadRow on_bad_row, const std::function<void(const std::vector<std::string_view>&)>& take) {
+  std::uint64_t skipped = 0;
+  std::string_view line;
+  std::vector<std::string_view> fields;
+  std::vector<std::string> storage;
+  while (input_.line(line)) {
+    if (line.empty()) continue;
+    try {
+      if (find_bad_utf8(bytes_of(line))) throw BadField{"", "is not UTF-8"};
+      split(line, separator_, fields, storage);
+      if (fields.size() != header_.size())
+        throw BadField{
+            "", fmt::format("{} fields where the header has {}", fields.size(), header_.size())};
+      line_ = line;
+      take(fields);
+    } catch (const BadField& bad) {
+      if (on_bad_row == BadRow::kRefuse) throw bad_line(input_, bad);
+      ++skipped;
+    }
+  }
+  return skipped;
+}
+
+}  // namespace discreet::data

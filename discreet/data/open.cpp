@@ -1,0 +1,304 @@
+#include "discreet/data/open.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "discreet/base/error.h"
+#include "discreet/config/config_table.h"
+#include "discreet/data/dataset_impl.h"
+#include "discreet/data/digits.h"
+#include "discreet/data/private_bounds.h"
+
+namespace discreet::data {
+namespace {
+
+constexpr std::size_t kIdxClasses = 10;
+
+[[noreturn]] void refuse(std::string sentence) {
+  throw Error(ErrorCode::kInvalidDpConfig, "data", std::move(sentence));
+}
+
+void require(bool given, const char* key, DataFormat format, const char* remedy) {
+  if (!given)
+    refuse(fmt::format("data.{} is missing, and data.format is {}; {}", key, spelling(format),
+                       remedy));
+}
+
+// A key that is given must mean something for the format.
+void check_keys_of_format(const DataConfig& d) {
+  struct Use {
+    const char* key;
+    bool given;
+    std::vector<DataFormat> formats;
+  };
+  using enum DataFormat;
+  const std::vector<DataFormat> files = {kCsv, kIdx, kNpy}, arrays = {kIdx, kNpy}, csv = {kCsv};
+  const Use uses[] = {{"train", d.train.has_value(), files},
+                      {"train_labels", d.train_labels.has_value(), arrays},
+                      {"test", d.test.has_value(), files},
+                      {"test_labels", d.test_labels.has_value(), arrays},
+                      {"holdout", d.holdout > 0, files},
+                      {"label", d.label.has_value(), csv},
+                      {"classes", !d.classes.empty(), csv},
+                      {"label_bounds", !d.label_bounds.empty(), csv},
+                      {"numeric", !d.numeric.empty(), csv},
+                      {"categorical", !d.categorical.empty(), csv},
+                      {"private_bounds", !d.private_bounds.empty(), csv},
+                      {"class_count", d.class_count.has_value(), arrays},
+                      {"bounds", !d.bounds.empty(), {kNpy}},
+                      {"image", !d.image.empty(), {kCsv, kNpy}}};
+  for (const Use& use : uses) {
+    if (!use.given ||
+        std::find(use.formats.begin(), use.formats.end(), d.format) != use.formats.end())
+      continue;
+    std::vector<std::string_view> names;
+    for (const DataFormat format : use.formats) names.push_back(spelling(format));
+    refuse(
+        fmt::format("data.{} has no meaning with data.format: {}; set data.format to {}, or "
+                    "remove it",
+                    use.key, spelling(d.format), fmt::join(names, " or ")));
+  }
+}
+
+void check_csv(const DataConfig& d) {
+  require(d.label.has_value(), "label", d.format, "name the column to be learned");
+  if (d.separator.size() != 1 || d.separator == "\"" || d.separator == "\n" || d.separator == "\r")
+    refuse(fmt::format("data.separator is '{}'; give one character, such as \",\" or \"\\t\"",
+                       d.separator));
+  if (d.classes.empty() == d.label_bounds.empty())
+    refuse(
+        fmt::format("data.classes and data.label_bounds are {} given; list the words of {} as "
+                    "data.classes, or give data.label_bounds: [lower, upper] if it is a number",
+                    d.classes.empty() ? "neither" : "both", *d.label));
+  if (d.classes.size() == 1) refuse("data.classes has one word; a classifier needs at least two");
+  if (d.numeric.empty() && d.categorical.empty() && d.private_bounds.empty())
+    refuse(
+        "data.numeric, data.categorical and data.private_bounds are all empty; declare the "
+        "columns that are features, such as numeric: {AGE: [0, 120]}");
+  for (const std::string& name : d.private_bounds)
+    if (d.numeric.contains(name) || d.categorical.contains(name) || name == *d.label)
+      refuse(
+          fmt::format("data.private_bounds names {}, which is declared elsewhere too; keep one "
+                      "of them",
+                      name));
+}
+
+void check_arrays(const DataConfig& d) {
+  require(d.train_labels.has_value(), "train_labels", d.format, "name the file of the labels");
+  if (d.test.has_value() != d.test_labels.has_value())
+    refuse(fmt::format("data.{} is given without data.{}; give both or none",
+                       d.test ? "test" : "test_labels", d.test ? "test_labels" : "test"));
+  if (d.format != DataFormat::kNpy) return;
+  require(d.class_count.has_value(), "class_count", d.format, "declare the number of classes");
+  require(!d.bounds.empty(), "bounds", d.format,
+          "declare [lower, upper] of the features, from what is known about them: the range or "
+          "mean of the data would be a release nobody accounts for");
+}
+
+void set_image(Dataset& data, const std::vector<std::uint64_t>& image) {
+  if (image.empty()) return;
+  if (image[0] * image[1] != data.features)
+    refuse(fmt::format("data.image is [{}, {}], but a record has {} features", image[0], image[1],
+                       data.features));
+  data.height = image[0];
+  data.width = image[1];
+}
+
+// Moves the records that their coins hold out to a data set of their own. `data` keeps its memory.
+Dataset hold_out(Dataset& data, double fraction, std::uint64_t seed) {
+  const random::Key key = random::Key::from_seed(seed).derive("holdout");
+  const auto threshold = static_cast<std::uint64_t>(std::ldexp(fraction, 64));
+  const auto bytes = [](const auto& values, std::size_t first, std::size_t n) {
+    return ByteView(reinterpret_cast<const std::uint8_t*>(values.data() + first),
+                    n * sizeof(values[0]));
+  };
+  const bool classifies = data.classes != 0;
+  const auto is_held_out = [&](std::size_t row) {
+    Sha256 hash;
+    hash.update(key.secret_bytes());
+    hash.update(bytes(data.x, row * data.features, data.features));
+    hash.update(classifies ? bytes(data.label, row, 1) : bytes(data.target, row, 1));
+    const Digest digest = hash.finish();
+    std::uint64_t coin = 0;
+    for (std::size_t k = 0; k < 8; ++k) coin = coin << 8 | digest[k];
+    return coin < threshold;
+  };
+  Dataset out;
+  out.features = data.features;
+  out.height = data.height;
+  out.width = data.width;
+  out.classes = data.classes;
+  out.feature_names = data.feature_names;
+  out.class_names = data.class_names;
+  std::size_t kept = 0;
+  for (std::size_t row = 0; row < data.rows; ++row) {
+    const auto begin = data.x.begin() + static_cast<std::ptrdiff_t>(row * data.features);
+    const auto end = begin + static_cast<std::ptrdiff_t>(data.features);
+    if (is_held_out(row)) {
+      out.x.insert(out.x.end(), begin, end);
+      if (classifies)
+        out.label.push_back(data.label[row]);
+      else
+        out.target.push_back(data.target[row]);
+      ++out.rows;
+      continue;
+    }
+    if (kept != row) {
+      std::copy(begin, end, data.x.begin() + static_cast<std::ptrdiff_t>(kept * data.features));
+      if (classifies)
+        data.label[kept] = data.label[row];
+      else
+        data.target[kept] = data.target[row];
+    }
+    ++kept;
+  }
+  data.rows = kept;
+  data.x.resize(kept * data.features);
+  if (classifies)
+    data.label.resize(kept);
+  else
+    data.target.resize(kept);
+  data.digest = digest_of(data);
+  out.digest = digest_of(out);
+  return out;
+}
+
+// One file, or pair of files, as the section says.
+Dataset read_part(const DataConfig& d, const BoundsMap& released, const std::filesystem::path& file,
+                  const std::optional<std::filesystem::path>& labels, BadRow on_bad_row,
+                  bool needs_label = true) {
+  Dataset out;
+  CsvSchema schema = d.format == DataFormat::kCsv ? csv_schema(d, released) : CsvSchema{};
+  schema.needs_label = needs_label;
+  switch (d.format) {
+    case DataFormat::kDigits: break;  // has no file
+    case DataFormat::kCsv: out = read_csv(file, schema, on_bad_row); break;
+    case DataFormat::kIdx:
+      out = read_idx(file, *labels, d.class_count.value_or(kIdxClasses));
+      break;
+    case DataFormat::kNpy:
+      out = read_npy(file, {d.bounds[0], d.bounds[1]}, *labels, *d.class_count, on_bad_row);
+      break;
+  }
+  set_image(out, d.image);
+  if (out.rows == 0)
+    throw Error(ErrorCode::kMalformed, "data",
+                fmt::format("{} has no {}", file.string(),
+                            out.skipped == 0 ? "records" : "record that could be read"));
+  return out;
+}
+
+}  // namespace
+
+void check_data(const DataConfig& d) {
+  check_keys_of_format(d);
+  if (d.format == DataFormat::kDigits) return;
+  require(d.train.has_value(), "train", d.format, "name the file of the training records");
+  if (d.test && d.holdout > 0)
+    refuse("data.holdout has no meaning beside data.test; keep one of them");
+  if (!d.image.empty() && d.image.size() != 2)
+    refuse(fmt::format("data.image has {} numbers; give [height, width]", d.image.size()));
+  if (d.format == DataFormat::kCsv)
+    check_csv(d);
+  else
+    check_arrays(d);
+}
+
+CsvSchema csv_schema(const DataConfig& d, const BoundsMap& released) {
+  CsvSchema schema;
+  for (const auto* map : {&d.numeric, &released})
+    for (const auto& [name, bounds] : *map) schema.numeric[name] = {bounds.at(0), bounds.at(1)};
+  for (const auto& [name, words] : d.categorical) {
+    CategoricalColumn& column = schema.categorical[name];
+    for (const std::string& word : words) {
+      if (word == "*")
+        column.other = true;
+      else
+        column.vocabulary.push_back(word);
+    }
+  }
+  schema.label.name = d.label.value_or("");
+  schema.label.classes = d.classes;
+  if (!d.label_bounds.empty()) {
+    schema.label.lower = d.label_bounds[0];
+    schema.label.upper = d.label_bounds[1];
+  }
+  schema.separator = d.separator.at(0);
+  return schema;
+}
+
+Data open_data(const Config& config, const std::filesystem::path& relative_to, BadRow on_bad_row,
+               const random::Generator* bounds_noise, bool plan_only) {
+  const DataConfig& d = config.data;
+  check_data(d);
+  Data out;
+  if (d.format == DataFormat::kDigits) {
+    Digits digits = read_digits();
+    out.train = std::move(digits.train);
+    out.test = std::move(digits.test);
+    return out;
+  }
+  const auto place = [&](const std::optional<std::string>& name) {
+    return name ? std::optional(relative_to / *name) : std::nullopt;
+  };
+  const std::filesystem::path train = *place(d.train);
+  if (!d.private_bounds.empty()) {
+    if (bounds_noise == nullptr && !plan_only)
+      refuse(
+          "data.private_bounds needs the secret noise of a run; it is released by training, or "
+          "declare the bounds under data.numeric");
+    std::vector<std::string> columns = d.private_bounds;
+    std::sort(columns.begin(), columns.end());
+    columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
+    if (plan_only) {
+      out.before.push_back(plan_csv_bounds(train, d.separator[0], columns, d.private_bounds_noise,
+                                           config.privacy.adjacency, on_bad_row));
+      for (const std::string& name : columns) out.released_bounds[name] = {0, 1};
+    } else {
+      PrivateBounds bounds =
+          release_csv_bounds(train, d.separator[0], columns, d.private_bounds_noise,
+                             config.privacy.adjacency, *bounds_noise, on_bad_row);
+      out.before.push_back(std::move(bounds.release));
+      for (const auto& [name, column] : bounds.bounds) {
+        out.released_bounds[name] = {column.lower, column.upper};
+        out.notes.push_back(
+            fmt::format("released privately: {} in [{}, {}]", name, column.lower, column.upper));
+      }
+    }
+  }
+  out.train = read_part(d, out.released_bounds, train, place(d.train_labels), on_bad_row);
+  if (d.test)
+    out.test = read_part(d, out.released_bounds, *place(d.test), place(d.test_labels), on_bad_row);
+  if (d.holdout > 0) {
+    out.test = hold_out(out.train, d.holdout, config.privacy.seed);
+    out.notes.push_back(fmt::format(
+        "data.holdout {}: held-out records do not train; declared_size counts those that do",
+        d.holdout));
+    if (out.train.rows == 0 || out.test->rows == 0)
+      throw Error(
+          ErrorCode::kMalformed, "data",
+          fmt::format("data.holdout {} leaves no record to {}; give more records, or name a "
+                      "file as data.test",
+                      d.holdout, out.train.rows == 0 ? "train on" : "test on"));
+  }
+  return out;
+}
+
+Dataset open_records(const DataConfig& d, const BoundsMap& released,
+                     const std::filesystem::path& file, const std::filesystem::path& labels,
+                     BadRow on_bad_row) {
+  if (d.format != DataFormat::kDigits)
+    return read_part(d, released, file, labels, on_bad_row, false);
+  DataConfig csv;
+  csv.format = DataFormat::kCsv;
+  csv.label = "label";
+  csv.image = {8, 8};
+  for (int digit = 0; digit < 10; ++digit) csv.classes.push_back(std::to_string(digit));
+  for (int pixel = 0; pixel < 64; ++pixel)
+    csv.numeric[fmt::format("p{}", pixel)] = {-16, 16};  // 0 is 0
+  return read_part(csv, {}, file, {}, on_bad_row, false);
+}
+
+}  // namespace discreet::data

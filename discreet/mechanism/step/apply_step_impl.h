@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+
+#include "discreet/mechanism/step/apply_impl.h"
+
+namespace discreet::mechanism {
+
+// What is decided for a step before anything is drawn.
+struct Decided {
+  std::optional<Scheduler> scheduler;  // after the step's review
+  std::optional<double> projected;
+  double sigma = 0;  // 0: no noise (not enabled, or debug)
+  std::optional<accounting::Event> event;
+  bool due = false;  // the event is composed with this step
+  std::vector<std::string> warnings;
+};
+
+// Steps 9 to 11, and the event of step 15.
+Decided decide(const Mechanism::Fixed& fixed, const Mechanism::State& state);
+
+// Whether step t may be taken at all: throws kInvalidDpConfig beyond what delta is charged for.
+void require_step(const Mechanism::Fixed& fixed, const Mechanism::State& state);
+
+// Steps 15 and 16: composes what is due and refuses a total above the target.
+accounting::EpsilonBound compose_within_budget(const Mechanism::Fixed& fixed,
+                                               const Mechanism::State& state,
+                                               const Decided& decided);
+
+// Standard deviations of the noise of a step, one per part.
+struct NoiseScales {
+  std::vector<double> average;  // of the noisy average
+  std::vector<double> drawn;  // of what each slot draws: on the sum and in grid steps, or as above
+};
+NoiseScales noise_scales(const Mechanism::Fixed& fixed, const Allocation& allocation, double sigma);
+
+// What is released beside the noisy average, and what is known of it.
+struct Drawn {
+  std::vector<double> stddev;   // of the average, one per part
+  std::vector<double> normals;  // standard normal numbers, one per count
+  double signal = 0;            // norm of the average before noise
+  NoiseState noise;
+};
+
+// Values that lie elsewhere: averages already.
+template <class Real>
+struct Held {
+  std::span<const std::span<Real>> tensors;
+  const numerics::Team* team = nullptr;
+};
+
+// Steps 8, 9b, 13 and 14, in one pass over the sum: makes `values` the noisy average. `account`
+// depends on none of it and is done by one thread meanwhile.
+Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, const GradientSum& sum,
+           GradientSum& values, const Decided& decided, const std::function<void()>& account);
+// The same for averages that lie elsewhere. Real: float, double.
+template <class Real>
+Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, Held<Real>& held,
+           const Decided& decided);
+
+}  // namespace discreet::mechanism

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "discreet/base/cbor.h"
+#include "discreet/unlearning/capacity/literal.h"
+#include "discreet/unlearning/lbfgs.h"
+
+namespace discreet::unlearning {
+
+// What calibration hands to MemoryPair and PrivacyOdometer.
+struct CalibrationStats {
+  Constants constants;                // G, D, c, C: estimates: nothing certified follows
+  std::uint64_t N_star = 1;           // sample_complexity of the constants at gamma_learn
+  std::vector<std::string> warnings;  // fallbacks that were used, a sentence each
+};
+
+struct CalibratorOptions {
+  double quantile = 0.95;       // of the gradient norms, in (0, 1]
+  std::optional<double> D_cap;  // largest D reported, > 0; none if left out
+};
+
+// Estimates G, D, c and C from a short run of observations.
+//   G  the quantile of the gradient norms, interpolated linearly between order statistics; at most
+//      kExtreme times their median, so that no single gradient makes N* absurd
+//   D  the largest distance of a parameter vector from the first one, at most D_cap
+//   c, C  from the model's L-BFGS pairs, (1, 1) if it has none
+// With fewer than kFewest observations G = D = c = C = 1. Each departure leaves a warning.
+// What it keeps depends on every record observed: it is confidential, and clear() forgets it.
+class Calibrator {
+ public:
+  static constexpr std::size_t kFewest = 10;
+  static constexpr double kExtreme = 100;
+
+  // Throws kInvalidInput for an option out of range.
+  explicit Calibrator(CalibratorOptions options = {});
+
+  // gradient and theta: of equal, constant length, finite. Throws kInvalidInput otherwise; nothing
+  // is then recorded.
+  void observe(std::span<const double> gradient, std::span<const double> theta);
+
+  // gamma: the average regret that learning aims at, > 0. curvature: Lbfgs::bounds of the model.
+  CalibrationStats finalize(double gamma, std::optional<CurvatureBounds> curvature) const;
+
+  void clear() noexcept;
+
+  cbor::Value save() const;
+  static Calibrator restore(const cbor::Value& value);  // throws kMalformed for anything else
+
+  const CalibratorOptions& options() const noexcept { return options_; }
+  const std::vector<double>& grad_norms() const noexcept { return grad_norms_; }
+  const std::vector<std::vector<double>>& thetas() const noexcept { return thetas_; }
+
+ private:
+  CalibratorOptions options_;
+  std::vector<double> grad_norms_;
+  std::vector<std::vector<double>> thetas_;
+};
+
+}  // namespace discreet::unlearning

@@ -1,0 +1,512 @@
+#include "discreet/unlearning/service/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
+#include "discreet/ledger/verify.h"
+#include "discreet/numerics/sum.h"
+#include "discreet/unlearning/require_impl.h"
+#include "discreet/unlearning/saved_impl.h"
+#include "discreet/unlearning/service/learner_impl.h"
+#include "discreet/unlearning/service/store_impl.h"
+
+namespace discreet::unlearning {
+namespace {
+
+constexpr const char* kOp = "unlearn";
+constexpr std::size_t kRowsPerCommit = 512;
+
+[[noreturn]] void refuse_request(std::string sentence) {
+  throw Error(ErrorCode::kInvalidInput, kOp, std::move(sentence));
+}
+
+void require_text(const char* what, std::string_view text, std::size_t most) {
+  if (text.empty() || text.size() > most || find_bad_utf8(bytes_of(text))) {
+    refuse_request(
+        fmt::format("the {} has {} bytes; give 1 to {} bytes of UTF-8", what, text.size(), most));
+  }
+}
+
+// What a row's bytes are in a request's digest.
+Digest chained(const Digest& before, const Row& row) {
+  return Sha256()
+      .update(before)
+      .update(cbor::encode(cbor::array({row.subject, packed(row.x), row.y})))
+      .finish();
+}
+
+Bytes encoded(const Publication& p) {
+  return cbor::encode(cbor::map({{"type", "unlearning/publication/1"},
+                                 {"parameters", packed(p.release.parameters)},
+                                 {"sigma", p.release.sigma},
+                                 {"residual_bound", p.release.residual_bound},
+                                 {"guarantee", p.release.guarantee},
+                                 {"ready", p.ready}}));
+}
+
+Publication publication_of(ByteView bytes) {
+  return restored(bytes, "unlearning/publication/1", [](const cbor::Value& s) {
+    return Publication{
+        Release{unpacked<double>(s.at("parameters").as_bytes()), s.at("sigma").as_float(),
+                s.at("residual_bound").as_float(), std::string(s.at("guarantee").as_text())},
+        s.at("ready").as_bool()};
+  });
+}
+
+}  // namespace
+
+Digest deletion_commitment(ByteView salt, std::string_view subject,
+                           std::span<const RecordId> records) {
+  return sha256(cbor::encode(cbor::array(
+      {"discreet-deletion-v1", salt, subject, cbor::array({records.begin(), records.end()})})));
+}
+
+struct Service::Impl {
+  explicit Impl(const std::filesystem::path& path, Noise source)
+      : store(path, ModelStore::Mode::kOpen), noise(std::move(source)) {
+    load();
+  }
+  ~Impl() {
+    try {  // so that nobody need look into the ledger again
+      if (store.number("confirmed") != confirmed) {
+        store.transact([&] { store.put_number("confirmed", confirmed); });
+      }
+    } catch (...) {
+    }
+  }
+
+  Bytes value(std::string_view name) {
+    auto found = store.get(name);
+    if (!found) {
+      throw Error(ErrorCode::kMalformed, "unlearn store", fmt::format("there is no {}", name));
+    }
+    return std::move(*found);
+  }
+
+  void load() {
+    const Bytes name = value("model");
+    model.assign(name.begin(), name.end());
+    genesis = value("genesis");
+    state = value("state");
+    calibration = store.number("calibration");
+    generation = store.number("generation");
+    next_id = store.number("next_id");
+    deletions = store.number("deletions");
+    confirmed = store.number("confirmed");
+    published.reset();
+    if (const auto bytes = store.get("publication")) published = publication_of(*bytes);
+    learner.emplace(restored_learner(state, noise("open")));
+    store.each_record([&](RecordId id, std::string_view, const std::vector<double>& row) {
+      if (row.size() != dimension_of(*learner) + 1) {
+        throw Error(ErrorCode::kMalformed, "unlearn store",
+                    fmt::format("record {} has {} values, the model takes {}", id, row.size(),
+                                dimension_of(*learner) + 1));
+      }
+      put_back(*learner, id, {row.data(), row.size() - 1}, row.back());
+    });
+    if (published && published->release.parameters.size() != dimension_of(*learner)) {
+      throw Error(ErrorCode::kMalformed, "unlearn store",
+                  "the publication is of another model than the store");
+    }
+    stale = false;
+  }
+
+  // Changes memory and file together. After a failure memory is read anew.
+  void change(const std::function<void()>& work) {
+    stale = true;
+    store.transact([&] {
+      work();
+      Bytes now = saved(*learner);
+      if (now != state) {
+        store.put("state", now);
+        state = std::move(now);
+      }
+      if (confirmed != store.number("confirmed")) store.put_number("confirmed", confirmed);
+    });
+    stale = false;
+  }
+  void require_fresh() {
+    if (stale) load();
+  }
+
+  Learner beginning(std::string_view event) const {
+    // What a transcript has released stays released.
+    const auto* erm = learner ? std::get_if<ErmEngine>(&*learner) : nullptr;
+    const bool carries = erm != nullptr && erm->options().guarantee == Guarantee::kTranscript;
+    return restored_learner(carries ? state : genesis, noise(event));
+  }
+
+  void learn(Learner& into, RecordId id, std::span<const double> x, double y) const {
+    add_record(into, id, x, y, calibration);
+  }
+
+  // Inside a transaction, after records were dropped.
+  void start_over() {
+    ++generation;
+    Learner next = beginning(fmt::format("generation/{}", generation));
+    store.each_record([&](RecordId id, std::string_view, const std::vector<double>& row) {
+      learn(next, id, {row.data(), row.size() - 1}, row.back());
+    });
+    learner.emplace(std::move(next));
+    store.put_number("generation", generation);
+  }
+
+  void publish_inside() {
+    published = publication(*learner);
+    store.put("publication", encoded(*published));
+  }
+
+  std::vector<DeletionReceipt> receipts(std::uint64_t first, std::uint64_t count) {
+    std::vector<DeletionReceipt> out;
+    for (auto& row : store.deletions(first, count)) {
+      ledger::Entry entry = ledger::decode_entry(row.entry);
+      auto* deletion = std::get_if<ledger::Deletion>(&entry);
+      if (!deletion) {
+        throw Error(ErrorCode::kMalformed, "unlearn store", "an entry of the store is no deletion");
+      }
+      out.push_back({std::move(*deletion), std::move(row.salt), std::move(row.records)});
+    }
+    return out;
+  }
+
+  // Whose deletions are known by their commitments only: each is opened with the new subjects.
+  void require_never_deleted(std::span<const Row> rows) {
+    if (deletions == 0 || rows.empty()) return;
+    std::set<std::string_view> subjects;
+    for (const Row& row : rows) subjects.insert(row.subject);
+    for (const DeletionReceipt& receipt : receipts(0, deletions)) {
+      for (const std::string_view subject : subjects) {
+        if (deletion_commitment(receipt.salt, subject, receipt.records) !=
+            receipt.entry.commitment) {
+          continue;
+        }
+        refuse_request(
+            fmt::format("subject '{}' was deleted (deletion {}); insert them again only if they "
+                        "asked for it: --reinsert",
+                        subject, receipt.entry.number));
+      }
+    }
+  }
+
+  // Throws for a store that is older than the ledger.
+  void require_current(const ledger::State& ledger) const {
+    const std::uint64_t there = ledger.next_deletion(model);
+    if (there <= deletions) return;
+    throw Error(ErrorCode::kMalformed, kOp,
+                fmt::format("the ledger has {} deletions of model {}, the store {}: it is an old "
+                            "copy, in which deleted records are back; use the newest",
+                            there, model, deletions));
+  }
+
+  ModelStore store;
+  Noise noise;
+  std::string model;
+  Bytes genesis, state;
+  std::uint64_t calibration = 0, generation = 0, next_id = 0, deletions = 0, confirmed = 0;
+  std::optional<Learner> learner;
+  std::optional<Publication> published;
+  bool stale = false;  // memory may say something else than the file
+};
+
+Service::Noise Service::secure_noise() {
+  auto root = std::make_shared<NoiseSource>(NoiseSource::secure());
+  auto events = std::make_shared<std::uint64_t>(0);
+  // A name of its own for every call: an event that is tried again draws again.
+  return [root, events](std::string_view event) {
+    return root->fork(fmt::format("{}/{}", event, (*events)++));
+  };
+}
+
+void Service::create(const std::filesystem::path& path, const std::string& model,
+                     const EngineOptions& options) {
+  require_text("model's name", model, 128);
+  std::uint64_t calibration = 0;
+  const Learner learner = [&]() -> Learner {
+    if (const auto* exact = std::get_if<ExactOptions>(&options)) return ExactEngine(*exact);
+    if (const auto* erm = std::get_if<ErmOptions>(&options)) {
+      return ErmEngine(*erm, NoiseSource::secure());
+    }
+    const auto& stream = std::get<StreamOptions>(options);
+    if (stream.calibration < 1) refuse(kOp, "calibration", 0, "1 or more inserts");
+    calibration = stream.calibration;
+    const std::size_t dimension = stream.odometer.accounting == Accounting::kSpecification
+                                      ? stream.dimension
+                                      : stream.odometer.enforced.dimension;
+    return MemoryPair(dimension, std::make_shared<PrivacyOdometer>(stream.odometer),
+                      Calibrator(stream.calibrator), stream.loss, NoiseSource::secure());
+  }();
+  static_cast<void>(terms_of(learner));  // what no receipt can hold is refused before a file
+  ModelStore store(path, ModelStore::Mode::kCreate);
+  store.transact([&] {
+    const Bytes state = saved(learner);
+    store.put("model", bytes_of(model));
+    store.put("genesis", state);
+    store.put("state", state);
+    store.put_number("calibration", calibration);
+  });
+}
+
+Service::Service(const std::filesystem::path& path, Noise noise)
+    : impl_(std::make_unique<Impl>(path, std::move(noise))) {}
+Service::Service(const std::filesystem::path& path, const std::filesystem::path& ledger,
+                 Noise noise)
+    : Service(path, std::move(noise)) {
+  ledger::Store file(ledger, ledger::Store::Mode::kRead);
+  file.begin_snapshot();
+  ledger::VerifyOptions options;
+  options.attestations = false;
+  ledger::Verification where;
+  impl_->require_current(ledger::load(file, options, true, where).state);
+}
+Service::~Service() = default;
+Service::Service(Service&&) noexcept = default;
+
+std::uint64_t Service::insert(std::string_view request, std::span<const Row> rows,
+                              Reinsert reinsert) {
+  Impl& s = *impl_;
+  s.require_fresh();
+  require_text("request's name", request, 128);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    try {
+      require_text("subject", rows[i].subject, 256);
+      require_fits(*s.learner, rows[i].x, rows[i].y);
+    } catch (const Error& error) {
+      throw Error(error.code(), error.op(), fmt::format("row {}: {}", i + 1, error.sentence()));
+    }
+  }
+  ModelStore::Request done{0, 0, 0, {}};
+  if (const auto known = s.store.request(request)) {
+    Digest digest{};
+    for (std::size_t i = 0; i < std::min<std::size_t>(rows.size(), known->first); ++i) {
+      digest = chained(digest, rows[i]);
+    }
+    if (known->kind != 0 || rows.size() < known->first || digest != known->digest) {
+      refuse_request(
+          fmt::format("request {} was made before with another content; give a new name", request));
+    }
+    done = *known;
+  }
+  if (reinsert == Reinsert::kRefuse) s.require_never_deleted(rows.subspan(done.first));
+  const std::uint64_t fresh = rows.size() - done.first;
+  if (const std::uint64_t room = room_of(*s.learner); fresh > room) {
+    refuse_request(
+        fmt::format("{} rows are more than the {} that n_max leaves room for", fresh, room));
+  }
+  while (done.first < rows.size()) {
+    const std::size_t end = std::min<std::size_t>(rows.size(), done.first + kRowsPerCommit);
+    s.change([&] {
+      for (std::size_t i = done.first; i < end; ++i) {
+        const RecordId id = s.next_id++;
+        std::vector<double> row = rows[i].x;
+        row.push_back(rows[i].y);
+        s.store.add_record(id, rows[i].subject, row);
+        s.learn(*s.learner, id, rows[i].x, rows[i].y);
+        done.digest = chained(done.digest, rows[i]);
+      }
+      done.first = end;
+      s.store.put_number("next_id", s.next_id);
+      s.store.put_request(request, done);
+    });
+  }
+  return fresh;
+}
+
+std::vector<DeletionReceipt> Service::erase(std::string_view request,
+                                            std::span<const std::string> subjects,
+                                            ledger::Ledger& ledger, std::uint64_t now,
+                                            const std::optional<Digest>& withdrawal) {
+  Impl& s = *impl_;
+  s.require_fresh();
+  require_text("request's name", request, 128);
+  if (subjects.empty()) refuse_request("no subject is named; name at least one");
+  confirm(ledger);
+  const Digest digest =
+      sha256(cbor::encode(cbor::array({cbor::array({subjects.begin(), subjects.end()}),
+                                       withdrawal ? cbor::Value(*withdrawal) : cbor::Value()})));
+  if (const auto known = s.store.request(request)) {
+    if (known->kind != 1 || known->digest != digest) {
+      refuse_request(
+          fmt::format("request {} was made before with another content; give a new name", request));
+    }
+    return s.receipts(known->first, known->count);
+  }
+
+  ledger::Deletion terms = terms_of(*s.learner);
+  terms.model = s.model;
+  terms.time = now;
+  if (withdrawal) {
+    terms.withdrawal = ledger.state().withdrawal_of(*withdrawal);
+    if (!terms.withdrawal) {
+      refuse_request(
+          fmt::format("descriptor {} is not withdrawn in the ledger; record its "
+                      "withdrawal first ('discreet withdraw')",
+                      to_hex(*withdrawal)));
+    }
+  }
+  std::vector<DeletionReceipt> receipts;
+  std::vector<RecordId> all;
+  std::set<std::string_view> seen;
+  for (const std::string& subject : subjects) {
+    if (!seen.insert(subject).second) {
+      refuse_request(fmt::format("subject '{}' is named twice; name it once", subject));
+    }
+    DeletionReceipt receipt{terms, {}, s.store.records_of(subject)};
+    if (receipt.records.empty()) {
+      refuse_request(fmt::format(
+          "subject '{}' has no records in the model: never inserted, or deleted before", subject));
+    }
+    const random::Key salt = random::Key::from_system();
+    receipt.salt.assign(salt.secret_bytes().begin(), salt.secret_bytes().end());
+    receipt.entry.number = s.deletions + receipts.size();
+    receipt.entry.commitment = deletion_commitment(receipt.salt, subject, receipt.records);
+    all.insert(all.end(), receipt.records.begin(), receipt.records.end());
+    receipts.push_back(std::move(receipt));
+  }
+  std::vector<std::vector<double>> rows;
+  for (const RecordId id : all) rows.push_back(s.store.row(id));
+
+  s.change([&] {
+    for (const RecordId id : all) s.store.drop_record(id);
+    const auto noise_of = [&](RecordId id) {
+      return s.noise(fmt::format("delete/{}/{}", s.generation, id));
+    };
+    if (!remove_records(*s.learner, all, rows, noise_of)) s.start_over();
+    for (DeletionReceipt& receipt : receipts) {
+      receipt.entry.generation = s.generation;
+      s.store.add_deletion(receipt.entry.number,
+                           {ledger::encode(receipt.entry), receipt.salt, receipt.records});
+    }
+    s.store.put_request(request, {1, s.deletions, receipts.size(), digest});
+    s.deletions += receipts.size();
+    s.store.put_number("deletions", s.deletions);
+    if (s.published) {
+      if (std::holds_alternative<ErmEngine>(*s.learner)) {
+        s.published.reset();
+        s.store.drop("publication");
+      } else {
+        s.publish_inside();
+      }
+    }
+  });
+
+  std::vector<ledger::Deletion> entries;
+  for (const DeletionReceipt& receipt : receipts) entries.push_back(receipt.entry);
+  try {
+    ledger.record_deletions(entries);
+  } catch (const Error& error) {
+    throw Error(error.code(), kOp,
+                fmt::format("the records are deleted, but the receipt is not in the ledger yet "
+                            "({}); give the same request again",
+                            error.sentence()));
+  }
+  s.confirmed = s.deletions;
+  return receipts;
+}
+
+std::size_t Service::confirm(ledger::Ledger& ledger) {
+  Impl& s = *impl_;
+  s.require_fresh();
+  s.require_current(ledger.state());
+  const std::uint64_t there = ledger.state().next_deletion(s.model);
+  std::size_t written = 0;
+  if (there < s.deletions) {
+    std::vector<ledger::Deletion> entries;
+    for (const auto& receipt : s.receipts(there, s.deletions - there)) {
+      entries.push_back(receipt.entry);
+    }
+    written = ledger.record_deletions(entries);
+  }
+  s.confirmed = s.deletions;
+  return written;
+}
+
+Release Service::publish() {
+  Impl& s = *impl_;
+  s.require_fresh();
+  s.change([&] {
+    if (auto* erm = std::get_if<ErmEngine>(&*s.learner)) {
+      if (erm->releases_left() == 0 && erm->options().guarantee != Guarantee::kTranscript) {
+        s.start_over();
+      }
+      std::get<ErmEngine>(*s.learner).use_noise(s.noise(fmt::format("publish/{}", s.generation)));
+    }
+    s.publish_inside();
+  });
+  return s.published->release;
+}
+
+Prediction Service::predict(std::span<const double> x) const {
+  Impl& s = *impl_;
+  s.require_fresh();  // a publication that did not reach the disk is not served
+  if (!s.published) {
+    refuse_request("nothing is published since the last delete; call publish first");
+  }
+  require_record("predict", dimension_of(*s.learner), x, 0);
+  return {numerics::dot(s.published->release.parameters, x), s.published->ready};
+}
+
+void Service::retrain() {
+  Impl& s = *impl_;
+  s.require_fresh();
+  s.change([&] {
+    s.start_over();
+    if (!s.published) return;
+    if (std::holds_alternative<ErmEngine>(*s.learner)) return;  // the last release stays as it is
+    s.publish_inside();
+  });
+}
+
+Digest Service::state_digest() const {
+  Impl& s = *impl_;
+  s.require_fresh();
+  Sha256 rows;
+  s.store.each_record([&](RecordId id, std::string_view subject, const std::vector<double>& row) {
+    rows.update(cbor::encode(cbor::array({id, subject, packed(row)})));
+  });
+  return sha256(cbor::encode(
+      cbor::array({s.model, s.generation, s.next_id, s.deletions, s.state, rows.finish()})));
+}
+
+ServiceStatus Service::status() const {
+  Impl& s = *impl_;
+  s.require_fresh();
+  ServiceStatus out;
+  out.model = s.model;
+  describe(*s.learner, out);
+  out.deletions = s.deletions;
+  out.generation = s.generation;
+  out.unconfirmed = s.deletions - std::min(s.deletions, s.confirmed);
+  out.published = s.published.has_value();
+  out.state = state_digest();
+  return out;
+}
+
+std::uint64_t Service::commits() const noexcept { return impl_->store.commits(); }
+
+const Learner& Service::learner() const {
+  impl_->require_fresh();
+  return *impl_->learner;
+}
+
+std::vector<Row> Service::rows() const {
+  std::vector<Row> out;
+  impl_->store.each_record([&](RecordId, std::string_view subject, const std::vector<double>& row) {
+    out.push_back({std::string(subject), std::vector(row.begin(), row.end() - 1), row.back()});
+  });
+  return out;
+}
+
+Learner Service::fresh(std::string_view event) const {
+  return restored_learner(impl_->genesis, impl_->noise(event));
+}
+
+void Service::learn(Learner& learner, RecordId id, std::span<const double> x, double y) const {
+  impl_->learn(learner, id, x, y);
+}
+
+}  // namespace discreet::unlearning

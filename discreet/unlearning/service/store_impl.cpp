@@ -1,0 +1,207 @@
+#include "discreet/unlearning/service/store_impl.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "discreet/base/error.h"
+#include "discreet/ledger/sqlite_impl.h"
+#include "discreet/unlearning/saved_impl.h"
+
+namespace discreet::unlearning {
+namespace {
+
+constexpr std::int64_t kApplication = 0x44554e31;  // "DUN1"
+
+constexpr std::string_view kTables[] = {
+    "CREATE TABLE deletion(number INTEGER PRIMARY KEY, entry BLOB NOT NULL, salt BLOB NOT NULL, "
+    "records BLOB NOT NULL) STRICT",
+    "CREATE TABLE record(id INTEGER PRIMARY KEY, subject TEXT NOT NULL, row BLOB NOT NULL) STRICT",
+    "CREATE INDEX record_subject ON record(subject)",
+    "CREATE TABLE request(name TEXT PRIMARY KEY, kind INTEGER NOT NULL, first INTEGER NOT NULL, "
+    "count INTEGER NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE value(name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID",
+};
+
+[[noreturn]] void malformed(std::string sentence) {
+  throw Error(ErrorCode::kMalformed, "unlearn store", std::move(sentence));
+}
+
+// A record: its features, and its label.
+std::vector<double> record_of(ByteView bytes) {
+  auto row = unpacked<double>(bytes);
+  if (row.empty()) malformed("a record of the store is empty");
+  return row;
+}
+
+Bytes copy(ByteView bytes) { return {bytes.begin(), bytes.end()}; }
+
+// SQLite would make the file as the umask says; this one is for its owner only from the beginning.
+void make_file(const std::filesystem::path& path) {
+  const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (made < 0) {
+    throw Error(errno == EEXIST ? ErrorCode::kInvalidInput : ErrorCode::kIoError, "unlearn store",
+                fmt::format("{}: {}", path.string(),
+                            errno == EEXIST ? "the file is there already; choose another place"
+                                            : std::strerror(errno)));
+  }
+  ::close(made);
+}
+
+void require_file(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw Error(ErrorCode::kInvalidInput, "unlearn store",
+                fmt::format("{}: {}; 'discreet unlearn init' makes one", path.string(),
+                            std::strerror(errno)));
+  }
+  if ((status.st_mode & 077) != 0) {
+    throw Error(ErrorCode::kIoError, "unlearn store",
+                fmt::format("others may read {} (mode {:o}), which holds records: chmod 600",
+                            path.string(), status.st_mode & 07777));
+  }
+}
+
+}  // namespace
+
+ModelStore::ModelStore(const std::filesystem::path& path, Mode mode) {
+  mode == Mode::kCreate ? make_file(path) : require_file(path);
+  db_ = std::make_unique<ledger::Database>(path, admission::Guard::kWrite, "store");
+  // The lock is taken by the first statement and held: what is in memory stays what is in the file.
+  db_->run(
+      "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; "
+      "PRAGMA secure_delete=ON; PRAGMA cell_size_check=ON; PRAGMA cache_size=-64000; "
+      "BEGIN EXCLUSIVE; COMMIT");
+  if (mode == Mode::kCreate) {
+    db_->run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version=1; {}; COMMIT",
+                         kApplication, fmt::join(kTables, "; "))
+                 .c_str());
+  }
+  if (db_->number("PRAGMA application_id") != kApplication) {
+    malformed(fmt::format("{} is another database, no store of a model", path.string()));
+  }
+  if (db_->number("PRAGMA user_version") != 1) {
+    malformed("the store has a file version this build does not read");
+  }
+}
+
+ModelStore::~ModelStore() = default;
+
+void ModelStore::transact(const std::function<void()>& work) {
+  db_->transact(work);
+  ++commits_;
+}
+
+std::optional<Bytes> ModelStore::get(std::string_view name) {
+  auto rows = db_->prepare("SELECT value FROM value WHERE name = ?1");
+  rows.bind_text(1, name);
+  if (!rows.step()) return std::nullopt;
+  return copy(rows.bytes(0));
+}
+
+void ModelStore::put(std::string_view name, ByteView value) {
+  db_->prepare("INSERT OR REPLACE INTO value(name, value) VALUES(?1, ?2)")
+      .bind_text(1, name)
+      .bind(2, value)
+      .once();
+}
+
+void ModelStore::drop(std::string_view name) {
+  db_->prepare("DELETE FROM value WHERE name = ?1").bind_text(1, name).once();
+}
+
+std::uint64_t ModelStore::number(std::string_view name) {
+  const auto value = get(name);
+  if (!value) return 0;
+  const auto numbers = unpacked<std::uint64_t>(*value);
+  if (numbers.size() != 1) malformed(fmt::format("{} is no number", name));
+  return numbers[0];
+}
+
+void ModelStore::put_number(std::string_view name, std::uint64_t value) {
+  put(name, packed(std::span<const std::uint64_t>(&value, 1)));
+}
+
+void ModelStore::add_record(RecordId id, std::string_view subject, const std::vector<double>& row) {
+  const Bytes bytes = packed(row);
+  db_->prepare("INSERT INTO record(id, subject, row) VALUES(?1, ?2, ?3)")
+      .bind(1, id)
+      .bind_text(2, subject)
+      .bind(3, bytes)
+      .once();
+}
+
+void ModelStore::drop_record(RecordId id) {
+  db_->prepare("DELETE FROM record WHERE id = ?1").bind(1, id).once();
+}
+
+std::vector<RecordId> ModelStore::records_of(std::string_view subject) {
+  auto rows = db_->prepare("SELECT id FROM record WHERE subject = ?1 ORDER BY id");
+  rows.bind_text(1, subject);
+  std::vector<RecordId> ids;
+  while (rows.step()) ids.push_back(rows.number(0));
+  return ids;
+}
+
+std::vector<double> ModelStore::row(RecordId id) {
+  auto rows = db_->prepare("SELECT row FROM record WHERE id = ?1");
+  rows.bind(1, id);
+  if (!rows.step()) malformed(fmt::format("record {} is not there", id));
+  return record_of(rows.bytes(0));
+}
+
+void ModelStore::each_record(const Visit& visit) {
+  auto rows = db_->prepare("SELECT id, subject, row FROM record ORDER BY id");
+  while (rows.step()) visit(rows.number(0), rows.text(1), record_of(rows.bytes(2)));
+}
+
+std::optional<ModelStore::Request> ModelStore::request(std::string_view name) {
+  auto rows = db_->prepare("SELECT kind, first, count, digest FROM request WHERE name = ?1");
+  rows.bind_text(1, name);
+  if (!rows.step()) return std::nullopt;
+  Request request{rows.number(0), rows.number(1), rows.number(2), {}};
+  const ByteView digest = rows.bytes(3);
+  if (digest.size() != request.digest.size()) malformed("a digest has another length");
+  std::copy(digest.begin(), digest.end(), request.digest.begin());
+  return request;
+}
+
+void ModelStore::put_request(std::string_view name, const Request& request) {
+  db_->prepare(
+         "INSERT OR REPLACE INTO request(name, kind, first, count, digest) "
+         "VALUES(?1, ?2, ?3, ?4, ?5)")
+      .bind_text(1, name)
+      .bind(2, request.kind)
+      .bind(3, request.first)
+      .bind(4, request.count)
+      .bind(5, ByteView(request.digest))
+      .once();
+}
+
+void ModelStore::add_deletion(std::uint64_t number, const DeletionRow& row) {
+  const Bytes records = packed(row.records);
+  db_->prepare("INSERT INTO deletion(number, entry, salt, records) VALUES(?1, ?2, ?3, ?4)")
+      .bind(1, number)
+      .bind(2, row.entry)
+      .bind(3, row.salt)
+      .bind(4, records)
+      .once();
+}
+
+std::vector<ModelStore::DeletionRow> ModelStore::deletions(std::uint64_t first,
+                                                           std::uint64_t count) {
+  auto rows = db_->prepare(
+      "SELECT entry, salt, records FROM deletion WHERE number >= ?1 ORDER BY number LIMIT ?2");
+  rows.bind(1, first).bind(2, count);
+  std::vector<DeletionRow> found;
+  while (rows.step()) {
+    found.push_back({copy(rows.bytes(0)), copy(rows.bytes(1)), unpacked<RecordId>(rows.bytes(2))});
+  }
+  return found;
+}
+
+}  // namespace discreet::unlearning
