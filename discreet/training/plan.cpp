@@ -34,7 +34,7 @@ std::optional<double> explicit_epsilon(const Config& config, const Setup& setup)
 
 Plan plan_run(const Config& resolved, int threads, data::BadRow on_bad_row) {
   const random::Key secret = random::Key::from_system();  // of nothing that is released
-  SetupOptions options{secret, environment()};
+  SetupOptions options{secret, run::environment()};
   options.threads = threads;
   options.on_bad_row = on_bad_row;
   options.plan_only = true;

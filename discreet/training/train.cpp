@@ -129,7 +129,7 @@ class Run {
       t = saved->step;
       session_->restore(training);
     }
-    const std::string differs = environment_difference(before, environment_);
+    const std::string differs = run::environment_difference(before, environment_);
     if (differs.empty()) {
       if (saved) mechanism().restore(state, t);
       use_lineage();
@@ -257,7 +257,7 @@ class Run {
   const Config& config_;
   const TrainOptions& options_;
   run::RunFiles files_;
-  const cbor::Value environment_ = environment();
+  const cbor::Value environment_ = run::environment();
   std::optional<Setup> setup_;
   std::optional<run::Session> session_;
   std::uint64_t lineage_epoch_ = 0;  // in which the lineage began
