@@ -10,6 +10,7 @@
 
 #include "discreet/accounting/accountant.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/mechanism/config_table.h"
 #include "discreet/mechanism/prevalidation.h"
@@ -82,7 +83,9 @@ class Counter {
   }
 
   void step(const json& line, std::size_t number) {
-    const auto t = static_cast<std::uint64_t>(number_in(line, "t", number));
+    const double place = number_in(line, "t", number);
+    if (!(place >= 0 && place <= 0x1p53)) reject(number, "t must be a number in [0, 2^53]");
+    const auto t = static_cast<std::uint64_t>(place);
     const double scheduled = number_in(line, "noise_scale_sigma", number);
     const double accounted = number_in(line, "effective_noise_multiplier", number);
     if (!(scheduled > 0 && accounted > 0)) reject(number, "a step has no noise");
@@ -97,6 +100,12 @@ class Counter {
   // Steps after a checkpoint were executed again with fresh randomness: what they released counts
   // twice.
   void again() { unit_.reset(); }
+
+  void read(const TraceLine& line, std::size_t number) {
+    if (line.kind == "run_header") header(read_json(line.text));
+    if (line.kind == "iter") step(read_json(line.text), number);
+    if (line.kind == "resumed" && read_json(line.text).value("charged_again", 0u) > 0) again();
+  }
 
   Recount finish() {
     for (const auto& [noise, count] : counts_) accountant_->compose(event(noise), count);
@@ -176,13 +185,14 @@ Recount recount(const mechanism::Config& resolved, std::span<const TraceLine> li
                                   mechanism::spelling(dp.noise_family));
     return unknown;
   }
+  if (lines.empty() || lines[0].kind != "run_header")
+    reject(1, "a trace starts with its run_header");
   Counter counter(resolved);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const TraceLine& line = lines[i];
-    if (line.kind == "run_header") counter.header(json::parse(line.text));
-    if (line.kind == "iter") counter.step(json::parse(line.text), i + 1);
-    if (line.kind == "resumed" && json::parse(line.text).value("charged_again", 0u) > 0)
-      counter.again();
+  std::size_t i = 0;
+  try {
+    for (; i < lines.size(); ++i) counter.read(lines[i], i + 1);
+  } catch (const json::exception&) {
+    reject(i + 1, "a field has another type");
   }
   return counter.finish();
 }
