@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -41,6 +42,14 @@ class EditedDatabase {
     discreet::Bytes out = rows.applied == 0 ? honest_ : rows.bytes();
     for (const Instruction& i : later) apply(i, out);
     return out;
+  }
+
+  // The honest file with one row of another file, in the place that it has there or instead of
+  // another; none if that breaks a constraint.
+  discreet::Bytes with_row_of(const discreet::Bytes& other, std::size_t table, std::size_t row) const {
+    Sql rows(honest_);
+    rows.splice(other, table, row);
+    return rows.bytes();
   }
 
   // Every row of every table as a plain SQLite reader sees them; the cells of `joined` end to end,
@@ -127,11 +136,7 @@ class EditedDatabase {
 
     explicit Sql(const discreet::Bytes& file) {
       sqlite3_open(":memory:", &db_);
-      auto* copy = static_cast<std::uint8_t*>(sqlite3_malloc64(file.size() + 1));
-      if (!file.empty()) std::memcpy(copy, file.data(), file.size());
-      const auto size = static_cast<sqlite3_int64>(file.size());
-      sqlite3_deserialize(db_, "main", copy, size, size,
-                          SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
+      load(file, "main");
     }
     ~Sql() { sqlite3_close(db_); }
     Sql(const Sql&) = delete;
@@ -155,6 +160,16 @@ class EditedDatabase {
       }
       sqlite3_finalize(s);
       return code == SQLITE_DONE;
+    }
+
+    void splice(const discreet::Bytes& other, std::size_t table, std::size_t row) {
+      run("ATTACH ':memory:' AS other");
+      load(other, "other");
+      const auto all = tables();
+      const std::string name = "\"" + all[table % all.size()].first + "\"";
+      run("INSERT OR REPLACE INTO main." + name + " SELECT * FROM other." + name +
+          " ORDER BY 1 LIMIT 1 OFFSET " + std::to_string(row) + " % (SELECT count(*) FROM other." +
+          name + ")");
     }
 
     using Table = std::pair<std::string, std::vector<std::string>>;
@@ -209,7 +224,7 @@ class EditedDatabase {
                     " || substr(CAST(" + cell + " AS BLOB), " + at + " + 1)") +
               here);
           break;
-        case kFlipCell: flip(name, columns, cell, here, i); break;
+        case kFlipCell: flip(name, cell, here, i); break;
         case kCutCell:
           run(update + typed("substr(CAST(" + cell + " AS BLOB), 1, " + at + ")") + here);
           break;
@@ -234,11 +249,18 @@ class EditedDatabase {
     }
 
    private:
+    void load(const discreet::Bytes& file, const char* schema) {
+      auto* copy = static_cast<std::uint8_t*>(sqlite3_malloc64(file.size() + 1));
+      if (!file.empty()) std::memcpy(copy, file.data(), file.size());
+      const auto size = static_cast<sqlite3_int64>(file.size());
+      sqlite3_deserialize(db_, schema, copy, size, size,
+                          SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
+    }
     void run(const std::string& statement) {
       sqlite3_exec(db_, statement.c_str(), nullptr, nullptr, nullptr);
     }
-    void flip(const std::string& table, const std::vector<std::string>&, const std::string& cell,
-              const std::string& here, const Instruction& i) {
+    void flip(const std::string& table, const std::string& cell, const std::string& here,
+              const Instruction& i) {
       discreet::Bytes value;
       int type = 0;
       each("SELECT " + cell + " FROM \"" + table + "\"" + here, [&](auto* s) {

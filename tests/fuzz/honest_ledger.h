@@ -17,18 +17,21 @@ namespace fuzz {
 // A small ledger with an entry of nearly every kind, and everything that is made from one: what
 // forgeries of them are compared with. Nothing else in a fuzzer is signed by its key.
 struct HonestLedger {
-  File file{"honest"};
+  File file;
   std::string earlier, note, bundle, entry_proof, consistency_proof;
   std::vector<discreet::Bytes> leaves, receipts;  // in the order of the ledger
 
-  HonestLedger() {
+  // Ledgers of other numbers have other contributions, and the same origin and key.
+  explicit HonestLedger(std::uint32_t number = 0)
+      : file("honest-" + std::to_string(number)), number_(number) {
     using namespace discreet::ledger;
     using namespace discreet::ledger::testing;
     {
       Ledger ledger =
           Ledger::create(file.path(), header(), discreet::bytes_of("policy"), ledger_key());
-      ledger.admit(contributions(0, 2, "sensitive", kToday + 10), {{{"EXPIRED", 2}}});
-      ledger.admit(contributions(2, 4));
+      const std::uint32_t first = 100 * number;
+      ledger.admit(contributions(first, first + 2, "sensitive", kToday + 10), {{{"EXPIRED", 2}}});
+      ledger.admit(contributions(first + 2, first + 4));
       earlier = ledger.note();
       ledger.reserve_epoch("run", 0, kToday, {terms("sensitive"), terms("public")});
       ledger.reserve_epoch("run", 1, kToday + 20, {terms("public")});
@@ -46,13 +49,16 @@ struct HonestLedger {
     consistency_proof = prove_consistency(file.path(), read_unverified(earlier).size);
   }
 
-  static discreet::Digest withdrawn() {
+  discreet::Digest withdrawn() const {
     using namespace discreet::ledger::testing;
-    return hash_of(contribution(2));
+    return hash_of(contribution(100 * number_ + 2));
   }
   static discreet::admission::PublicKey key() {
     return discreet::ledger::testing::ledger_key().public_key();
   }
+
+ private:
+  std::uint32_t number_;
 };
 
 }  // namespace fuzz
