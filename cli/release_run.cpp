@@ -130,11 +130,14 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
 
   const std::optional<Kept> kept = kept_by(input, run.config);
   std::optional<release::LedgerAt> at;
+  // Held from here on: what is drafted is what is recorded, and a killed writer's rest is gone.
+  std::optional<ledger::Ledger> ledger;
   if (kept) {
     if (run.config.corpus.ledger_key && !ledger_key)
       ledger_key = read_key(*run.config.corpus.ledger_key, "");
     if (!ledger_key) refuse("the release is recorded in the run's ledger; give --ledger-key");
     at = {kept->ledger, ledger_key->public_key(), kept->note};
+    ledger = ledger::Ledger::open(kept->ledger, std::move(*ledger_key), kept->note);
     if (facts.runs.empty()) facts.runs = names_of(input.run, *kept);
   } else if (facts.runs.empty()) {
     facts.runs = {
@@ -151,12 +154,10 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   out.hash = release::hash_of(envelope);
   // Recorded before it is published: a manifest that is nowhere is harmless, one that no
   // contributor can find is not.
-  if (kept) {
-    ledger::Ledger ledger =
-        ledger::Ledger::open(kept->ledger, std::move(*ledger_key), out.manifest.ledger->note);
-    for (const std::string& name : out.manifest.runs) ledger.release(name, out.hash);
-    out.entry = ledger.state().size() - 1;
-    run::write_atomically(input.run / "ledger.note", bytes_of(ledger.note()));
+  if (ledger) {
+    for (const std::string& name : out.manifest.runs) ledger->release(name, out.hash);
+    out.entry = ledger->state().size() - 1;
+    run::write_atomically(input.run / "ledger.note", bytes_of(ledger->note()));
   }
   run::write_atomically(out.path, bytes_of(envelope));
   return out;
