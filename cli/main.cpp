@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <new>
@@ -176,6 +177,14 @@ int run(int argc, char** argv) {
   return status;
 }
 
+// Unwinding would need memory too: destructors of JSON values take some. Every file is then as a
+// kill leaves it.
+[[noreturn]] void out_of_memory() {
+  constexpr std::string_view kSentence = "error: IO_ERROR: out of memory\n";
+  if (write(STDERR_FILENO, kSentence.data(), kSentence.size()) < 0) _exit(kMachineFailed);
+  _exit(kMachineFailed);
+}
+
 }  // namespace
 }  // namespace discreet::cli
 
@@ -184,12 +193,13 @@ int main(int argc, char** argv) {
   // A core dump would hold keys and records.
   constexpr rlimit kNoCore{0, 0};
   setrlimit(RLIMIT_CORE, &kNoCore);
+  std::set_new_handler(cli::out_of_memory);
   try {
     return cli::run(argc, argv);
   } catch (const Error& error) {
     return cli::fail(to_string(error.code()), error.sentence(), cli::exit_status(error.code()));
   } catch (const std::bad_alloc&) {
-    return cli::fail("IO_ERROR", "out of memory", cli::kMachineFailed);
+    cli::out_of_memory();
   } catch (const nlohmann::json::exception& error) {
     return cli::fail(
         "MALFORMED",

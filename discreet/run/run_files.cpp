@@ -264,7 +264,7 @@ void RunFiles::end(const cbor::Value& line) {
   write_seal(directory_, trace_->position(), *secret_);
 }
 
-void RunFiles::remove_if_new() noexcept {
+void RunFiles::remove_if_new() noexcept try {
   if (!new_) return;
   trace_.reset();
   std::error_code ignored;
@@ -272,6 +272,7 @@ void RunFiles::remove_if_new() noexcept {
        {"trace.seal", "trace.jsonl", "secret.key", "config.yaml", "checkpoint.cbor"})
     fs::remove(at(name), ignored);
   if (made_directory_) fs::remove(directory_, ignored);
+} catch (const std::bad_alloc&) {  // then they stay, as after a kill
 }
 
 }  // namespace discreet::run
