@@ -1,8 +1,10 @@
 #include <fmt/core.h>
+#include <openssl/crypto.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -185,6 +187,19 @@ int run(int argc, char** argv) {
   _exit(kMachineFailed);
 }
 
+// OpenSSL reports want of memory as a wrong signature, or a file without a key.
+void* openssl_takes(std::size_t size, const char*, int) {
+  void* taken = std::malloc(size);
+  if (taken == nullptr && size > 0) out_of_memory();
+  return taken;
+}
+void* openssl_resizes(void* old, std::size_t size, const char*, int) {
+  void* taken = std::realloc(old, size);
+  if (taken == nullptr && size > 0) out_of_memory();
+  return taken;
+}
+void openssl_returns(void* taken, const char*, int) { std::free(taken); }
+
 }  // namespace
 }  // namespace discreet::cli
 
@@ -194,6 +209,7 @@ int main(int argc, char** argv) {
   constexpr rlimit kNoCore{0, 0};
   setrlimit(RLIMIT_CORE, &kNoCore);
   std::set_new_handler(cli::out_of_memory);
+  CRYPTO_set_mem_functions(cli::openssl_takes, cli::openssl_resizes, cli::openssl_returns);
   try {
     return cli::run(argc, argv);
   } catch (const Error& error) {

@@ -94,15 +94,6 @@ bool has_label(std::string_view pem, std::string_view label) noexcept {
   return pem.find(label) != std::string_view::npos;
 }
 
-// OpenSSL does not always tell a "no" from want of memory: what fails is tried once more. Where
-// there is still none, the sentence of the error finds none either.
-template <class F>
-auto twice(F&& f) {
-  auto result = f();
-  if (!result) result = f();
-  return result;
-}
-
 struct Passphrase {
   std::string_view text;
 };
@@ -147,9 +138,8 @@ PublicKey PublicKey::from_text(std::string_view text) {
     if (text.size() != 2 * kSize) malformed("a public key is 64 hexadecimal digits or a PEM file");
     return from_bytes(from_hex(text));
   }
-  const Pkey key = twice([&] {
-    return Pkey(PEM_read_bio_PUBKEY(reader(text).get(), nullptr, nullptr, nullptr));
-  });
+  const Bio bio = reader(text);
+  const Pkey key(PEM_read_bio_PUBKEY(bio.get(), nullptr, nullptr, nullptr));
   Bytes32 raw;
   std::size_t length = raw.size();
   if (!key || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519 ||
@@ -179,16 +169,14 @@ bool PublicKey::verifies(ByteView message, ByteView signature) const {
     return false;
   const Pkey key(
       EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, bytes_.data(), bytes_.size()));
-  const bool verified = twice([&] {
-    const Digester context(EVP_MD_CTX_new());
-    if (!key || !context ||
-        EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1)
-      openssl_failed("prepare a verification");
-    return EVP_DigestVerify(context.get(), signature.data(), signature.size(), message.data(),
-                            message.size()) == 1;
-  });
-  if (!verified) ERR_clear_error();
-  return verified;
+  const Digester context(EVP_MD_CTX_new());
+  if (!key || !context ||
+      EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1)
+    openssl_failed("prepare a verification");
+  const int verdict = EVP_DigestVerify(context.get(), signature.data(), signature.size(),
+                                       message.data(), message.size());
+  if (verdict != 1) ERR_clear_error();
+  return verdict == 1;
 }
 
 void SigningKey::Free::operator()(evp_pkey_st* key) const noexcept { EVP_PKEY_free(key); }
@@ -245,10 +233,9 @@ SigningKey SigningKey::from_pem(std::string_view pem, std::string_view passphras
   if (encrypted && passphrase.empty())
     throw Error(ErrorCode::kInvalidInput, "Ed25519",
                 "the key file is encrypted; give its passphrase");
+  const Bio bio = reader(pem);
   Passphrase given{passphrase};
-  Handle key = twice([&] {
-    return Handle(PEM_read_bio_PrivateKey(reader(pem).get(), nullptr, give_passphrase, &given));
-  });
+  Handle key(PEM_read_bio_PrivateKey(bio.get(), nullptr, give_passphrase, &given));
   ERR_clear_error();
   if (!key && encrypted)
     throw Error(ErrorCode::kInvalidInput, "Ed25519",
