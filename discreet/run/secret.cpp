@@ -1,10 +1,8 @@
 #include "discreet/run/secret.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <openssl/crypto.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -48,17 +46,11 @@ random::Key create_secret(const std::filesystem::path& path) {
     line.bytes.push_back(static_cast<std::uint8_t>("0123456789abcdef"[byte & 15]));
   }
   line.bytes.push_back('\n');
-  {
-    Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    try {
-      file.write(line.bytes);
-      file.flush();
-    } catch (...) {
-      ::unlink(path.c_str());
-      throw;
-    }
+  try {  // whole or not at all: half a key would keep a killed run from being started again
+    write_new(path, line.bytes, Access::kOwner);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kIoError, error.op(), error.sentence());
   }
-  flush_directory(path.has_parent_path() ? path.parent_path() : ".");
   return key;
 }
 

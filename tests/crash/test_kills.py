@@ -63,7 +63,7 @@ def test_statements(corpus, fast, whole):
                                "--events", "events.jsonl"]),
              ("new.jsonl", ["keygen", "--revoke", ids["ward"], "--key", "ward.key", "--statements",
                             "new.jsonl"]),
-             *(("anchors.jsonl", [*attest, "--contributor", f"p{i}" + "x" * (15 * i)]) for i in range(1 + 15 * whole))]
+             *(("anchors.jsonl", [*attest, "--contributor", f"p{i}" + "x" * (8 * i)]) for i in range(1 + 27 * whole))]
     counted = [(work, faults.counts(copy_of(corpus, fast / "count"), work[1])[0]) for work in works]
     kills = 0
     for (file, command), n, kind in instants(counted, whole):
