@@ -70,6 +70,26 @@ std::string noise_figure(const Series& noise) {
   return figure(std::move(plot), "The scheduled multiplier, before it is divided among parts.");
 }
 
+std::string released_figure(const ReleasedMetrics& released) {
+  if (released.clip_fraction.empty()) return "";
+  Plot plot;
+  plot.title = "Clipped records, as released";
+  plot.x_label = "steps";
+  plot.y_label = "fraction of the batch, noised";
+  plot.curves = {{"clipped", points(released.clip_fraction)}};
+  std::string parts;
+  for (const double fraction : released.group_clip_fraction)
+    parts += fmt::format("{}{:.4g}", parts.empty() ? "" : ", ", fraction);
+  if (released.group_clip_fraction.size() > 1)
+    parts = fmt::format(" Part by part, in the last step: {}.", parts);
+  else
+    parts.clear();
+  return figure(std::move(plot),
+                "Estimates under noise that ε accounts for (<code>metrics.release: dp</code>): "
+                "anyone may see them. They may lie outside of 0 to 1; negative ones are drawn as 0." +
+                    parts);
+}
+
 std::string evaluation_figures(const std::vector<Evaluation>& evaluations) {
   Plot loss, accuracy;
   loss.title = "Loss";
@@ -124,7 +144,8 @@ std::string figures(const Declared& declared, const Observed* observed) {
   const bool is_public = observed == nullptr;
   std::string out =
       epsilon_figure(declared, is_public ? declared.epsilon : observed->epsilon) +
-      noise_figure(is_public ? declared.noise_multiplier : observed->noise_multiplier);
+      noise_figure(is_public ? declared.noise_multiplier : observed->noise_multiplier) +
+      released_figure(is_public ? declared.released : observed->released);
   if (!is_public) {
     out += evaluation_figures(observed->evaluations);
     out += gradient_figures(declared, *observed);

@@ -10,6 +10,7 @@
 
 #include "discreet/accounting/accountant.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/mechanism/config_table.h"
 #include "discreet/mechanism/prevalidation.h"
@@ -179,9 +180,9 @@ Recount recount(const mechanism::Config& resolved, std::span<const TraceLine> li
   Counter counter(resolved);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const TraceLine& line = lines[i];
-    if (line.kind == "run_header") counter.header(json::parse(line.text));
-    if (line.kind == "iter") counter.step(json::parse(line.text), i + 1);
-    if (line.kind == "resumed" && json::parse(line.text).value("charged_again", 0u) > 0)
+    if (line.kind == "run_header") counter.header(read_json(line.text));
+    if (line.kind == "iter") counter.step(read_json(line.text), i + 1);
+    if (line.kind == "resumed" && read_json(line.text).value("charged_again", 0u) > 0)
       counter.again();
   }
   return counter.finish();

@@ -8,7 +8,6 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
-#include "discreet/base/version.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/run/run_keys.h"
 #include "discreet/run/session.h"
@@ -241,9 +240,7 @@ class Run {
     }
     write_checkpoint();
     // Names of columns are declared; nothing here is of the records.
-    std::map<std::string, std::string> about{
-        {"producer", fmt::format("discreet {}", version())},
-        {"config_hash", to_hex(mechanism::config_hash(config_))}};
+    std::map<std::string, std::string> about = session_->about_model();
     if (const std::vector<std::string>& names = setup_->features; !names.empty())
       about["features"] = to_json(cbor::array({names.begin(), names.end()}));
     files_.write_model(encode_safetensors(training().network.layout(), training().model(), about));

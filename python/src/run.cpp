@@ -96,6 +96,7 @@ class RunSession : public Session {
   std::uint64_t charged_again = 0;  // steps since the last checkpoint, and of an epoch that is cut
 
   void write_checkpoint(ByteView training) { records().write_checkpoint(training); }
+  std::map<std::string, std::string> about_model() { return records().about_model(); }
   void write_model(ByteView bytes) { files().write_model(bytes); }
   void fail(const Error& error) {
     with([&](Mechanism&) { records().fail(error); });
@@ -227,6 +228,7 @@ void discreet::python::add_run(nb::module_& m) {
            [](RunSession& s, const nb::bytes& training) {
              s.write_checkpoint(python::view(training));
            })
+      .def("about_model", &RunSession::about_model)
       .def("write_model",
            [](RunSession& s, const nb::bytes& bytes) { s.write_model(python::view(bytes)); })
       .def("fail",
