@@ -216,7 +216,7 @@ std::string for_people(std::string& name, const json& value) {
   for (const auto& [suffix, unit] : kUnits)
     if (name.ends_with(suffix) && value.is_number()) {
       name.resize(name.size() - suffix.size());
-      return fmt::format("{:.9g}", value.get<double>() / unit);
+      return fmt::format("{}", value.get<double>() / unit);
     }
   const bool is_time =
       name == "as_of" || name == "not_after" || name == "time" || name == "horizon";

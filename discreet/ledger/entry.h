@@ -26,8 +26,8 @@ inline constexpr double kNano = 1e9;  // clips, deviations, multipliers: 10^-9, 
 inline constexpr double kPico = 1e12;  // rates: 10^-12
 inline constexpr double kAtto = 1e18;  // delta: 10^-18
 
-// 2: terms name the steps that their run plans, and spends are those of the plan. Ledgers of schema 1
-// are still read and extended, without plans.
+// 2: terms name the steps that their run plans, and spends are those of the plan. Ledgers of schema
+// 1 are still read and extended, without plans.
 inline constexpr std::uint64_t kSchemaVersion = 2;
 inline constexpr std::size_t kMostLeafBytes = std::size_t{1} << 20;
 

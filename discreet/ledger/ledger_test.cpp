@@ -127,7 +127,8 @@ TEST(Ledger, ARunThatStopsAtAnyEpochHasSpentItsPlan) {
     // Admitted between two epochs: charged what it had missed of the plan too.
     ledger.admit(contributions(2, 3));
     ledger.reserve_epoch("first", 2, kToday, {terms()});
-    if (epochs < 10) ledger.reserve_epoch("second", epochs, kToday, {terms("public", 2'000'000'000)});
+    if (epochs < 10)
+      ledger.reserve_epoch("second", epochs, kToday, {terms("public", 2'000'000'000)});
     const auto& all = ledger.state().contributions();
     for (std::size_t i = 0; i < (epochs < 10 ? 3u : 2u); ++i) {
       EXPECT_GE(static_cast<double>(ledger.state().spend_of(all[i])) / kMicro, planned) << i;
@@ -447,7 +448,8 @@ TEST(Ledger, AnAmplifiedPromiseStopsTheEpochThatWouldPassIt) {
   t.planned_steps = t.steps;
   std::uint64_t runs = 0;
   const auto reserve = [&] {
-    while (runs < 10000) ledger.reserve_epoch("run " + std::to_string(runs), 0, kToday, {t}), ++runs;
+    while (runs < 10000)
+      ledger.reserve_epoch("run " + std::to_string(runs), 0, kToday, {t}), ++runs;
   };
   EXPECT_THROW(reserve(), Error);
   // One Gaussian release of multiplier 4 has epsilon 0.9; one epoch here spends 0.5, many pass it.

@@ -42,9 +42,9 @@ bool is_capped(Family family) noexcept;
 
 Bound bound_of(const Admission& admission);
 
-// The spend that is stated of a contribution that was withdrawn, under the header of its ledger: the
-// last recorded one, which is of the plans of its runs. In a ledger of schema 1, which has no plans,
-// Spends::withdrawn() if that is more. used: the terms of its epochs.
+// The spend that is stated of a contribution that was withdrawn, under the header of its ledger:
+// the last recorded one, which is of the plans of its runs. In a ledger of schema 1, which has no
+// plans, Spends::withdrawn() if that is more. used: the terms of its epochs.
 std::uint64_t withdrawn_spend(const Header& header, const Admission& admission,
                               std::span<const Terms> used, std::uint64_t recorded);
 

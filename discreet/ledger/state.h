@@ -57,8 +57,8 @@ class State {
     bool capped = true;  // is_capped(), of all its uses
   };
   const std::vector<Contribution>& contributions() const noexcept { return contributions_; }
-  // What is stated of a contribution, millionths: its last recorded spend. In a ledger without plans,
-  // of one that was withdrawn, what all uses that it allowed would have cost (Spends::withdrawn).
+  // What is stated of a contribution, millionths: its last recorded spend. In a ledger without
+  // plans, of one that was withdrawn, what all uses that it allowed would have cost.
   std::uint64_t spend_of(const Contribution& c) const;
   const Contribution* find(const Digest& descriptor) const;
   const std::string& class_name(std::uint32_t index) const { return classes_[index]; }

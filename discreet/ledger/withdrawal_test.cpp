@@ -81,7 +81,8 @@ TEST(Withdrawal, StatesThePlanOfItsRunsWhereverASpendIsStated) {
   plan.add(accounting::Event(accounting::Gaussian{3.0}, accounting::Poisson{0.01},
                              accounting::Adjacency::kZeroOut),
            1000);
-  const auto planned = static_cast<std::uint64_t>(std::ceil(plan.epsilon(1e-5).value.upper * kMicro));
+  const double upper = plan.epsilon(1e-5).value.upper;
+  const auto planned = static_cast<std::uint64_t>(std::ceil(upper * kMicro));
   EXPECT_LT(planned, kPromised / 4);
   expect_stated(Withdrawn(), planned);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "discreet/base/rounded_text.h"
 #include "discreet/report/plot.h"
 #include "discreet/report/sections_impl.h"
 #include "discreet/report/words_impl.h"
@@ -16,10 +17,11 @@ std::vector<Plot::Point> points(const Series& series) {
   return out;
 }
 
+// Rounded up: some curves are of upper bounds.
 std::string range(const Plot::Curve& curve) {
   const auto [least, largest] = std::ranges::minmax(curve.points, {}, &Plot::Point::y);
-  return fmt::format("{}: from {:.4g} to {:.4g}, ending at {:.4g}", curve.name, least.y, largest.y,
-                     curve.points.back().y);
+  return fmt::format("{}: from {} to {}, ending at {}", curve.name, brief_up(least.y),
+                     brief_up(largest.y), brief_up(curve.points.back().y));
 }
 
 // caption: HTML. Nothing if there is nothing to draw.
@@ -51,7 +53,7 @@ std::string epsilon_figure(const Declared& declared, const Series& epsilon) {
   plot.curves = {{"ε", points(epsilon)}};
   if (dp.target_epsilon > 0)
     plot.levels = {
-        {dp.target_epsilon, fmt::format("budget {:.6g}", dp.target_epsilon), true},
+        {dp.target_epsilon, fmt::format("budget {}", dp.target_epsilon), true},
         {dp.target_epsilon * (1 - dp.safety_budget_reserve),
          fmt::format("warning {:.6g}", dp.target_epsilon * (1 - dp.safety_budget_reserve)), false}};
   return figure(std::move(plot),
@@ -86,7 +88,8 @@ std::string released_figure(const ReleasedMetrics& released) {
     parts.clear();
   return figure(std::move(plot),
                 "Estimates under noise that ε accounts for (<code>metrics.release: dp</code>): "
-                "anyone may see them. They may lie outside of 0 to 1; negative ones are drawn as 0." +
+                "anyone may see them. They may lie outside of 0 to 1; negative ones are drawn as "
+                "0." +
                     parts);
 }
 

@@ -316,8 +316,8 @@ const grouped = (n) => n.toLocaleString("en-US");
 const epsilon = (micro) => { const n = BigInt(micro); return n / 1000000n + "." + String(n % 1000000n).padStart(6, "0"); };
 const day = (s) => s >= 253402300800 ? "after 9999" : new Date(Number(s) * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 function scientific(x) {
-  if (x === 0 || (x >= 1e-3 && x < 1e6)) return String(Number(x.toPrecision(6)));
-  const [digits, power] = x.toExponential(3).split("e").map(Number);
+  if (x === 0 || (x >= 1e-3 && x < 1e6)) return String(x);
+  const [digits, power] = x.toExponential().split("e").map(Number);
   return (digits === 1 ? "" : digits + " \u00d7 ") + "10" + (power < 0 ? "\u2212" : "") + Math.abs(power);
 }
 const TITLE = "The ledger: who contributed, under which promise, and what it cost";

@@ -162,7 +162,8 @@ std::string epochs(const LedgerView& view) {
       "epochs", "Epochs",
       "Reserved before their first step, for every contribution of the class, "
       "whoever took part; ε is the most that one of them has spent " +
-          std::string(has_plans(view) ? "with all steps that the run planned." : "after the epoch.") +
+          std::string(has_plans(view) ? "with all steps that the run planned."
+                                      : "after the epoch.") +
           std::string(view.summarised > 0 ? " Contributions summarised since are not counted."
                                           : "") +
           shown(view.all_epochs),

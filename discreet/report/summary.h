@@ -69,15 +69,15 @@ struct GroupClaim {
   double epsilon = 0;  // upper end
 };
 
-// Under metrics.release: dp: noised inside each step's event, so that anyone may see them. Estimates,
-// which may lie outside of 0 to 1. Empty otherwise, whatever the trace says.
+// Under metrics.release: dp: noised inside each step's event, so that anyone may see them. They are
+// estimates, which may lie outside of 0 to 1. Empty otherwise, whatever the trace says.
 struct ReleasedMetrics {
   Series clip_fraction;
   std::vector<double> group_clip_fraction;  // of the last step; one per part
 };
 
-// Declared in the configuration, or noised, or scheduled by the accountant from it: the same whatever the
-// records are.
+// Declared in the configuration, scheduled by the accountant from it, or noised: for everyone,
+// whatever the records are.
 struct Declared {
   mechanism::Config config;  // resolved
   std::string specification;

@@ -146,7 +146,7 @@ class Run {
   // What comes may differ in its bits from what was, so nothing is repeated.
   void go_on_elsewhere(ByteView state, std::uint64_t t, const run::TracePosition& at,
                        const std::string& differs) {
-    const std::uint64_t released = t + files_.steps_after(at);
+    const std::uint64_t released = t + files_.steps_after(at, t);
     mechanism().restore(state, released, /*fresh=*/true);
     // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
     const std::uint64_t again = released - t + t % mechanism().sampling().steps_per_event();

@@ -147,7 +147,7 @@ class RunSession : public Session {
       saved.emplace(bytes.begin(), bytes.end());
       records_.restore(training);
     }
-    const std::uint64_t released = t + opened_.files->steps_after(at);
+    const std::uint64_t released = t + opened_.files->steps_after(at, t);
     with([&](Mechanism& m) { m.restore(state, released, /*fresh=*/true); });
     // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
     charged_again = released - t + t % fixed().sampling().steps_per_event();
