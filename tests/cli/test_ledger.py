@@ -123,7 +123,7 @@ def test_show_has_no_field_beyond_the_declared_ones(folder):
 def test_show_is_for_people_and_says_how_to_go_on(folder):
     text = discreet("ledger", "show", str(folder / "ledger.db"), "--limit", "15").stdout
     assert "  clip_norm=1  " in text and "not_after=2027-01-26T21:46:40Z" in text and "noise_deviation=3" in text
-    assert "cumulative_epsilon=0.36" in text and "planned_steps=1000" in text and "_nano" not in text and "adapter" not in text
+    assert "cumulative_epsilon=0.379442" in text and "planned_steps=1000" in text and "_nano" not in text and "adapter" not in text
     assert text.endswith("there are more; go on with --from 15\n")
     assert discreet("ledger", "show", str(folder / "ledger.db"), "--from", "99").stdout == "there is no entry from 99 on\n"
 
