@@ -26,7 +26,7 @@ constexpr const char* kModel = "model.safetensors";
 
 mechanism::ModelLayout layout_of(ByteView model, const mechanism::DpConfig& dp) {
   std::vector<mechanism::Tensor> tensors;
-  for (training::NamedTensor& tensor : training::decode_safetensors(model))
+  for (training::NamedTensor& tensor : training::safetensors_shapes(model))
     tensors.push_back({.name = std::move(tensor.name), .shape = std::move(tensor.shape)});
   return mechanism::ModelLayout(std::move(tensors))
       .with_public(dp.public_modules, dp.public_groups);
@@ -113,7 +113,8 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   const Bytes model = run::read_file(input.run / kModel, std::size_t{1} << 40);
   if (training::safetensors_metadata(model)["config_hash"] != run.config_hash)
     throw Error(ErrorCode::kMalformed, "release",
-                "model.safetensors is of a run with another configuration");
+                "model.safetensors is of a run with another configuration, or of a version that "
+                "did not write its hash beside the weights; resume the run and finish it again");
   if (run.model_digest && to_hex(sha256(model)) != *run.model_digest)
     throw Error(ErrorCode::kMalformed, "release", "model.safetensors is not the model of this run");
 

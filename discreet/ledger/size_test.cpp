@@ -54,8 +54,10 @@ TEST(LedgerSize, TenMillionEntriesVerifyInTwoHundredMegabytes) {
   const Finished written = in_child([&] {
     Ledger ledger = Ledger::create(path, header("rdp"), bytes_of("policy"), ledger_key());
     ledger.admit(contributions(0, kContributions));
+    Terms t = terms();
+    t.planned_steps = 100 * entries;
     for (std::uint64_t epoch = 0; ledger.state().size() < entries; ++epoch)
-      ledger.reserve_epoch("run", epoch, kToday, {terms()});
+      ledger.reserve_epoch("run", epoch, kToday, {t});
     return true;
   });
   ASSERT_EQ(written.status, 0);

@@ -124,13 +124,14 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
     used.push_back(terms);
   }
   out.spend = withdrawn_spend(header, admitted, used, out.spend);
+  out.has_plans = header.schema >= 2;
   last = 0;
   for (const json& item : bundle.at("releases")) {
     const Release release = parts.read<Release>(item, "release");
     if (parts.position() <= last) refuse("a release stands twice, or out of order");
     last = parts.position();
-    const auto used = first_use.find(release.run);
-    if (used == first_use.end() || parts.position() < used->second)
+    const auto first = first_use.find(release.run);
+    if (first == first_use.end() || parts.position() < first->second)
       refuse("a release is not one of a run that had used this contribution");
     out.affected.push_back(release);
     ++out.releases;

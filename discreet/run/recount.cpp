@@ -123,13 +123,26 @@ class Counter {
     if (!dp_.target_steps) return out;
     const auto units = [&](std::uint64_t steps) { return (steps + at_once_ - 1) / at_once_; };
     const std::uint64_t done = units(steps_), all = units(*dp_.target_steps);
-    if (all > done) accountant_->compose(next, (all - done) * events_at_once_);
+    const std::uint64_t left = all > done ? most_within_budget(next, all - done) : 0;
+    if (left > 0) accountant_->compose(next, left * events_at_once_);
     out.planned = accountant_->epsilon(delta_).epsilon.upper;
     out.planned_events = accountant_->composed();
     return out;
   }
 
  private:
+  // How many of `units` further ones the budget lets a run take.
+  std::uint64_t most_within_budget(const accounting::Event& next, std::uint64_t units) const {
+    std::uint64_t fits = 0, above = units + 1;
+    while (above - fits > 1) {
+      const std::uint64_t middle = above - fits > units ? units : fits + (above - fits) / 2;
+      const bool exceeds = accountant_->would_exceed(next, middle * events_at_once_,
+                                                     dp_.target_epsilon, delta_);
+      (exceeds ? above : fits) = middle;
+    }
+    return fits;
+  }
+
   // Noise beyond that of the configuration would make the run cheaper than it was. Maps of factors
   // and corpora have noise of their own.
   void require_scheduled(std::uint64_t t, double scheduled, double accounted,

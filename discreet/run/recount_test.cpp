@@ -153,6 +153,12 @@ TEST(Recount, KnowsThePlanAndTheBudgetOfAFixedSchedule) {
   EXPECT_EQ(recount(tight, part.lines).at_budget, false);
   tight.privacy.target_epsilon = std::nextafter(one_more, 0);
   EXPECT_EQ(recount(tight, part.lines).at_budget, true);
+  // A plan that the budget ends is planned up to there.
+  const double middle = trace_of([](DpConfig& dp) { dp.target_steps = 40; }, 23).spent.upper;
+  for (const double target : {middle, std::nextafter(middle, 100.0)}) {
+    tight.privacy.target_epsilon = target;
+    EXPECT_EQ(recount(tight, part.lines).planned, middle);
+  }
   const auto decays = [](DpConfig& dp) { dp.mode = ScheduleMode::kStepDecay; };
   const Traced other = trace_of(decays, 4);
   EXPECT_FALSE(recount(other.config, other.lines).planned);
