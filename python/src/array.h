@@ -77,9 +77,9 @@ std::span<T> in_place_of(const char* op, nb::handle object, const char* wanted) 
   return elements<T>(array);
 }
 
-// Arguments in main memory and C order, used where they lie: bind them with noconvert(), or nanobind
-// copies what does not fit. An array that is only read is nb::ro or const. The array keeps its
-// memory until the call ends.
+// Arguments in main memory and C order, used where they lie: bind them with noconvert(), or
+// nanobind copies what does not fit. An array that is only read is nb::ro or const. The array keeps
+// its memory until the call ends.
 template <class T>
 using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>

@@ -96,10 +96,8 @@ void add_session(nb::module_& m) {
              return pair_of(s.with([](Mechanism& m) { return m.spent().epsilon; }));
            })
       .def("epsilon", [](Session& s, double delta) { return pair_of(s.epsilon(delta)); })
-      .def("group_epsilon",
-           [](Session& s, std::uint64_t group, double delta) {
-             return pair_of(s.group_epsilon(group, delta));
-           })
+      .def("group_epsilon", [](Session& s, std::uint64_t group,
+                               double delta) { return pair_of(s.group_epsilon(group, delta)); })
       .def("most_records", [](const Session& s) { return s.fixed().most_records(); })
       .def("not_private", [](const Session& s) { return s.fixed().not_private(); })
       .def("notes", [](const Session& s) { return s.notes; })

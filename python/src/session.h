@@ -241,9 +241,9 @@ class Session {
     const std::size_t parts = given.shape(1);
     require_shape("take_norms", scales, {given.shape(0), parts});
     if (records > given.shape(0))
-      throw Error(ErrorCode::kInvalidInput, "take_norms",
-                  fmt::format("expected the norms of {} records, found {} rows", records,
-                              given.shape(0)));
+      throw Error(
+          ErrorCode::kInvalidInput, "take_norms",
+          fmt::format("expected the norms of {} records, found {} rows", records, given.shape(0)));
     RecordNorms norms{records, parts, {given.data(), given.data() + records * parts}, {}, {}};
     with([&](Mechanism& m) { m.take_norms(norms, stability); });
     std::copy(norms.scales.begin(), norms.scales.end(), scales.data());
