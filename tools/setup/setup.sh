@@ -57,22 +57,30 @@ fi
 # --- The virtual environment -----------------------------------------------------------------
 [ $python = yes ] || exit 0
 venv=$root/build/venv
-requirements=()
+locks=()
 for group in "${groups[@]}"; do
-  [ -f "$here/python-$group.txt" ] && requirements+=(-r "$here/python-$group.txt")
+  [ -f "$here/python-$group.lock" ] && locks+=(-r "$here/python-$group.lock")
 done
-[ ${#requirements[@]} -gt 0 ] || exit 0
+[ ${#locks[@]} -gt 0 ] || exit 0
 
-# The stamp of a group set holds what was installed for it; the constraints pin every version.
+# The stamp of a group set holds what was installed for it.
 stamp=$venv/.installed-$(IFS=-; echo "${groups[*]}")
-content=$(cat "$root/python/constraints.txt" "$here"/python-*.txt)
+content=$(cat "$here"/python-*.lock)
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$content" ]; then
   exit 0
 fi
 [ -x "$venv/bin/python" ] || ${PYTHON:-/usr/bin/python3} -m venv "$venv" >>"$log" 2>&1 ||
   fail "${PYTHON:-/usr/bin/python3} could not make a virtual environment; is python3-venv installed?"
+# A lock names everything, so nothing is resolved. Wheels only: what builds a source package has no hash.
+install() {
+  "$venv/bin/python" -m pip install --no-cache-dir --disable-pip-version-check \
+    --require-hashes --no-deps --only-binary :all: "$@" >>"$log" 2>&1 ||
+    fail "pip could not install the packages of tools/setup/python-*.lock; is the network up? The log is build/setup.log."
+}
 echo "set-up: installing Python packages into build/venv (log: build/setup.log)"
-"$venv/bin/python" -m pip install --no-cache-dir --disable-pip-version-check \
-  -c "$root/python/constraints.txt" "${requirements[@]}" >>"$log" 2>&1 ||
-  fail "pip could not install the packages of python/constraints.txt; is the network up? The log is build/setup.log."
+install "${locks[@]}"
+# Builds of PyTorch for processors only do not need CUDA's libraries.
+if grep -qs '^Requires-Dist: cuda-' "$venv"/lib/python3*/site-packages/torch-*.dist-info/METADATA; then
+  install -r "$here/python-cuda.lock"
+fi
 echo "$content" >"$stamp"
