@@ -54,7 +54,7 @@ def locked(group):
     out = {}
     for entry in re.split(r"(?<!\\)\n", group.read_text("utf-8").strip()):
         if not entry.startswith("#"):
-            found = re.fullmatch(r"([\w.-]+)==([\w.]+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)", entry)
+            found = re.fullmatch(r"([\w.-]+)==([\w.+]+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)", entry)
             assert found, f"{group.name}: {entry}"
             out[found[1]] = found[2], set(re.findall(r"[0-9a-f]{64}", found[3]))
     return out
@@ -70,6 +70,9 @@ def test_every_group_is_locked_by_hash():
             assert found[0] == versions[name], f"{names.name}: {name}"
             assert known.setdefault(name, found) == found, f"{names.name}: {name} has other hashes elsewhere"
     assert known.keys() == versions.keys()
+    assert {name: version for name, (version, _) in locked(SETUP / "python-cpu.lock").items()} \
+        == {"torch": versions["torch"] + "+cpu"}
+    assert not locked(SETUP / "python-cuda.lock").keys() & known.keys()
 
 
 def test_locks_name_no_machine():

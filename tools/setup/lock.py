@@ -2,12 +2,13 @@
 """Writes tools/setup/python-GROUP.lock: every package that the names in python-GROUP.txt need, at the version that
 python/constraints.txt pins, with the SHA-256 of each wheel that Python 3.11 on Linux can install.
 
-    tools/setup/lock.py INDEX [WHEEL…]     INDEX: the URL of a package index (PEP 503)
-                                           WHEEL: further files that may be installed instead of the index's
+    tools/setup/lock.py INDEX WHEEL…     INDEX: the URL of a package index (PEP 503)
+                                         WHEEL: PyTorch's builds for processors only, torch-VERSION+cpu-….whl
 
-Run it after changing a name or a version. python-cuda.lock has what PyTorch's wheels of the index need besides, which its builds
-for processors only do not."""
+Run it after changing a name or a version. python-cpu.lock has the WHEELs, which are preferred where pip finds one;
+python-cuda.lock what PyTorch's wheels of the index need besides."""
 
+import hashlib
 import json
 import pathlib
 import re
@@ -53,41 +54,41 @@ def hashes(index: str, name: str, version: str) -> list[str]:
             if own.fullmatch(file := url.rpartition("/")[2]) and is_installable(file)]
 
 
-def lock(index: str, packages: dict[str, str], further: dict[tuple[str, str], list[str]]) -> str:
+def write(group: str, packages: dict[tuple[str, str], list[str]]) -> None:
     lines = ["# Written by tools/setup/lock.py; do not edit."]
-    for name, version in sorted(packages.items()):
-        accepted = sorted({*hashes(index, name, version), *further.get((name, version), [])})
+    for (name, version), accepted in sorted(packages.items()):
         if not accepted:
             sys.exit(f"lock: {name} {version} has no wheel for Python 3.11 on Linux; pin another version")
-        lines += [f"{name}=={version} \\", *(f"    --hash=sha256:{digest} \\" for digest in accepted)]
+        lines += [f"{name}=={version} \\", *(f"    --hash=sha256:{digest} \\" for digest in sorted(accepted))]
         lines[-1] = lines[-1].removesuffix(" \\")
-    return "\n".join(lines) + "\n"
-
-
-def of_file(path: str) -> tuple[tuple[str, str], str]:
-    name, version = pathlib.Path(path).name.split("-")[:2]
-    digest = subprocess.run(["sha256sum", path], check=True, capture_output=True, text=True).stdout.split()[0]
-    return (normalised(name), version.partition("+")[0]), digest
+    (SETUP / f"python-{group}.lock").write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def main(index: str, *wheels: str) -> None:
-    further: dict[tuple[str, str], list[str]] = {}
-    for wheel in wheels:
-        package, digest = of_file(wheel)
-        further.setdefault(package, []).append(digest)
+    processors: dict[tuple[str, str], list[str]] = {}
+    for wheel in map(pathlib.Path, wheels):
+        name, version = wheel.name.split("-")[:2]
+        processors.setdefault((name, version), []).append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    write("cpu", processors)
+    found: dict[tuple[str, str], list[str]] = {}
+
+    def of_index(packages: dict[str, str]) -> dict[tuple[str, str], list[str]]:
+        for package in packages.items():
+            if package not in found:
+                found[package] = hashes(index, *package)
+        return {package: found[package] for package in packages.items()}
+
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["/usr/bin/python3", "-m", "venv", folder], check=True)
         python = f"{folder}/bin/python"
-        locked: dict[str, str] = {}
-        for group in sorted(SETUP.glob("python-*.txt")):
-            packages = closure(python, "-c", str(CONSTRAINTS), "-r", str(group))
-            group.with_suffix(".lock").write_text(lock(index, packages, further), "utf-8")
-            locked |= packages
+        for names in sorted(SETUP.glob("python-*.txt")):
+            packages = closure(python, "-c", str(CONSTRAINTS), "-r", str(names))
+            write(names.stem.removeprefix("python-"), of_index(packages))
         # As the index has PyTorch. A newer pip reads what it needs without its files, of several GB.
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--upgrade", "pip"], check=True)
-        whole = closure(python, "--isolated", "--index-url", index, "-c", str(CONSTRAINTS), f"torch=={locked['torch']}")
-        cuda = {name: version for name, version in whole.items() if name not in locked}
-        (SETUP / "python-cuda.lock").write_text(lock(index, cuda, {}), "utf-8")
+        version = dict(found.keys())["torch"]
+        whole = closure(python, "--isolated", "--index-url", index, "-c", str(CONSTRAINTS), f"torch=={version}")
+        write("cuda", of_index(dict(whole.items() - found.keys())))
 
 
 if __name__ == "__main__":

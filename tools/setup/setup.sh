@@ -59,7 +59,7 @@ fi
 venv=$root/build/venv
 locks=()
 for group in "${groups[@]}"; do
-  [ -f "$here/python-$group.lock" ] && locks+=(-r "$here/python-$group.lock")
+  [ -f "$here/python-$group.lock" ] && locks+=("$here/python-$group.lock")
 done
 [ ${#locks[@]} -gt 0 ] || exit 0
 
@@ -74,13 +74,15 @@ fi
 # A lock names everything, so nothing is resolved. Wheels only: what builds a source package has no hash.
 install() {
   "$venv/bin/python" -m pip install --no-cache-dir --disable-pip-version-check \
-    --require-hashes --no-deps --only-binary :all: "$@" >>"$log" 2>&1 ||
-    fail "pip could not install the packages of tools/setup/python-*.lock; is the network up? The log is build/setup.log."
+    --require-hashes --no-deps --only-binary :all: "$@" >>"$log" 2>&1
 }
 echo "set-up: installing Python packages into build/venv (log: build/setup.log)"
-install "${locks[@]}"
-# Builds of PyTorch for processors only do not need CUDA's libraries.
+# Where pip finds a build of PyTorch for processors only, that one: it needs none of CUDA's libraries, of two gigabytes.
+if grep -q '^torch==' "${locks[@]}"; then install -r "$here/python-cpu.lock" || true; fi
+install "${locks[@]/#/--requirement=}" ||
+  fail "pip could not install the packages of tools/setup/python-*.lock; is the network up? The log is build/setup.log."
 if grep -qs '^Requires-Dist: cuda-' "$venv"/lib/python3*/site-packages/torch-*.dist-info/METADATA; then
-  install -r "$here/python-cuda.lock"
+  install -r "$here/python-cuda.lock" ||
+    fail "pip could not install the packages of tools/setup/python-cuda.lock; is the network up? The log is build/setup.log."
 fi
 echo "$content" >"$stamp"
