@@ -61,8 +61,8 @@ void add_session(nb::module_& m) {
       .def("release", &Session::release)
       .def("apply", &Session::apply)
       .def("sampler", &Session::sampler)
-      .def("take_norms", &Session::take_norms, "norms"_a, "scales"_a, "records"_a, "parts"_a,
-           "stability"_a.none())
+      .def("take_norms", &Session::take_norms, "norms"_a.noconvert(), "scales"_a.noconvert(),
+           "records"_a, "stability"_a.none())
       .def("release_into", &Session::release_into)
       .def("drop", [](Session& s) { s.with([](Mechanism& m) { m.drop_microbatches(); }); })
       .def("parts",
@@ -96,10 +96,8 @@ void add_session(nb::module_& m) {
              return pair_of(s.with([](Mechanism& m) { return m.spent().epsilon; }));
            })
       .def("epsilon", [](Session& s, double delta) { return pair_of(s.epsilon(delta)); })
-      .def("group_epsilon",
-           [](Session& s, std::uint64_t group, double delta) {
-             return pair_of(s.group_epsilon(group, delta));
-           })
+      .def("group_epsilon", [](Session& s, std::uint64_t group,
+                               double delta) { return pair_of(s.group_epsilon(group, delta)); })
       .def("most_records", [](const Session& s) { return s.fixed().most_records(); })
       .def("not_private", [](const Session& s) { return s.fixed().not_private(); })
       .def("notes", [](const Session& s) { return s.notes; })

@@ -98,15 +98,6 @@ inline Team& torch_team() {
   return team;
 }
 
-// Values of a PyTorch tensor by address, in its own precision, contiguous: to pass an array costs
-// more than some layers do. The address and the number of values.
-using Values = std::pair<std::uintptr_t, std::size_t>;
-
-template <class Real>
-Real* pointer(std::uintptr_t address) {
-  return reinterpret_cast<Real*>(address);
-}
-
 // A dictionary of arrays in the order of the layout, borrowed.
 class Borrowed {
  public:
@@ -243,25 +234,33 @@ class Session {
     return to_dict(with([&](Mechanism& m) { return m.apply(all); }));
   }
 
-  // Upper bounds of the norms, [records, parts] in binary64; `scales`, as many, is set to what each
-  // part is to be multiplied by.
-  void take_norms(std::uintptr_t given, std::uintptr_t scales, std::size_t records,
-                  std::size_t parts, std::optional<double> stability) {
-    const double* from = pointer<const double>(given);
-    RecordNorms norms{records, parts, {from, from + records * parts}, {}, {}};
+  // Upper bounds of the norms of the first `records` rows, [rows, parts]; `scales`, as many, is set
+  // to what each part is to be multiplied by.
+  void take_norms(const Matrix<const double>& given, const Matrix<double>& scales,
+                  std::size_t records, std::optional<double> stability) {
+    const std::size_t parts = given.shape(1);
+    require_shape("take_norms", scales, {given.shape(0), parts});
+    if (records > given.shape(0))
+      throw Error(
+          ErrorCode::kInvalidInput, "take_norms",
+          fmt::format("expected the norms of {} records, found {} rows", records, given.shape(0)));
+    RecordNorms norms{records, parts, {given.data(), given.data() + records * parts}, {}, {}};
     with([&](Mechanism& m) { m.take_norms(norms, stability); });
-    std::copy(norms.scales.begin(), norms.scales.end(), pointer<double>(scales));
+    std::copy(norms.scales.begin(), norms.scales.end(), scales.data());
   }
 
-  // Clipped averages, one per tensor of the layout (size 0: not private), made noisy in place.
+  // Clipped averages, one per tensor of the layout (None: not private), made noisy in place.
   // The record for the trace only if it is `wanted`: it takes longer than all else that is said.
-  nb::dict release_into(const std::vector<Values>& averages, bool wanted) {
+  nb::dict release_into(const nb::list& averages, bool wanted) {
     const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
+    std::vector<Array> arrays;
+    for (const nb::handle average : averages)
+      arrays.push_back(average.is_none() ? Array() : in_place("release_into", average));
     HeldGradients held;
     if (wide)
-      held = spans_of<double>(averages);
+      held = spans_of<double>(arrays);
     else
-      held = spans_of<float>(averages);
+      held = spans_of<float>(arrays);
     const Team* team = torch_team() ? &torch_team() : nullptr;
     return to_dict(with([&](Mechanism& m) {
                      StepResult step = m.release_into(held, team);
@@ -334,9 +333,13 @@ class Session {
   }
 
   template <class Real>
-  static std::vector<std::span<Real>> spans_of(const std::vector<Values>& averages) {
+  static std::vector<std::span<Real>> spans_of(const std::vector<Array>& averages) {
     std::vector<std::span<Real>> out;
-    for (const auto& [address, size] : averages) out.push_back({pointer<Real>(address), size});
+    for (const Array& average : averages) {
+      if (average.is_valid() && !python::holds<Real>(average))
+        refuse_dtype("release_into", "the run's compute_dtype");
+      out.push_back(average.is_valid() ? elements<Real>(average) : std::span<Real>());
+    }
     return out;
   }
 

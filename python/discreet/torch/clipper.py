@@ -264,7 +264,7 @@ class Clipper:
         """[records, parts] of [parts, records]."""
         parts, n = norm2.shape
         norms = torch.empty(n, parts, dtype=torch.float64)
-        _core.norms_of(norm2.data_ptr(), norms.data_ptr(), n, parts, self._norm_factor())
+        _core.norms_of(norm2, norms, self._norm_factor())
         return norms
 
     def _sum_now(self, pieces: dict) -> None:
@@ -273,8 +273,8 @@ class Clipper:
         if {name for name in self.of_part[part] if self.parameters[name].requires_grad} != pieces.keys():
             return
         weights = torch.empty(self.records, dtype=self.dtype)
-        bad = _core.clipped_weights(self._row(part).data_ptr(), weights.data_ptr(), self.records, self.bounds()[part],
-                                    self._norm_factor(), self._factor() / self.batch, self.dtype == torch.float64)
+        bad = _core.clipped_weights(self._row(part), weights, self.bounds()[part], self._norm_factor(),
+                                    self._factor() / self.batch)
         left_out = torch.tensor(bad) if bad else None
         for name, piece in pieces.items():
             self._add(name, piece, weights, left_out)
@@ -286,8 +286,7 @@ class Clipper:
         and the records to leave out."""
         n, parts = norms.shape
         weights = torch.empty(parts, n, dtype=self.dtype)
-        bad = _core.weights_of(norms.data_ptr(), scales.data_ptr(), weights.data_ptr(), n, parts,
-                               self._factor() / self.batch, self.dtype == torch.float64)
+        bad = _core.weights_of(norms, scales, weights, self._factor() / self.batch)
         return weights, torch.tensor(bad) if bad else None
 
     def _add(self, name: str, piece, weights: torch.Tensor, bad: torch.Tensor | None) -> None:

@@ -326,8 +326,7 @@ class PrivacyEngine:
         scales = torch.zeros_like(norms)
         drawn = 0 if self._clipper.absent else records
         try:
-            self._session.take_norms(norms.data_ptr(), scales.data_ptr(), drawn, norms.shape[1],
-                                     0.01 if self._automatic else None)
+            self._session.take_norms(norms, scales, drawn, 0.01 if self._automatic else None)
         except Error as error:
             self._failed(error)
             raise
@@ -362,7 +361,7 @@ class PrivacyEngine:
         for name, shape, _, _, trains, _ in self._layout:
             if trains and name not in buffers:
                 buffers[name] = torch.zeros(shape, dtype=self._clipper.dtype)
-            averages.append((buffers[name].data_ptr(), buffers[name].numel()) if trains else (0, 0))
+            averages.append(buffers[name] if trains else None)
         try:
             step = self._session.release_into(averages, False)
         except Error as error:

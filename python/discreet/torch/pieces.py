@@ -27,7 +27,7 @@ def add_squares(total: torch.Tensor, rows: torch.Tensor) -> None:
     if rows.shape[0] != n:
         refuse(f"gradients of {rows.shape[0]} records where the batch has {n}; a rule gives one a record")
     rows = (rows if rows.dtype in (torch.float32, torch.float64) else rows.float()).contiguous()
-    _core.add_row_squares(total.data_ptr(), rows.data_ptr(), n, rows.numel() // max(1, n), rows.dtype == torch.float64)
+    _core.add_row_squares(total, rows.detach())
 
 
 def norms(rows: torch.Tensor) -> torch.Tensor:
@@ -39,12 +39,8 @@ def norms(rows: torch.Tensor) -> torch.Tensor:
 
 def add_placed(total: torch.Tensor, g: torch.Tensor, places: torch.Tensor | None) -> None:
     """total += |x|² where the rows of g [n, T, d] are added up by their places [n, T], or all of them."""
-    n, positions, width = g.shape
-    g = g.contiguous()
     places = places if places is None else places.long().contiguous()
-    assert total.shape == (n,) and (places is None or places.shape == (n, positions))
-    _core.add_placed_squares(total.data_ptr(), g.data_ptr(), 0 if places is None else places.data_ptr(), n, positions,
-                             width, g.dtype == torch.float64)
+    _core.add_placed_squares(total, g.detach().contiguous(), places)
 
 
 class Piece:
@@ -118,11 +114,7 @@ class Outer(Piece):
 
     def add_norm2(self, total: torch.Tensor, bias: bool = False) -> None:
         """bias: together with the Column of the same g."""
-        a, g = self.a.contiguous(), self.g.contiguous()
-        n, positions, d = a.shape
-        assert a.dtype == g.dtype and g.shape[:2] == (n, positions) and total.shape == (n,)
-        _core.add_outer_squares(total.data_ptr(), a.data_ptr(), g.data_ptr(), n, positions, d, g.shape[2], bias,
-                                g.dtype == torch.float64)
+        _core.add_outer_squares(total, self.a.detach().contiguous(), self.g.detach().contiguous(), bias)
 
     def weighted(self, scales: torch.Tensor) -> torch.Tensor:
         by_record = scales.view(-1, 1, 1)
