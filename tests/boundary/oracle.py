@@ -1,6 +1,6 @@
 """The judge of discreet.torch: what a release should be, by plain autograd, and what the engine released.
 
-Nothing here uses the library except PrivacyEngine itself. A case is judged by what leaves the engine: noise is off, every
+Nothing here uses the library except PrivacyEngine itself (the self-check is only kept from running again). A case is judged by what leaves the engine: noise is off, every
 record is in every batch (batch size = declared size), the learning rate is 0, and `p.grad` after the step, times the batch
 size, is the clipped sum S. It is compared with
 - the sum of every record's gradient alone, in float64, clipped to C (the engine is exact);
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable
+from unittest import mock
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 import discreet
-from discreet.torch import PrivacyEngine
+from discreet.torch import PrivacyEngine, selfcheck
 
 # Beyond the bound, in units of C. The float32 sum of several hundred nearly parallel records rounds by more (docs/limitations.md
 # lists it as assumed): from 128 records on, the allowance grows with their number.
@@ -146,8 +147,27 @@ def clipped_sum(gradients: torch.Tensor, bound: float) -> torch.Tensor:
     return (bound / norms).clamp(max=1) @ gradients
 
 
+class OneCheck:
+    """Within, the self-check runs for the first engine of a case, and every other one takes over what it found: it sees the
+    module and records that it makes up in the shape of the first, and both are the same for all engines of the case."""
+
+    def __enter__(self):
+        check, found = selfcheck.run, []
+
+        def once(*args, **options):
+            if not found:
+                found.append(check(*args, **options))
+            return found[0]
+        self.patch = mock.patch.object(selfcheck, "run", once)
+        self.patch.start()
+        return self
+
+    def __exit__(self, *_):
+        self.patch.stop()
+
+
 def released(case: Case, records: list, size: int, bound: float, second: list | None = None) -> list[torch.Tensor]:
-    """S of one step. If `second` has the records of another: the first step's state and evaluation of `second`, and its S.
+    """S of one step. If `second` has the records of another: also the first step's state and evaluation of `second`, and its S.
     Raises what the engine raises."""
     module = case.module()
     dataset = Records([as_type(record, case.dtype) for record in records])
@@ -159,8 +179,8 @@ def released(case: Case, records: list, size: int, bound: float, second: list | 
     module, optimizer, private = engine.make_private(
         module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=0, max_grad_norm=bound,
         declared_size=size // share * share, loss_reduction=case.reduction, **options)
-    sums = []
-    for items in [records] if second is None else [records, second]:
+
+    def step(items: list) -> torch.Tensor:
         dataset.items = [as_type(record, case.dtype) for record in items]
         for batch in private:
             torch.manual_seed(1)
@@ -168,10 +188,13 @@ def released(case: Case, records: list, size: int, bound: float, second: list | 
             losses = case.loss(module, batch)
             (losses.sum() if case.reduction == "sum" else losses.mean()).backward()
             optimizer.step()
-        sums.append(flat([p.grad for p in trained(module)], trained(module)) * (size // share * share))
-        if len(sums) == 1 and second is not None:
-            sums = [shown(case, module, case.collate([as_type(record, case.dtype) for record in second]))]
-    return sums
+        return flat([p.grad for p in trained(module)], trained(module)) * (size // share * share)
+
+    found = [step(records)]
+    if second is not None:
+        found.append(shown(case, module, case.collate([as_type(record, case.dtype) for record in second])))
+        found.append(step(second))
+    return found
 
 
 def shown(case: Case, module: nn.Module, batch) -> torch.Tensor:
@@ -199,15 +222,16 @@ def judge(case: Case, n: int, out: int | None = None, memory: bool = False) -> V
         gradients, bound = None, case.bound or 1.0
         verdict.faults = (f"the oracle fails: {error}",)
     try:
-        (got,) = released(case, records, n, bound)
-        if gradients is not None and case.alike:
-            verdict.away = (got - clipped_sum(gradients, bound)).norm().item() / (bound * n)
-        if case.random:
-            verdict.move = (got - released(case, other, n, bound)[0]).norm().item() / bound / 2
-        else:
-            verdict.move = (got - released(case, rest, n, bound)[0]).norm().item() / bound
+        with OneCheck():
+            got, *after = released(case, records, n, bound, other if memory else None)
+            if gradients is not None and case.alike:
+                verdict.away = (got - clipped_sum(gradients, bound)).norm().item() / (bound * n)
+            replaced, *without = released(case, other, n, bound, other if memory else None) if case.random or memory else [None]
+            if case.random:
+                verdict.move = (got - replaced).norm().item() / bound / 2
+            else:
+                verdict.move = (got - released(case, rest, n, bound)[0]).norm().item() / bound
         if memory:
-            after, without = (released(case, one, n, bound, other) for one in (records, other))
             verdict.memory = max((after[0] - without[0]).abs().max().item(), (after[1] - without[1]).norm().item() / bound)
     except discreet.Error as error:
         verdict.rejected = str(error)
