@@ -56,16 +56,18 @@ def _low_high(args) -> tuple[int, int]:
 
 class OneNumber(TorchDispatchMode):
     """Within, every random operator draws the same number, for any shape: what a record draws does not depend on how many
-    records or positions there are. An operator that is not known is rejected; `drawn` says whether there were any."""
+    records or positions there are. An operator that is not known is rejected; `drawn` says whether there were any, and
+    `chosen` whether values chose a shape or what the code does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.drawn = False
+        self.drawn = self.chosen = False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         if torch.Tag.nondeterministic_seeded not in func.tags and name not in UNTAGGED:
+            self.chosen |= torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
             return func(*args, **kwargs)
         if name in ("native_dropout",) and args[2] is False or name.startswith("_scaled_dot_product") \
                 or name.startswith("_dropout"):

@@ -22,8 +22,10 @@ docs/concepts/pytorch.md lists this, with what would lift it.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import warnings
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -32,8 +34,9 @@ from discreet.errors import Error
 from discreet.torch import criterion as losses
 from discreet.torch import collated, draws, memory, rows
 from discreet.torch.clipper import HALF_CHARGE, Clipper, shapes_of
-from discreet.torch.errors import refuse
+from discreet.torch.errors import refusal, refuse
 from discreet.torch.generic import GenericSite
+from discreet.torch.layers import steady_gradients
 from discreet.torch.outputs import SCALAR, SHARED, away, floats_of, loss_of, part, places_of, same
 from discreet.torch.publicrecords import CANNOT_CALL, Records
 
@@ -42,20 +45,20 @@ from discreet.torch.publicrecords import CANNOT_CALL, Records
 TOLERANCE = {torch.float64: (1e-7, 1e-10), torch.float32: (1e-3, 2e-5), torch.bfloat16: (0.1, 0.02), torch.float16: (0.1, 0.02)}
 FROZEN_IN_EVAL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 DRAWS = range(10, 18)  # seeds under which a module that draws random numbers is judged
+VERSIONS = range(2, 5)  # of records, under which rows are counted again where values choose shapes
 SMALL = 1 << 16  # frozen parameters up to this many numbers are copied for every pass
 
 
-def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str = "mean", criterion=None) -> dict:
-    """Rejects a module whose records cannot be bounded; else how rows belong to records, by layer (Clipper.learn).
+def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str = "mean", criterion=None) -> Layout:
+    """Rejects a module whose records cannot be bounded; else how rows belong to records.
     criterion: the loss, of outputs and targets; scalars among the outputs are then not taken for losses."""
     with draws.kept(), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a module warns in its own run
         draws.seed(0)
         try:
             check = Check(module, data_loader, example_inputs, reduction, criterion)
-            found = check.run()
+            check.run()
             check.run_as_given()
-            return found
         except CANNOT_CALL as error:
             if "use_reentrant" in str(error):
                 refuse("checkpoint(use_reentrant=True) begins a backward pass inside another, of which norms would be "
@@ -63,11 +66,36 @@ def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str =
             refuse(f"self-check: the module failed in training mode ({type(error).__name__}: {error}). Check that it can be "
                    "called and differentiated for one record, and several times; it must not keep tensors of a pass for the "
                    "next one")
+    if check.whole:
+        named = ", ".join(sorted(name or "the module" for name in check.whole))
+        warnings.warn(f"{named} {'runs' if len(check.whole) == 1 else 'run'} record by record, because layers in it see rows "
+                      "that cannot be told apart by records. That is exact, slower, and holds the gradients of its parameters "
+                      "for every record of a piece; to avoid it, freeze those layers, or train adapters (LoRA) of others",
+                      stacklevel=4)
+    return Layout(check.rows, check.whole, check.looped)
 
 
 def norm_of(x: torch.Tensor) -> float:
     """An estimate, for comparisons: not of what is clipped."""
     return torch.linalg.vector_norm(x if x.dtype == torch.float64 else x.float()).item()
+
+
+class Layout(NamedTuple):
+    """rows: by layer, how its rows belong to records (Clipper.learn). whole: modules that run record by record because that
+    cannot be told of layers below them. looped: modules whose records run one after the other."""
+
+    rows: dict
+    whole: frozenset[str]
+    looped: frozenset[str]
+
+
+class Unattributed(Exception):
+    """Which rows of these layers are whose cannot be told. error: what to say if no module above them can run record by
+    record."""
+
+    def __init__(self, layers: list[str], error: Error) -> None:
+        super().__init__(str(error))
+        self.layers, self.error = layers, error
 
 
 class FixedScales:
@@ -110,17 +138,37 @@ class Check:
         self.reduction, self.criterion = reduction, criterion
         if criterion is not None:
             losses.check_reduction(criterion, reduction)
-        served = Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()  # says what cannot be
-        self.sites = {site.name: site for site in served.sites}
-        self.original, self.held = module, memory.fingerprint(module)
+        self.original = module
+        self.serve(frozenset())
+        self.held = memory.fingerprint(module)
         self.module = in_training(copy_of(module))
+        steady_gradients(self.module)
         self.parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         self.shared = {id(p): p for p in self.module.parameters() if p.requires_grad or p.numel() > SMALL}
         self.dtype = next(iter(self.parameters.values())).dtype
         self.records = Records(self.module, data_loader, example_inputs)
         self.numbers = list(range(self.records.count))
         self.replaced = self.records.count // 2
-        self.drawn = False
+        self.drawn = self.chosen = False
+        self.looped: frozenset[str] = frozenset()
+
+    def serve(self, whole: frozenset[str]) -> None:
+        """whole: modules that run record by record. Says what cannot be."""
+        served = Clipper(self.original, {name: 0 for name, _ in self.original.named_parameters()}, whole=whole).remove()
+        self.sites, self.whole = {site.name: site for site in served.sites}, whole
+
+    def serve_above(self, found: Unattributed) -> None:
+        """Lets the modules above these layers run record by record, where each row is of the record that runs."""
+        whole = set(self.whole)
+        for name in found.layers:
+            if name == "":
+                raise found.error
+            above = name.rpartition(".")[0]
+            while isinstance(self.module.get_submodule(above), (nn.ModuleList, nn.ModuleDict)) and above:
+                above = above.rpartition(".")[0]
+            whole.add(above)
+        self.serve(frozenset(one for one in whole if not any(
+            one != other and (other == "" or one.startswith(other + ".")) for other in whole)))
 
     def twin(self) -> nn.Module:
         """The module as it was at first, with the same parameters."""
@@ -154,11 +202,12 @@ class Check:
                 refuse(f"self-check: the module cannot be called with one record alone ({error}); does it mix the records of a "
                        "batch, as batch normalisation does?")
         self.drawn |= mode.drawn
+        self.chosen |= mode.chosen
         return outputs, seen, shapes_of((args, kwargs))
 
     def clipped(self, twin, numbers, versions=None, quiet=False, seed=2) -> Outcome:
-        clipper = Clipper(twin, dict.fromkeys(self.parameters, 0), mean=False)
-        clipper.learn(self.rows)
+        clipper = Clipper(twin, dict.fromkeys(self.parameters, 0), mean=False, whole=self.whole)
+        clipper.learn(self.rows, self.looped)
         clipper.sink = FixedScales(torch.tensor([self.scale(i) for i in numbers], dtype=torch.float64))
         clipper.begin(len(numbers))
         try:
@@ -169,8 +218,7 @@ class Check:
                 try:
                     outputs = floats_of(twin(*args, **kwargs))
                 except CANNOT_CALL as error:
-                    self.refuse_shared(error)
-                    raise
+                    raise self.because_shared(error) or error
                 loss_of(outputs, self.places, self.shapes, numbers, self.scalars).backward()
             if clipper.sink.norms is None:
                 refuse("self-check: no gradient reached a layer whose gradients are clipped; parameters are used directly, as by "
@@ -179,22 +227,29 @@ class Check:
                     for name, p in self.parameters.items()}
             norms = clipper.sink.norms[:, 0] / (HALF_CHARGE if clipper.half else 1.0)
             return Outcome([(path, y.detach()) for path, y in outputs], norms, sums)
+        except Error as error:
+            if clipper.outside:
+                raise Unattributed([clipper.outside.rpartition(".")[0]], error) from error
+            if clipper.unbatched is not None:
+                self.looped |= {clipper.unbatched}
+                raise Unattributed([], error) from error
+            raise
         finally:
             clipper.remove()
 
-    def refuse_shared(self, error) -> None:
+    def because_shared(self, error) -> Unattributed | None:
         """A layer whose input is not a record's is given it once a record, which what follows may not expect."""
         layouts = {name: self.rows.get(name, []) for name in self.sites}
         shared = [name for name, layout in layouts.items() if layout is rows.BROADCAST or isinstance(layout, list) and not any(
             isinstance(one, rows.RowsPerRecord) for one in layout)]
-        if shared:
-            refuse(f"self-check: {', '.join(shared)}: all records share the input of these layers, so that they are run once a "
-                   f"record, and the module does not take what they return ({error}). Freeze them with requires_grad_(False), or "
-                   "train adapters (LoRA) of other layers")
+        return Unattributed(shared, refusal(
+            f"self-check: {', '.join(shared)}: all records share the input of these layers, so that they are run once a "
+            f"record, and the module does not take what they return ({error}). Freeze them with requires_grad_(False), or "
+            "train adapters (LoRA) of other layers")) if shared else None
 
     # ---------------------------------------------------------------- the check
 
-    def run(self) -> dict:
+    def run(self) -> None:
         tables = (nn.Embedding, nn.EmbeddingBag)
         sizes = {m.num_embeddings for m in self.module.modules() if isinstance(m, tables)}
         before = memory.fingerprint_of_tensors(dict(self.module.named_parameters()))
@@ -203,6 +258,23 @@ class Check:
         after = memory.fingerprint_of_tensors(dict(self.module.named_parameters()))
         self.judge_state(before, after, "the records that the module sees")
         collated.check(self.records, self.numbers, self.replaced)
+        first: Error | None = None
+        while True:
+            try:
+                self.judge()
+                break
+            except Unattributed as found:
+                first = first or found.error
+                self.serve_above(found)
+            except CANNOT_CALL:  # what a module returns of one record does not fit where it was expected
+                if not self.whole or first is None:
+                    raise
+                self.serve_above(Unattributed(list(self.whole), first))
+        self.judge_outside()
+        if self.criterion is not None:
+            self.judge_criterion()
+
+    def judge(self) -> None:
         self.learn()
         first, fewer, left = self.twin(), self.twin(), self.numbers[1:]
         together = self.clipped(first, self.numbers, quiet=True)
@@ -212,10 +284,6 @@ class Check:
         counts = [memory.fingerprint_of_tensors(one.state_dict()) for one in (first, fewer)]
         self.judge_replaced(None if self.drawn else (first, together))
         self.judge_state(*counts, "the number of records in a batch")
-        self.judge_outside()
-        if self.criterion is not None:
-            self.judge_criterion()
-        return self.rows
 
     def run_as_given(self) -> None:
         """(a), (c) and (d) again in the mode in which the module was given, where that is another one."""
@@ -230,7 +298,8 @@ class Check:
             self.learn()
             self.judge_outputs()
             self.judge_replaced(None)
-        except Error as error:
+        except (Error, Unattributed) as error:
+            error = getattr(error, "error", error)
             refuse(f"in eval mode, in which parts of the module were given: {error.sentence}. If you train in training mode, call "
                    "module.train() before make_private")
         finally:
@@ -254,8 +323,17 @@ class Check:
         self.shapes = [[y.unflatten(place, (1, -1)).select(place, 0).shape if isinstance(place, int) else y.shape
                         for (_, y), place in zip(outputs, self.places)] for outputs, _, _ in alone]
         self.scalars = self.judge_losses([outputs for outputs, _, _ in alone])
-        self.rows = {name: self.rows_of(site, seen[name], shapes, [(saw[name], own) for _, saw, own in alone])
-                     for name, site in self.sites.items() if seen[name]}
+        self.rows, lost = {}, {}
+        for name, site in self.sites.items():
+            try:
+                if seen[name]:
+                    self.rows[name] = self.rows_of(site, seen[name], shapes, [(saw[name], own) for _, saw, own in alone])
+            except Error as error:
+                lost[name] = error
+        if lost:
+            raise Unattributed(list(lost), next(iter(lost.values())))
+        if self.chosen:
+            self.judge_rows()
         self.alone = [[y.detach() for _, y in outputs] for outputs, _, _ in alone]
         # Sums of gradients, and their sizes: not the gradients of all records at a time.
         self.sizes, self.scaled, self.total = [], self.zeros(), self.zeros() if generic else {}
@@ -270,6 +348,19 @@ class Check:
                 self.first = gradients
         if generic:
             self.judge_ordinary_gradient(together)
+
+    def judge_rows(self) -> None:
+        """Where values choose shapes, as in routing to experts, rows may be as many a record by chance: other records show it."""
+        for version, i in itertools.product(VERSIONS, self.numbers):
+            _, seen, shapes = self.plain([i], versions=[version])
+            for name, layout in self.rows.items():
+                layouts = layout if isinstance(layout, list) else [layout]
+                if any(own is not rows.BROADCAST and own.of(count, 1, shapes) is None
+                       for call in seen[name] for count, own in zip(call, layouts)):
+                    raise Unattributed([name], refusal(
+                        f"self-check: how many rows layer {name} sees of a record depends on what the record holds: which rows "
+                        "are whose cannot be told. Give every record the same number of rows, with the records in the first "
+                        "dimension"))
 
     def zeros(self) -> dict[str, torch.Tensor]:
         return {name: torch.zeros(p.shape, dtype=torch.float64 if p.dtype == torch.float64 else torch.float32)
@@ -336,9 +427,13 @@ class Check:
                 difference.add_(self.first[name], alpha=self.scale(0))
             size, apart = max(self.sizes[i][name] for i in numbers), norm_of(difference)
             if not apart <= own * size + floor * whole:
-                refuse(f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its "
-                       "layer mixes records of a batch, or depends on how many there are or how long the longest is, or its "
-                       f"rows are not the records, or its rule is wrong; relative difference {apart / max(size, 1e-300):.2g}")
+                error = refusal(
+                    f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its layer "
+                    "mixes records of a batch, or depends on how many there are or how long the longest is, or its rows are "
+                    f"not the records, or its rule is wrong; relative difference {apart / max(size, 1e-300):.2g}")
+                # A tensor that seemed to be shared may hold the records in another dimension.
+                shared = [name for name, layout in self.rows.items() if isinstance(layout, list) and rows.BROADCAST in layout]
+                raise Unattributed(shared, error) if shared else error
         if not torch.allclose(got.norms, norms, rtol=own, atol=floor * whole):
             refuse("self-check: the norms of records are not those of autograd")
 
