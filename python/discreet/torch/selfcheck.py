@@ -21,7 +21,7 @@ docs/concepts/pytorch.md lists this, with what would lift it.
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import itertools
 import math
 import warnings
@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_flatten, tree_map
 
 from discreet.errors import Error
 from discreet.torch import criterion as losses
@@ -39,6 +40,7 @@ from discreet.torch.generic import GenericSite
 from discreet.torch.layers import steady_gradients
 from discreet.torch.outputs import SCALAR, SHARED, away, floats_of, loss_of, part, places_of, same
 from discreet.torch.publicrecords import CANNOT_CALL, Records
+from discreet.torch.twins import Twins, copy_of
 
 # (b): differences allowed, relative to a parameter's gradient, and to the record's whole gradient. The second is for
 # gradients that are 0 but for rounding, as that of an attention's key bias.
@@ -46,7 +48,6 @@ TOLERANCE = {torch.float64: (1e-7, 1e-10), torch.float32: (1e-3, 2e-5), torch.bf
 FROZEN_IN_EVAL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 DRAWS = range(10, 18)  # seeds under which a module that draws random numbers is judged
 VERSIONS = range(2, 5)  # of records, under which rows are counted again where values choose shapes
-SMALL = 1 << 16  # frozen parameters up to this many numbers are copied for every pass
 
 
 def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str = "mean", criterion=None) -> Layout:
@@ -109,19 +110,21 @@ class FixedScales:
         return self.scales.view(-1, 1).expand_as(norms)
 
 
-class Outcome:
-    """Of one pass through the clipper: outputs, norms and the sums of scaled gradients."""
+class Outcome(NamedTuple):
+    """Of one pass through the clipper: outputs, norms, the sums of scaled gradients, and the module's state afterwards."""
 
-    def __init__(self, outputs, norms, sums) -> None:
-        self.outputs, self.norms, self.sums = outputs, norms, sums
+    outputs: list
+    norms: torch.Tensor
+    sums: dict[str, torch.Tensor]
+    state: dict
 
 
-def copy_of(module: nn.Module, shared: dict | None = None) -> nn.Module:
-    try:
-        return copy.deepcopy(module, dict(shared or {}))
-    except Exception as error:  # noqa: BLE001
-        refuse(f"the self-check cannot copy the module ({type(error).__name__}: {error}); it must be an ordinary module that "
-               "copy.deepcopy can copy, without tensors of a graph in its attributes, sharded parameters, locks or open files")
+class Twice(NamedTuple):
+    """Two passes of a module as it was at first; held: by the module between them."""
+
+    first: Outcome
+    held: dict
+    second: Outcome
 
 
 def in_training(module: nn.Module) -> nn.Module:
@@ -144,12 +147,14 @@ class Check:
         self.module = in_training(copy_of(module))
         steady_gradients(self.module)
         self.parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        self.shared = {id(p): p for p in self.module.parameters() if p.requires_grad or p.numel() > SMALL}
+        self.twins = Twins(self.module)
         self.dtype = next(iter(self.parameters.values())).dtype
         self.records = Records(self.module, data_loader, example_inputs)
         self.numbers = list(range(self.records.count))
         self.replaced = self.records.count // 2
-        self.drawn = self.chosen = False
+        self.versions = [int(i == self.replaced) for i in self.numbers]
+        self.watched = self.drawn = self.chosen = False
+        self.called: list = []
         self.looped: frozenset[str] = frozenset()
 
     def serve(self, whole: frozenset[str]) -> None:
@@ -170,63 +175,110 @@ class Check:
         self.serve(frozenset(one for one in whole if not any(
             one != other and (other == "" or one.startswith(other + ".")) for other in whole)))
 
-    def twin(self) -> nn.Module:
-        """The module as it was at first, with the same parameters."""
-        return copy_of(self.module, self.shared)
-
     # ---------------------------------------------------------------- passes
 
-    def quiet(self) -> draws.OneNumber:
-        draws.seed(1)
-        return draws.OneNumber()
+    def quiet(self) -> draws.OneNumber | draws.NoneDrawn:
+        """A record draws what it draws in any other batch."""
+        return draws.NoneDrawn() if self.watched and not self.drawn else draws.OneNumber()
 
-    def call(self, *inputs) -> bool:
-        with torch.no_grad(), self.quiet():
-            outputs = floats_of(self.twin()(*inputs[0], **inputs[1]))
-        return not any(y.isnan().any() for _, y in outputs)
+    def again_if_drawn(self, judge) -> None:
+        try:
+            judge()
+        except draws.Drew:
+            self.drawn = True
+            judge()
+
+    def call(self, numbers, versions=None) -> bool:
+        """Whether all outputs for these records are numbers; what it was called with before is known."""
+        twin = self.twins.new()
+        with torch.no_grad(), self.quiet() as mode:
+            mode.begin(1)
+            try:
+                inputs = self.records.of(numbers, versions)
+                if any(same_tree(inputs, other) for other in self.called):
+                    self.twins.give_back(twin)
+                    return True
+                outputs = floats_of(twin(*tree_map(copied, inputs[0]), **tree_map(copied, inputs[1])))
+                mode.end()
+            except draws.Drew:
+                self.drawn = True
+                return self.call(numbers, versions)
+        self.drawn |= mode.drawn
+        self.watched = True
+        self.twins.give_back(twin)
+        if any(y.isnan().any() for _, y in outputs):
+            return False
+        self.called.append(inputs)
+        return True
 
     def plain(self, numbers, gradient: bool = False, versions=None):
         """Outputs of an ordinary pass, the rows that each layer saw, and the shapes of the inputs."""
-        twin, seen = self.twin(), {}
-        for name, site in self.sites.items():
-            twin.get_submodule(name).register_forward_pre_hook(Watch(site, seen.setdefault(name, [])), with_kwargs=True)
+        twin, seen = self.twins.new(), {}
+        hooks = [twin.get_submodule(name).register_forward_pre_hook(Watch(site, seen.setdefault(name, [])), with_kwargs=True)
+                 for name, site in self.sites.items()]
         with self.quiet() as mode, torch.set_grad_enabled(gradient):
+            mode.begin(1)
             args, kwargs = self.records.of(numbers, versions)
-            draws.seed(1)
+            mode.end()
+            mode.begin(1)
             try:
                 outputs = floats_of(twin(*args, **kwargs))
+                mode.end()
             except CANNOT_CALL as error:
                 if len(numbers) > 1:
                     refuse(f"self-check: the module cannot be called with {len(numbers)} records of the data set's shapes and "
                            f"types ({error}); give example_inputs=(…), the module's arguments for 3 records or more")
                 refuse(f"self-check: the module cannot be called with one record alone ({error}); does it mix the records of a "
                        "batch, as batch normalisation does?")
+        for hook in hooks:
+            hook.remove()
+        self.twins.give_back(twin)
         self.drawn |= mode.drawn
         self.chosen |= mode.chosen
         return outputs, seen, shapes_of((args, kwargs))
 
-    def clipped(self, twin, numbers, versions=None, quiet=False, seed=2) -> Outcome:
+    @contextlib.contextmanager
+    def clipper(self):
+        """Of a module as it was at first."""
+        twin = self.twins.new()
         clipper = Clipper(twin, dict.fromkeys(self.parameters, 0), mean=False, whole=self.whole)
         clipper.learn(self.rows, self.looped)
+        try:
+            yield clipper
+        finally:
+            clipper.remove()
+        self.twins.give_back(twin)
+
+    def twice(self, versions=None, quiet=False) -> Twice:
+        with self.clipper() as clipper:
+            first = self.clipped(clipper, self.numbers, versions, quiet)
+            held = memory.fingerprint(clipper.module)
+            return Twice(first, held, self.clipped(clipper, self.numbers, seed=3))
+
+    def clipped(self, clipper, numbers, versions=None, quiet=False, seed=2) -> Outcome:
+        clipper.drop()
         clipper.sink = FixedScales(torch.tensor([self.scale(i) for i in numbers], dtype=torch.float64))
         clipper.begin(len(numbers))
         try:
-            with self.quiet() if quiet else torch.enable_grad():
-                draws.seed(seed)  # the collate function may draw, too
+            with self.quiet() if quiet else draws.AsDrawn() as mode:
+                mode.begin(seed)
                 args, kwargs = self.records.of(numbers, versions)
-                draws.seed(seed)
+                mode.end()
+                mode.begin(seed)
                 try:
-                    outputs = floats_of(twin(*args, **kwargs))
+                    outputs = floats_of(clipper.module(*args, **kwargs))
                 except CANNOT_CALL as error:
                     raise self.because_shared(error) or error
                 loss_of(outputs, self.places, self.shapes, numbers, self.scalars).backward()
+                mode.end()
             if clipper.sink.norms is None:
                 refuse("self-check: no gradient reached a layer whose gradients are clipped; parameters are used directly, as by "
                        "torch.nn.functional. Call the layers that hold them")
             sums = {name: clipper.buffers[name] if name in clipper.buffers else torch.zeros(p.numel(), dtype=clipper.dtype)
                     for name, p in self.parameters.items()}
             norms = clipper.sink.norms[:, 0] / (HALF_CHARGE if clipper.half else 1.0)
-            return Outcome([(path, y.detach()) for path, y in outputs], norms, sums)
+            state = memory.fingerprint_of_tensors(clipper.module.state_dict()) if quiet else {}
+            return Outcome([(path, y.detach()) for path, y in outputs], norms, sums, state)
         except Error as error:
             if clipper.outside:
                 raise Unattributed([clipper.outside.rpartition(".")[0]], error) from error
@@ -234,8 +286,6 @@ class Check:
                 self.looped |= {clipper.unbatched}
                 raise Unattributed([], error) from error
             raise
-        finally:
-            clipper.remove()
 
     def because_shared(self, error) -> Unattributed | None:
         """A layer whose input is not a record's is given it once a record, which what follows may not expect."""
@@ -253,15 +303,14 @@ class Check:
         tables = (nn.Embedding, nn.EmbeddingBag)
         sizes = {m.num_embeddings for m in self.module.modules() if isinstance(m, tables)}
         before = memory.fingerprint_of_tensors(dict(self.module.named_parameters()))
-        with self.quiet():
-            self.records.settle(self.call, sorted(sizes, reverse=True), self.dtype)
+        self.records.settle(self.call, sorted(sizes, reverse=True), self.dtype)
         after = memory.fingerprint_of_tensors(dict(self.module.named_parameters()))
         self.judge_state(before, after, "the records that the module sees")
         collated.check(self.records, self.numbers, self.replaced)
         first: Error | None = None
         while True:
             try:
-                self.judge()
+                self.again_if_drawn(self.judge)
                 break
             except Unattributed as found:
                 first = first or found.error
@@ -276,14 +325,15 @@ class Check:
 
     def judge(self) -> None:
         self.learn()
-        first, fewer, left = self.twin(), self.twin(), self.numbers[1:]
-        together = self.clipped(first, self.numbers, quiet=True)
-        self.judge_gradients(together, self.numbers)
-        self.judge_gradients(self.clipped(fewer, left, quiet=True), left)
+        left = self.numbers[1:]
+        first = self.twice(quiet=True)
+        with self.clipper() as clipper:
+            fewer = self.clipped(clipper, left, quiet=True)
+        self.judge_gradients(first.first, self.numbers)
+        self.judge_gradients(fewer, left)
         self.judge_outputs()
-        counts = [memory.fingerprint_of_tensors(one.state_dict()) for one in (first, fewer)]
-        self.judge_replaced(None if self.drawn else (first, together))
-        self.judge_state(*counts, "the number of records in a batch")
+        self.judge_replaced(None if self.drawn else first)
+        self.judge_state(first.first.state, fewer.state, "the number of records in a batch")
 
     def run_as_given(self) -> None:
         """(a), (c) and (d) again in the mode in which the module was given, where that is another one."""
@@ -293,11 +343,10 @@ class Check:
             return
         for ours, training in modes:
             ours.training = training
+        self.twins.forget()
         learned = self.rows
         try:
-            self.learn()
-            self.judge_outputs()
-            self.judge_replaced(None)
+            self.again_if_drawn(self.judge_as_given)
         except (Error, Unattributed) as error:
             error = getattr(error, "error", error)
             refuse(f"in eval mode, in which parts of the module were given: {error.sentence}. If you train in training mode, call "
@@ -305,18 +354,26 @@ class Check:
         finally:
             self.rows = learned
 
+    def judge_as_given(self) -> None:
+        self.learn()
+        self.judge_outputs()
+        self.judge_replaced(None)
+
     def judge_criterion(self) -> None:
         def outputs_of(numbers, versions):
             args, kwargs = self.records.of(numbers, versions)
-            with self.quiet():
-                return self.twin()(*args, **kwargs)
+            draws.seed(1)
+            with draws.OneNumber():
+                return self.twins.new()(*args, **kwargs)
 
         losses.check(self.criterion, self.reduction, self.records, self.numbers, self.replaced, outputs_of, self.places)
 
     def learn(self) -> None:
         """Of the batch and of each record alone: outputs, losses, gradients and rows."""
         generic = any(isinstance(site, GenericSite) for site in self.sites.values())
+        self.watched = False
         together, seen, shapes = self.plain(self.numbers, gradient=generic)
+        self.watched = True
         self.batch = [(path, y.detach()) for path, y in together]
         alone = [self.plain([i], gradient=True) for i in self.numbers]
         self.places = places_of(self.batch, [outputs for outputs, _, _ in alone])
@@ -412,8 +469,10 @@ class Check:
         if not loss.requires_grad:
             refuse("the self-check found no output that depends on trained parameters; give example_inputs=(…), with which the "
                    "module returns one, or self_check=False")
-        with self.quiet():
+        with self.quiet() as mode:
+            mode.begin(1)
             found = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+            mode.end()
         return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(self.parameters.items(), found)}
 
     def judge_gradients(self, got: Outcome, numbers) -> None:
@@ -480,21 +539,15 @@ class Check:
                    "variable of a function, so that whether it remembers records cannot be judged. Keep state in buffers of the "
                    "module, or do not keep it")
 
-    def judge_replaced(self, done) -> None:
-        """(a), (c) and (d), with random numbers that are drawn again from the same seed."""
-        versions = [int(i == self.replaced) for i in self.numbers]
+    def judge_replaced(self, before: Twice | None) -> None:
+        """(a), (c) and (d), with random numbers that are drawn again from the same seed. before: with no record replaced."""
         if self.drawn:
-            self.judge_ordinary(versions)
-        first, before = done or (self.twin(), None)
-        before = before or self.clipped(first, self.numbers)
-        held = memory.fingerprint(first)
-        second_before = self.clipped(first, self.numbers, seed=3)
-        other = self.twin()
-        after = self.clipped(other, self.numbers, versions)
-        self.judge_state(held, memory.fingerprint(other), "the records that the module sees")
-        self.judge_equal(before, after, [i for i in self.numbers if i != self.replaced],
+            self.judge_ordinary()
+        before, after = before or self.twice(), self.twice(self.versions)
+        self.judge_state(before.held, after.held, "the records that the module sees")
+        self.judge_equal(before.first, after.first, [i for i in self.numbers if i != self.replaced],
                          "a record changes when another one is replaced: the module mixes the records of a batch")
-        self.judge_equal(second_before, self.clipped(other, self.numbers, seed=3), self.numbers,
+        self.judge_equal(before.second, after.second, self.numbers,
                          "a record changes with the records of the pass before: the module remembers them")
 
     def judge_ordinary_gradient(self, outputs) -> None:
@@ -509,20 +562,22 @@ class Check:
                 refuse(f"self-check: the gradient of {name} for a batch is not the sum of those of its records alone: the module "
                        "mixes the records of a batch, or depends on how many there are")
 
-    def judge_ordinary(self, versions) -> None:
+    def judge_ordinary(self) -> None:
         """(a) for outputs of an ordinary pass of a module that draws random numbers, which may hide its mixing in one draw and
         show it in another."""
         for seed in DRAWS:
-            self.judge_draw(versions, seed)
+            self.judge_draw(seed)
 
-    def judge_draw(self, versions, seed: int) -> None:
+    def judge_draw(self, seed: int) -> None:
         found = []
-        for version in (None, versions):
+        for versions in (None, self.versions):
+            twin = self.twins.new()
             draws.seed(2)
-            args, kwargs = self.records.of(self.numbers, version)
+            args, kwargs = self.records.of(self.numbers, versions)
             draws.seed(seed)
             with torch.no_grad():
-                found.append(floats_of(self.twin()(*args, **kwargs)))
+                found.append(floats_of(twin(*args, **kwargs)))
+            self.twins.give_back(twin)
         for (path, x), (_, y), place, shapes in zip(*found, self.places, zip(*self.shapes)):
             if isinstance(place, int) and not all(
                     same(*(part(z, place, len(self.numbers), i, shapes[i]) for z in (x, y)))
@@ -546,6 +601,18 @@ class Check:
 
     def scale(self, i: int) -> float:
         return 0.0 if i == self.replaced else 1 / (1 + i)
+
+
+def copied(x):
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def same_tree(a, b) -> bool:
+    """Of inputs: in every bit."""
+    (a, spec), (b, other) = tree_flatten(a), tree_flatten(b)
+    return spec == other and all(
+        x.dtype == y.dtype and torch.equal(x, y) if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
+        else type(x) is type(y) and not isinstance(x, torch.Tensor) and x == y for x, y in zip(a, b))
 
 
 class Rows(list):
