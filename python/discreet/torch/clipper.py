@@ -8,6 +8,7 @@ not `p.grad`: that only ever holds what was released.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import NoReturn
 
 import torch
@@ -18,7 +19,7 @@ from discreet import _core
 from discreet.torch import rules
 from discreet.torch.errors import refuse
 from discreet.torch.generic import GenericSite
-from discreet.torch.layers import check_layer, modules_of, watch_batch_norms
+from discreet.torch.layers import check_layer, modules_of, steady_gradients, watch_batch_norms
 from discreet.torch.pieces import Column, Outer, Sum
 from discreet.torch.sites import AttentionSite, Forward, LayerSite, Site, as_type
 
@@ -26,13 +27,13 @@ from discreet.torch.sites import AttentionSite, Forward, LayerSite, Site, as_typ
 class Clipper:
     """sink: an object with take_norms(norms [records, parts] float64) → scales, of the same shape.
     parts: by parameter name, the part of the clip plan it belongs to. fused: every part's records are clipped as soon as
-    its layer's gradient is there.
+    its layer's gradient is there. whole: names of modules that run record by record, with all that is below them.
     """
 
     def __init__(self, module: nn.Module, parts: dict[str, int], *, fused: bool = False,
-                 bounds=None, mean: bool = True, batch: float = 1.0) -> None:
+                 bounds=None, mean: bool = True, batch: float = 1.0, whole: Collection[str] = ()) -> None:
         self.module, self.mean, self.batch = module, mean, batch
-        self.fused, self.bounds = fused, bounds
+        self.fused, self.bounds, self.whole = fused, bounds, whole
         self.anchor = torch.zeros(1, requires_grad=True)
         self.names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
@@ -54,11 +55,13 @@ class Clipper:
         self.look = True  # whether the next backward pass is searched for half precision
         self.half = False  # whether any was found
         self.sink = None
+        self.outside = ""  # a parameter that received a gradient outside of its layer
+        self.unbatched: str | None = None  # a module whose records must run one after the other
         self.buffers: dict[str, torch.Tensor] = {}
         for name, layer in modules_of(module):
             check_layer(name, layer)
         self.sites = list(self._sites())
-        self._hooks: list = watch_batch_norms(module)
+        self._hooks: list = watch_batch_norms(module) + steady_gradients(module)
         try:
             for site in self.sites:
                 site.install()
@@ -83,9 +86,15 @@ class Clipper:
             attention = isinstance(module, nn.MultiheadAttention)
             if parametrize.is_parametrized(module) and any(p.requires_grad for p in module.parameters()):
                 own = dict(module.named_parameters())
+            if name in self.whole:
+                site: Site = GenericSite(self, name, module)
+                covered |= {id(p) for p in site.parameters.values()}
+                inside.append(name)
+                yield site
+                continue
             if attention and any(p.requires_grad for p in module.parameters()):
                 if type(module).forward is nn.MultiheadAttention.forward and AttentionSite.serves(module):
-                    site: Site = AttentionSite(self, name, module)
+                    site = AttentionSite(self, name, module)
                     covered |= {id(p) for s in (site.inward, site.outward) for p in s.parameters.values()}
                     inside.append(name)
                     yield site
@@ -114,12 +123,15 @@ class Clipper:
         finally:
             self.active = before
 
-    def learn(self, rows: dict) -> None:
-        """By layer, how its rows belong to records (the self-check's result)."""
+    def learn(self, rows: dict, looped: Collection[str] = ()) -> None:
+        """By layer, how its rows belong to records, and modules whose records run one after the other (the self-check's
+        result)."""
         self.probed = True
         for site in self.sites:
             if site.name in rows:
                 site.learn(rows[site.name])
+            if site.name in looped:
+                site.by_vmap = False
         if any(getattr(one, "products", ()) for layout in rows.values()
                for one in (layout if isinstance(layout, list) else [layout])):
             self._hooks.append(self.module.register_forward_pre_hook(Look(self), with_kwargs=True))
@@ -225,6 +237,7 @@ class Clipper:
     def _outside(self, name: str):
         def hook(_):
             if self.active:
+                self.outside = name
                 refuse(f"{name} received a gradient outside of its layer, which nothing clips: it is used directly, as in a "
                        "penalty on weights (take weight_decay of the optimizer) or a functional call. Nothing was released",
                        "INVALID_GRADIENT")

@@ -221,7 +221,7 @@ class PrivacyEngine:
 
         # The self-check comes first: nothing is left behind by a module that cannot be served.
         if self_check:
-            rows_of_layers = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion)
+            layout = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion)
         else:
             validate(module, strict=True)
         text = _json(config).encode()
@@ -248,10 +248,10 @@ class PrivacyEngine:
                 session.close()
             raise
         self._clipper = Clipper(module, parts, fused=clipping == "per_layer", bounds=session.clip_bounds,
-                                mean=loss_reduction == "mean", batch=float(batch))
+                                mean=loss_reduction == "mean", batch=float(batch), whole=layout.whole if self_check else ())
         self._clipper.sink, self._clipper.check, self._clipper.failed = self, self._check_forward, self.drop
         if self_check:
-            self._clipper.learn(rows_of_layers)
+            self._clipper.learn(layout.rows, layout.looped)
         self._session, self._rows, self._batch = session, rows, batch
         _share_threads(self.threads)
         self._layout = tensors
