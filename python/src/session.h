@@ -253,15 +253,12 @@ class Session {
     std::copy(norms.scales.begin(), norms.scales.end(), pointer<double>(scales));
   }
 
-  // Clipped averages, one per tensor of the layout (size 0: not private), made noisy in place.
-  // The record for the trace only if it is `wanted`: it takes longer than all else that is said.
-  nb::dict release_into(const std::vector<Values>& averages, bool wanted) {
-    const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
-    HeldGradients held;
-    if (wide)
-      held = spans_of<double>(averages);
-    else
-      held = spans_of<float>(averages);
+  // Clipped averages in binary64, one per tensor of the layout (size 0: not private), made noisy in
+  // place. rounded: none, or as many of binary32, set to the noisy averages. The record for the
+  // trace only if it is `wanted`: it takes longer than all else that is said.
+  nb::dict release_into(const std::vector<Values>& averages, const std::vector<Values>& rounded,
+                        bool wanted) {
+    const HeldGradients held{spans_of<double>(averages), spans_of<float>(rounded)};
     const Team* team = torch_team() ? &torch_team() : nullptr;
     return to_dict(with([&](Mechanism& m) {
                      StepResult step = m.release_into(held, team);

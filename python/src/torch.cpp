@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "discreet/mechanism/pair_norms.h"
+#include "discreet/mechanism/record_sums.h"
 #include "python/src/rooms.h"
 #include "python/src/session.h"
 
@@ -85,6 +86,35 @@ void row_squares(std::uintptr_t squares, std::uintptr_t rows, std::size_t record
        : add_row_squares(pointer<const float>(rows), length, into);
 }
 
+void outer_sum(std::uintptr_t sum, std::uintptr_t weights, std::uintptr_t a, std::uintptr_t g,
+               std::size_t records, std::size_t positions, std::size_t inputs, std::size_t outputs,
+               bool first, bool wide) {
+  const nb::gil_scoped_release release;
+  const std::span<double> into(pointer<double>(sum), inputs * outputs);
+  const std::span<const double> by(pointer<const double>(weights), records);
+  const auto run = [&]<class Real>(Real) {
+    add_outer_sum(OuterFactors<Real>{pointer<const Real>(a), pointer<const Real>(g), records,
+                                     positions, inputs, outputs},
+                  by, team(), first, into);
+  };
+  wide ? run(double{}) : run(float{});
+}
+
+// places: of int64, or 0; rows: of the sum.
+void placed_sum(std::uintptr_t sum, std::uintptr_t weights, std::uintptr_t g, std::uintptr_t places,
+                std::size_t records, std::size_t positions, std::size_t width, std::size_t rows,
+                bool wide) {
+  const nb::gil_scoped_release release;
+  const std::span<double> into(pointer<double>(sum), rows * width);
+  const std::span<const double> by(pointer<const double>(weights), records);
+  const auto run = [&]<class Real>(Real) {
+    add_placed_sum(PlacedRows<Real>{pointer<const Real>(g), pointer<const std::int64_t>(places),
+                                    records, positions, width},
+                   by, team(), into);
+  };
+  wide ? run(double{}) : run(float{});
+}
+
 // Roundings of these few operations, and upwards of adding the squares of up to 2^12 tensors.
 constexpr double kUp = 1 + 0x1p-41, kDown = 1 - 0x1p-50;
 
@@ -96,39 +126,32 @@ void norms_of(const double* squares, double* norms, std::size_t records, std::si
       norms[i * parts + g] = std::sqrt(squares[g * records + i]) * (factor * kUp);
 }
 
-// weights [parts, records], in the precision of the model, of norms and scales [records, parts];
-// returns the records with a norm that is not finite, whose weights are 0.
-std::vector<std::size_t> weights_of(const double* norms, const double* scales,
-                                    std::uintptr_t weights, std::size_t records, std::size_t parts,
-                                    double factor, bool wide) {
+// weights [parts, records] of norms and scales [records, parts]; those of a record with a norm that
+// is not finite are 0. Rounded down by more than what a factor loses that is multiplied by them in
+// the precision of the model.
+void weights_of(const double* norms, const double* scales, double* weights, std::size_t records,
+                std::size_t parts, double factor, bool wide) {
   const double down = factor * (wide ? kDown : 1 - 0x1p-22);
-  std::vector<std::size_t> left_out;
   for (std::size_t i = 0; i < records; ++i) {
     bool finite = true;
     for (std::size_t g = 0; g < parts; ++g) finite = finite && std::isfinite(norms[i * parts + g]);
-    if (!finite) left_out.push_back(i);
     for (std::size_t g = 0; g < parts; ++g) {
-      double weight = finite ? scales[i * parts + g] * down : 0;
-      // So small a number has few bits left in float32, and could be rounded up by half.
-      if (!(weight >= 0x1p-60)) weight = 0;
-      if (wide)
-        pointer<double>(weights)[g * records + i] = weight;
-      else
-        pointer<float>(weights)[g * records + i] = static_cast<float>(weight);
+      const double weight = finite ? scales[i * parts + g] * down : 0;
+      // What is multiplied by so small a number has few bits left in float32, and could be rounded
+      // up by half.
+      weights[g * records + i] = weight >= 0x1p-60 ? weight : 0;
     }
   }
-  return left_out;
 }
 
 // The weights of one part, of its squares.
-std::vector<std::size_t> clipped_weights(std::uintptr_t squares, std::uintptr_t weights,
-                                         std::size_t records, double bound, double mean_of,
-                                         double factor, bool wide) {
+void clipped_weights(std::uintptr_t squares, std::uintptr_t weights, std::size_t records,
+                     double bound, double mean_of, double factor, bool wide) {
   std::vector<double> norms(records), scales(records);
   norms_of(pointer<const double>(squares), norms.data(), records, 1, mean_of);
   for (std::size_t i = 0; i < records; ++i)  // as Clip_v1 scales, from below
     scales[i] = std::min(1.0, bound / (norms[i] + kEpsClip) * kDown);
-  return weights_of(norms.data(), scales.data(), weights, records, 1, factor, wide);
+  weights_of(norms.data(), scales.data(), pointer<double>(weights), records, 1, factor, wide);
 }
 
 }  // namespace
@@ -142,6 +165,10 @@ void discreet::python::add_torch(nb::module_& m) {
   m.def("add_placed_squares", &placed_squares, "squares"_a, "g"_a, "places"_a, "records"_a,
         "positions"_a, "width"_a, "wide"_a);
   m.def("add_row_squares", &row_squares, "squares"_a, "rows"_a, "records"_a, "length"_a, "wide"_a);
+  m.def("add_outer_sum", &outer_sum, "sum"_a, "weights"_a, "a"_a, "g"_a, "records"_a,
+        "positions"_a, "inputs"_a, "outputs"_a, "first"_a, "wide"_a);
+  m.def("add_placed_sum", &placed_sum, "sum"_a, "weights"_a, "g"_a, "places"_a, "records"_a,
+        "positions"_a, "width"_a, "rows"_a, "wide"_a);
   m.def(
       "norms_of",
       [](std::uintptr_t squares, std::uintptr_t norms, std::size_t records, std::size_t parts,
@@ -153,8 +180,8 @@ void discreet::python::add_torch(nb::module_& m) {
       "weights_of",
       [](std::uintptr_t norms, std::uintptr_t scales, std::uintptr_t weights, std::size_t records,
          std::size_t parts, double factor, bool wide) {
-        return weights_of(pointer<const double>(norms), pointer<const double>(scales), weights,
-                          records, parts, factor, wide);
+        weights_of(pointer<const double>(norms), pointer<const double>(scales),
+                   pointer<double>(weights), records, parts, factor, wide);
       },
       "norms"_a, "scales"_a, "weights"_a, "records"_a, "parts"_a, "factor"_a, "wide"_a);
   m.def("clipped_weights", &clipped_weights, "squares"_a, "weights"_a, "records"_a, "bound"_a,
