@@ -166,14 +166,14 @@ Drawn draw(const Fixed& fixed, const State& state, Held& held, const Decided& de
   Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
   double square = 0;
   if (decided.sigma > 0) {
-    draw_noise(fixed, state, decided, out,
-               [&](NoiseRequest& request, const random::Generator& generator, bool first, bool last) {
-                 request.team = held.team;
-                 request.square = first ? &square : nullptr;
-                 if (last) request.rounded = rounded;
-                 return generate_noise(state.now.layout, parts, request, generator, out.noise,
-                                       averages);
-               });
+    draw_noise(
+        fixed, state, decided, out,
+        [&](NoiseRequest& request, const random::Generator& generator, bool first, bool last) {
+          request.team = held.team;
+          request.square = first ? &square : nullptr;
+          if (last) request.rounded = rounded;
+          return generate_noise(state.now.layout, parts, request, generator, out.noise, averages);
+        });
   } else {
     for (std::size_t i = 0; i < averages.size(); ++i) {
       const double norm = numerics::norm_l2(std::span<const double>(averages[i]), fixed.threads);

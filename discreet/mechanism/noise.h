@@ -53,8 +53,8 @@ struct NoiseRequest {
   // and what is in the values then is to be thrown away.
   std::function<void()> meanwhile;
   // For values that lie elsewhere:
-  const Team* team = nullptr;  // instead of `threads`
-  double* square = nullptr;    // set to the sum of their squares before noise
+  const Team* team = nullptr;                 // instead of `threads`
+  double* square = nullptr;                   // set to the sum of their squares before noise
   std::span<const std::span<float>> rounded;  // empty, or set to the noisy values in binary32
 };
 

@@ -246,16 +246,16 @@ Real* aligned(std::unique_ptr<Real[]>& packed) {
 template <>
 void add_outer<float, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                              std::size_t y_columns, std::size_t rows, std::size_t run,
-                             double* target, std::size_t stride, bool first,
-                             OuterScratch& scratch, std::size_t record) {
+                             double* target, std::size_t stride, bool first, OuterScratch& scratch,
+                             std::size_t record) {
   HWY_DYNAMIC_DISPATCH(FloatsFromFloats)
   (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.floats), record);
 }
 template <>
 void add_outer<double, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                               std::size_t y_columns, std::size_t rows, std::size_t run,
-                              double* target, std::size_t stride, bool first,
-                              OuterScratch& scratch, std::size_t record) {
+                              double* target, std::size_t stride, bool first, OuterScratch& scratch,
+                              std::size_t record) {
   HWY_DYNAMIC_DISPATCH(DoublesFromFloats)
   (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.doubles), record);
 }

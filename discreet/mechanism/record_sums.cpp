@@ -38,8 +38,7 @@ HWY_INLINE void AddRows(const Real* const* rows, const double* weights, std::siz
   for (; j + hn::Lanes(d) <= n; j += hn::Lanes(d)) {
     auto total = hn::LoadU(d, sum + j);
 #pragma GCC unroll 4
-    for (std::size_t k = 0; k < kTogether; ++k)
-      total = hn::MulAdd(w[k], Load(rows[k] + j), total);
+    for (std::size_t k = 0; k < kTogether; ++k) total = hn::MulAdd(w[k], Load(rows[k] + j), total);
     hn::StoreU(total, d, sum + j);
   }
   for (; j < n; ++j)
@@ -119,12 +118,12 @@ namespace {
 template <class F>
 void in_even_shares(std::size_t units, std::size_t least, std::size_t step, double work,
                     const Team* team, F f) {
-  const std::size_t most = work < 0x1p17 || team == nullptr ? 1 : std::min<std::size_t>(64, units / least);
+  const std::size_t most =
+      work < 0x1p17 || team == nullptr ? 1 : std::min<std::size_t>(64, units / least);
   if (most < 2) return f(0, units);
   const std::size_t share = ((units + most - 1) / most + step - 1) / step * step;
-  (*team)((units + share - 1) / share, [&](std::size_t k) {
-    f(k * share, std::min(units, (k + 1) * share));
-  });
+  (*team)((units + share - 1) / share,
+          [&](std::size_t k) { f(k * share, std::min(units, (k + 1) * share)); });
 }
 
 double product(std::size_t a, std::size_t b, std::size_t c) {

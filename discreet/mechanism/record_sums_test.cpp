@@ -37,8 +37,8 @@ TYPED_TEST(RecordSums, OfOuterProductsKeepToTheirBound) {
   struct Shape {
     std::size_t records, positions, inputs, outputs;
   };
-  for (const Shape& s : {Shape{1, 1, 1, 1}, Shape{70, 1, 3, 5}, Shape{9, 4, 40, 7}, Shape{300, 1, 50, 40},
-                         Shape{45, 7, 33, 150}, Shape{20, 3, 200, 64}}) {
+  for (const Shape& s : {Shape{1, 1, 1, 1}, Shape{70, 1, 3, 5}, Shape{9, 4, 40, 7},
+                         Shape{300, 1, 50, 40}, Shape{45, 7, 33, 150}, Shape{20, 3, 200, 64}}) {
     auto a = uniforms<TypeParam>(s.records * s.positions * s.inputs, 1);
     const auto g = uniforms<TypeParam>(s.records * s.positions * s.outputs, 2);
     auto weights = uniforms<double>(s.records, 3);
@@ -46,7 +46,8 @@ TYPED_TEST(RecordSums, OfOuterProductsKeepToTheirBound) {
       weights[1] = 0;
       a[s.positions * s.inputs] = std::numeric_limits<TypeParam>::quiet_NaN();
     }
-    const OuterFactors<TypeParam> factors{a.data(), g.data(), s.records, s.positions, s.inputs, s.outputs};
+    const OuterFactors<TypeParam> factors{a.data(),    g.data(), s.records,
+                                          s.positions, s.inputs, s.outputs};
     const bool narrow = std::is_same_v<TypeParam, float> && s.positions > 1 &&
                         std::min(s.inputs, s.outputs) >= kLeastBinary32Columns;
     const double rows = static_cast<double>(s.records * s.positions);
@@ -65,13 +66,15 @@ TYPED_TEST(RecordSums, OfOuterProductsKeepToTheirBound) {
             const double weight = weights[r / s.positions];
             if (weight == 0) continue;
             // Scaled, a factor is rounded to its own precision.
-            const long double term = static_cast<long double>(weight) * g[r * s.outputs + o] * a[r * s.inputs + k];
+            const long double term =
+                static_cast<long double>(weight) * g[r * s.outputs + o] * a[r * s.inputs + k];
             exact += term;
             terms += std::fabs(term);
           }
           const std::size_t at = o * s.inputs + k;
           EXPECT_NEAR(sum[at], static_cast<double>(exact), allowed * static_cast<double>(terms));
-          EXPECT_NEAR(twice[at], 2 * static_cast<double>(exact), 2 * allowed * static_cast<double>(terms));
+          EXPECT_NEAR(twice[at], 2 * static_cast<double>(exact),
+                      2 * allowed * static_cast<double>(terms));
         }
     }
   }
@@ -87,13 +90,16 @@ TYPED_TEST(RecordSums, OfRowsAreOfBinary64) {
         weights[2] = 0;
         g[2 * positions * width] = std::numeric_limits<TypeParam>::infinity();
         std::vector<std::int64_t> places(kRecords * positions);
-        for (std::size_t r = 0; r < places.size(); ++r) places[r] = static_cast<std::int64_t>(r * r % kPlaces);
-        const PlacedRows<TypeParam> rows{g.data(), placed ? places.data() : nullptr, kRecords, positions, width};
+        for (std::size_t r = 0; r < places.size(); ++r)
+          places[r] = static_cast<std::int64_t>(r * r % kPlaces);
+        const PlacedRows<TypeParam> rows{g.data(), placed ? places.data() : nullptr, kRecords,
+                                         positions, width};
         std::vector<long double> exact(placed ? kPlaces * width : width), terms(exact.size());
         for (std::size_t r = 0; r < kRecords * positions; ++r)
           for (std::size_t j = 0; j < width && r / positions != 2; ++j) {
             const std::size_t at = (placed ? static_cast<std::size_t>(places[r]) * width : 0) + j;
-            const long double term = static_cast<long double>(weights[r / positions]) * g[r * width + j];
+            const long double term =
+                static_cast<long double>(weights[r / positions]) * g[r * width + j];
             exact[at] += term;
             terms[at] += std::fabs(term);
           }
@@ -101,7 +107,8 @@ TYPED_TEST(RecordSums, OfRowsAreOfBinary64) {
           std::vector<double> sum(exact.size(), 1.0);
           add_placed_sum(rows, weights, team, sum);
           for (std::size_t k = 0; k < sum.size(); ++k)
-            EXPECT_NEAR(sum[k], static_cast<double>(1 + exact[k]), 80 * 0x1p-53 * static_cast<double>(1 + terms[k]));
+            EXPECT_NEAR(sum[k], static_cast<double>(1 + exact[k]),
+                        80 * 0x1p-53 * static_cast<double>(1 + terms[k]));
         }
         if (!placed) continue;
         places.back() = kPlaces;
@@ -128,7 +135,8 @@ TEST(RecordSums32, HaveTermsThatDependOnNoOtherRecord) {
       return out;
     };
     const auto all = sum(0, records), rest = sum(1, records), alone = sum(0, 1);
-    for (std::size_t k = 0; k < all.size(); ++k) ASSERT_NEAR(all[k] - rest[k], alone[k], 1e-12) << positions;
+    for (std::size_t k = 0; k < all.size(); ++k)
+      ASSERT_NEAR(all[k] - rest[k], alone[k], 1e-12) << positions;
   }
 }
 

@@ -165,8 +165,8 @@ void discreet::python::add_torch(nb::module_& m) {
   m.def("add_placed_squares", &placed_squares, "squares"_a, "g"_a, "places"_a, "records"_a,
         "positions"_a, "width"_a, "wide"_a);
   m.def("add_row_squares", &row_squares, "squares"_a, "rows"_a, "records"_a, "length"_a, "wide"_a);
-  m.def("add_outer_sum", &outer_sum, "sum"_a, "weights"_a, "a"_a, "g"_a, "records"_a,
-        "positions"_a, "inputs"_a, "outputs"_a, "first"_a, "wide"_a);
+  m.def("add_outer_sum", &outer_sum, "sum"_a, "weights"_a, "a"_a, "g"_a, "records"_a, "positions"_a,
+        "inputs"_a, "outputs"_a, "first"_a, "wide"_a);
   m.def("add_placed_sum", &placed_sum, "sum"_a, "weights"_a, "g"_a, "places"_a, "records"_a,
         "positions"_a, "width"_a, "rows"_a, "wide"_a);
   m.def(
