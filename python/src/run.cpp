@@ -175,7 +175,7 @@ class RunSession : public Session {
     return records_.header(
         opened_.commitment, run::spelling(opened_.streams(dp).algorithm),
         {{"trainer", "discreet.torch"},
-         {"assumed_exact", "the sums of clipped gradients, computed by PyTorch"}});
+         {"assumed_exact", "the sums of clipped gradients, formed in binary64"}});
   }
 
   void released(const StepResult& step) override { records().record(step); }

@@ -249,18 +249,12 @@ class Session {
     std::copy(norms.scales.begin(), norms.scales.end(), scales.data());
   }
 
-  // Clipped averages, one per tensor of the layout (None: not private), made noisy in place.
-  // The record for the trace only if it is `wanted`: it takes longer than all else that is said.
-  nb::dict release_into(const nb::list& averages, bool wanted) {
-    const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
-    std::vector<Array> arrays;
-    for (const nb::handle average : averages)
-      arrays.push_back(average.is_none() ? Array() : in_place("release_into", average));
-    HeldGradients held;
-    if (wide)
-      held = spans_of<double>(arrays);
-    else
-      held = spans_of<float>(arrays);
+  // Clipped averages in binary64, one per tensor of the layout (None: not private), made noisy in
+  // place. rounded: none, or as many of binary32, set to the noisy averages. The record for the
+  // trace only if it is `wanted`: it takes longer than all else that is said.
+  nb::dict release_into(const nb::list& averages, const nb::list& rounded, bool wanted) {
+    const std::vector<Array> wide = in_place_arrays(averages), narrow = in_place_arrays(rounded);
+    const HeldGradients held{spans_of<double>(wide), spans_of<float>(narrow)};
     const Team* team = torch_team() ? &torch_team() : nullptr;
     return to_dict(with([&](Mechanism& m) {
                      StepResult step = m.release_into(held, team);
@@ -332,12 +326,19 @@ class Session {
     return out;
   }
 
+  static std::vector<Array> in_place_arrays(const nb::list& objects) {
+    std::vector<Array> out;
+    for (const nb::handle object : objects)
+      out.push_back(object.is_none() ? Array() : in_place("release_into", object));
+    return out;
+  }
+
   template <class Real>
   static std::vector<std::span<Real>> spans_of(const std::vector<Array>& averages) {
     std::vector<std::span<Real>> out;
     for (const Array& average : averages) {
       if (average.is_valid() && !python::holds<Real>(average))
-        refuse_dtype("release_into", "the run's compute_dtype");
+        refuse_dtype("release_into", "float64 averages and float32 roundings of them");
       out.push_back(average.is_valid() ? elements<Real>(average) : std::span<Real>());
     }
     return out;

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "discreet/mechanism/pair_norms.h"
+#include "discreet/mechanism/record_sums.h"
 #include "python/src/rooms.h"
 #include "python/src/session.h"
 
@@ -27,15 +28,20 @@ using discreet::python::Vector;
 
 namespace {
 
-// Of the model's precision, float32 or float64: what is read, of three dimensions or any, and what
-// is written.
+// Of the model's precision, float32 or float64: what is read, of three dimensions or any. Sums are of
+// float64.
 using Factor = nb::ndarray<nb::ro, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using AnyFactor = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-using Weights = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Sum = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 
 template <class Real, class A>
 const Real* data(const A& array) {
   return static_cast<const Real*>(array.data());
+}
+void require_size(const char* op, const Sum& sum, std::size_t expected) {
+  if (sum.size() != expected)
+    throw Error(ErrorCode::kInvalidInput, op,
+                fmt::format("expected a sum of {} numbers, found {}", expected, sum.size()));
 }
 std::span<double> values(const Vector<double>& squares) {
   return {squares.data(), squares.shape(0)};
@@ -120,6 +126,45 @@ void row_squares(const Vector<double>& squares, const AnyFactor& rows) {
       rows);
 }
 
+// sum: [outputs, inputs], or as many numbers in another shape.
+void outer_sum(const Sum& sum, const Vector<const double>& weights, const Factor& a,
+               const Factor& g, bool first) {
+  constexpr const char* op = "add_outer_sum";
+  const std::size_t records = a.shape(0), positions = a.shape(1);
+  const std::size_t inputs = a.shape(2), outputs = g.shape(2);
+  require_shape(op, weights, {records});
+  require_shape(op, g, {records, positions, outputs});
+  require_size(op, sum, inputs * outputs);
+  in_precision(
+      op,
+      [&]<class Real>(Real) {
+        const nb::gil_scoped_release release;
+        add_outer_sum(OuterFactors<Real>{data<Real>(a), data<Real>(g), records, positions, inputs,
+                                         outputs},
+                      {weights.data(), records}, team(), first, {sum.data(), sum.size()});
+      },
+      a, g);
+}
+
+// rows: of the sum, which has as many rows of g's width.
+void placed_sum(const Sum& sum, const Vector<const double>& weights, const Factor& g,
+                const std::optional<Matrix<const std::int64_t>>& places, std::size_t rows) {
+  constexpr const char* op = "add_placed_sum";
+  const std::size_t records = g.shape(0), positions = g.shape(1), width = g.shape(2);
+  require_shape(op, weights, {records});
+  if (places) require_shape(op, *places, {records, positions});
+  require_size(op, sum, rows * width);
+  in_precision(
+      op,
+      [&]<class Real>(Real) {
+        const nb::gil_scoped_release release;
+        add_placed_sum(PlacedRows<Real>{data<Real>(g), places ? places->data() : nullptr, records,
+                                        positions, width},
+                       {weights.data(), records}, team(), {sum.data(), sum.size()});
+      },
+      g);
+}
+
 // Roundings of these few operations, and upwards of adding the squares of up to 2^12 tensors.
 constexpr double kUp = 1 + 0x1p-41, kDown = 1 - 0x1p-50;
 
@@ -131,37 +176,32 @@ void norms_of(const double* squares, double* norms, std::size_t records, std::si
       norms[i * parts + g] = std::sqrt(squares[g * records + i]) * (factor * kUp);
 }
 
-// weights [parts, records], in the precision of the model, of norms and scales [records, parts];
-// returns the records with a norm that is not finite, whose weights are 0.
-template <class Real>
-std::vector<std::size_t> weights_of(const double* norms, const double* scales, Real* weights,
-                                    std::size_t records, std::size_t parts, double factor) {
-  constexpr bool kWide = std::is_same_v<Real, double>;
-  const double down = factor * (kWide ? kDown : 1 - 0x1p-22);
-  std::vector<std::size_t> left_out;
+// weights [parts, records] of norms and scales [records, parts]; those of a record with a norm that
+// is not finite are 0. Rounded down by more than what a factor loses that is multiplied by them in
+// the precision of the model.
+void weights_of(const double* norms, const double* scales, double* weights, std::size_t records,
+                std::size_t parts, double factor, bool wide) {
+  const double down = factor * (wide ? kDown : 1 - 0x1p-22);
   for (std::size_t i = 0; i < records; ++i) {
     bool finite = true;
     for (std::size_t g = 0; g < parts; ++g) finite = finite && std::isfinite(norms[i * parts + g]);
-    if (!finite) left_out.push_back(i);
     for (std::size_t g = 0; g < parts; ++g) {
-      double weight = finite ? scales[i * parts + g] * down : 0;
-      // So small a number has few bits left in float32, and could be rounded up by half.
-      if (!(weight >= 0x1p-60)) weight = 0;
-      weights[g * records + i] = static_cast<Real>(weight);
+      const double weight = finite ? scales[i * parts + g] * down : 0;
+      // What is multiplied by so small a number has few bits left in float32, and could be rounded
+      // up by half.
+      weights[g * records + i] = weight >= 0x1p-60 ? weight : 0;
     }
   }
-  return left_out;
 }
 
 // The weights of one part, of its squares.
-template <class Real>
-std::vector<std::size_t> clipped_weights(const double* squares, Real* weights, std::size_t records,
-                                         double bound, double mean_of, double factor) {
+void clipped_weights(const double* squares, double* weights, std::size_t records, double bound,
+                     double mean_of, double factor, bool wide) {
   std::vector<double> norms(records), scales(records);
   norms_of(squares, norms.data(), records, 1, mean_of);
   for (std::size_t i = 0; i < records; ++i)  // as Clip_v1 scales, from below
     scales[i] = std::min(1.0, bound / (norms[i] + kEpsClip) * kDown);
-  return weights_of(norms.data(), scales.data(), weights, records, 1, factor);
+  weights_of(norms.data(), scales.data(), weights, records, 1, factor, wide);
 }
 
 }  // namespace
@@ -175,6 +215,10 @@ void discreet::python::add_torch(nb::module_& m) {
   m.def("add_placed_squares", &placed_squares, "squares"_a.noconvert(), "g"_a.noconvert(),
         "places"_a.noconvert().none());
   m.def("add_row_squares", &row_squares, "squares"_a.noconvert(), "rows"_a.noconvert());
+  m.def("add_outer_sum", &outer_sum, "sum"_a.noconvert(), "weights"_a.noconvert(),
+        "a"_a.noconvert(), "g"_a.noconvert(), "first"_a);
+  m.def("add_placed_sum", &placed_sum, "sum"_a.noconvert(), "weights"_a.noconvert(),
+        "g"_a.noconvert(), "places"_a.noconvert().none(), "rows"_a);
   m.def(
       "norms_of",
       [](const Matrix<const double>& squares, const Matrix<double>& norms, double factor) {
@@ -186,33 +230,23 @@ void discreet::python::add_torch(nb::module_& m) {
   m.def(
       "weights_of",
       [](const Matrix<const double>& norms, const Matrix<const double>& scales,
-         const Weights& weights, double factor) {
+         const Matrix<double>& weights, double factor, bool wide) {
         constexpr const char* op = "weights_of";
         const std::size_t records = norms.shape(0), parts = norms.shape(1);
         require_shape(op, scales, {records, parts});
         require_shape(op, weights, {parts, records});
-        return in_precision(
-            op,
-            [&]<class Real>(Real) {
-              return weights_of(norms.data(), scales.data(), static_cast<Real*>(weights.data()),
-                                records, parts, factor);
-            },
-            weights);
+        weights_of(norms.data(), scales.data(), weights.data(), records, parts, factor, wide);
       },
-      "norms"_a.noconvert(), "scales"_a.noconvert(), "weights"_a.noconvert(), "factor"_a);
+      "norms"_a.noconvert(), "scales"_a.noconvert(), "weights"_a.noconvert(), "factor"_a,
+      "wide"_a);
   m.def(
       "clipped_weights",
-      [](const Vector<const double>& squares, const Weights& weights, double bound, double mean_of,
-         double factor) {
-        constexpr const char* op = "clipped_weights";
-        require_shape(op, weights, {squares.shape(0)});
-        return in_precision(
-            op,
-            [&]<class Real>(Real) {
-              return clipped_weights(squares.data(), static_cast<Real*>(weights.data()),
-                                     squares.shape(0), bound, mean_of, factor);
-            },
-            weights);
+      [](const Vector<const double>& squares, const Vector<double>& weights, double bound,
+         double mean_of, double factor, bool wide) {
+        require_shape("clipped_weights", weights, {squares.shape(0)});
+        clipped_weights(squares.data(), weights.data(), squares.shape(0), bound, mean_of, factor,
+                        wide);
       },
-      "squares"_a.noconvert(), "weights"_a.noconvert(), "bound"_a, "mean_of"_a, "factor"_a);
+      "squares"_a.noconvert(), "weights"_a.noconvert(), "bound"_a, "mean_of"_a, "factor"_a,
+      "wide"_a);
 }

@@ -39,15 +39,21 @@ def calls():
                                [double(RECORDS), real(RECORDS, POSITIONS, INPUTS),
                                 torch.zeros(RECORDS, POSITIONS, dtype=torch.int64)], [0]),
         "add_row_squares": (_core.add_row_squares, [double(RECORDS), real(RECORDS, POSITIONS, INPUTS)], [0]),
+        "add_outer_sum": (lambda total, weights, a, g: _core.add_outer_sum(total, weights, a, g, False),
+                          [double(OUTPUTS, INPUTS), double(RECORDS), real(RECORDS, POSITIONS, INPUTS),
+                           real(RECORDS, POSITIONS, OUTPUTS)], [0]),
+        "add_placed_sum": (lambda total, weights, g, places: _core.add_placed_sum(total, weights, g, places, 1),
+                           [double(1, INPUTS), double(RECORDS), real(RECORDS, POSITIONS, INPUTS),
+                            torch.zeros(RECORDS, POSITIONS, dtype=torch.int64)], [0]),
         "norms_of": (lambda squares, norms: _core.norms_of(squares, norms, 1.0),
                      [double(PARTS, RECORDS), double(RECORDS, PARTS)], [1]),
-        "weights_of": (lambda norms, scales, weights: _core.weights_of(norms, scales, weights, 1.0),
-                       [double(RECORDS, PARTS), double(RECORDS, PARTS), real(PARTS, RECORDS)], [2]),
-        "clipped_weights": (lambda squares, weights: _core.clipped_weights(squares, weights, 1.0, 1.0, 1.0),
-                            [double(RECORDS), real(RECORDS)], [1]),
+        "weights_of": (lambda norms, scales, weights: _core.weights_of(norms, scales, weights, 1.0, False),
+                       [double(RECORDS, PARTS), double(RECORDS, PARTS), double(PARTS, RECORDS)], [2]),
+        "clipped_weights": (lambda squares, weights: _core.clipped_weights(squares, weights, 1.0, 1.0, 1.0, False),
+                            [double(RECORDS), double(RECORDS)], [1]),
         "take_norms": (lambda norms, scales: s.take_norms(norms, scales, RECORDS, None),
                        [double(RECORDS, 1), double(RECORDS, 1)], [1]),
-        "release_into": (lambda average: s.release_into([average], False), [real(6)], [0]),
+        "release_into": (lambda average, rounded: s.release_into([average], [rounded], False), [double(6), real(6)], [0, 1]),
     }
 
 
@@ -97,7 +103,7 @@ def wrong(array, is_written):
 # What a function may take all the same: other lengths of what nothing else fixes, and no places at all.
 ALLOWED = {("add_row_squares", 1, "one dimension more"), ("add_row_squares", 1, "too narrow"),
            ("add_outer_squares", 1, "too narrow"), ("add_outer_squares", 2, "too narrow"),
-           ("add_placed_squares", 1, "too narrow"), ("add_placed_squares", 2, "None")}
+           ("add_placed_squares", 1, "too narrow"), ("add_placed_squares", 2, "None"), ("add_placed_sum", 3, "None")}
 
 
 @pytest.mark.parametrize("name", list(calls()))
@@ -130,14 +136,15 @@ def test_more_records_than_rows_are_rejected():
         session().take_norms(double(4, 1), double(4, 1), 5, None)
 
 
-def test_what_is_released_has_the_precision_of_the_run():
+def test_what_is_released_is_of_float64_and_rounded_to_float32():
     s = session()
     s.take_norms(double(RECORDS, 1), double(RECORDS, 1), RECORDS, None)
-    with pytest.raises(discreet.Error, match="compute_dtype"):
-        s.release_into([double(6)], False)
-    for averages in ([], [real(6), real(6)], [real(7)], [None]):
+    for averages, rounded in (([real(6)], []), ([double(6)], [double(6)])):
+        with pytest.raises(discreet.Error, match="float64 averages"):
+            s.release_into(averages, rounded, False)
+    for averages in ([], [double(6), double(6)], [double(7)], [None]):
         with pytest.raises(discreet.Error):
-            s.release_into(averages, False)
+            s.release_into(averages, [], False)
 
 
 def test_no_address_crosses_the_border():

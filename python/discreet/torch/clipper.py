@@ -1,8 +1,8 @@
 """Collects what the backward pass shows, and turns it into sums of clipped gradients.
 
 One backward pass is one piece of a step. When it ends, the norms of its records are complete, the sink (the core's
-mechanism) says what each record is multiplied by, and every parameter's weighted sum is added to its buffer. Buffers are
-not `p.grad`: that only ever holds what was released.
+mechanism) says what each record is multiplied by, and every parameter's weighted sum is added to its buffer, in float64.
+Buffers are not `p.grad`: that only ever holds what was released.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from discreet.torch.errors import refuse
 from discreet.torch.generic import GenericSite
 from discreet.torch.layers import check_layer, modules_of, steady_gradients, watch_batch_norms
 from discreet.torch.pieces import Column, Outer, Sum
-from discreet.torch.sites import AttentionSite, Forward, LayerSite, Site, as_type
+from discreet.torch.sites import AttentionSite, Forward, LayerSite, Site
 
 
 class Clipper:
@@ -285,33 +285,24 @@ class Clipper:
         part = self.parts[next(iter(pieces))]
         if {name for name in self.of_part[part] if self.parameters[name].requires_grad} != pieces.keys():
             return
-        weights = torch.empty(self.records, dtype=self.dtype)
-        bad = _core.clipped_weights(self._row(part), weights, self.bounds()[part], self._norm_factor(),
-                                    self._factor() / self.batch)
-        left_out = torch.tensor(bad) if bad else None
+        weights = torch.empty(self.records, dtype=torch.float64)
+        _core.clipped_weights(self._row(part), weights, self.bounds()[part], self._norm_factor(),
+                              self._factor() / self.batch, self.dtype == torch.float64)
         for name, piece in pieces.items():
-            self._add(name, piece, weights, left_out)
+            self._add(name, piece, weights)
             del self._done[name]
             self._summed.add(name)
 
-    def _weights(self, norms: torch.Tensor, scales: torch.Tensor):
-        """What the gradients as they are must be multiplied by [parts, records], in their precision and rounded down,
-        and the records to leave out."""
+    def _weights(self, norms: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        """What the gradients as they are must be multiplied by [parts, records], rounded down; 0 for a record to leave out."""
         n, parts = norms.shape
-        weights = torch.empty(parts, n, dtype=self.dtype)
-        bad = _core.weights_of(norms, scales, weights, self._factor() / self.batch)
-        return weights, torch.tensor(bad) if bad else None
+        weights = torch.empty(parts, n, dtype=torch.float64)
+        _core.weights_of(norms, scales, weights, self._factor() / self.batch, self.dtype == torch.float64)
+        return weights
 
-    def _add(self, name: str, piece, weights: torch.Tensor, bad: torch.Tensor | None) -> None:
-        if self.absent:
-            return
-        if bad is not None:
-            _leave_out(piece, bad)
-        total = as_type(piece.weighted(weights), self.dtype)
-        if name in self.buffers:
-            self.buffers[name].add_(total)
-        else:
-            self.buffers[name] = total.contiguous()
+    def _add(self, name: str, piece, weights: torch.Tensor) -> None:
+        if not self.absent:
+            self.buffers[name] = piece.weighted(weights, self.buffers.get(name))
 
     def _finish(self) -> None:
         try:
@@ -323,10 +314,9 @@ class Clipper:
                 norms = self._norms(self._totals())
                 scales = self.sink.take_norms(norms).contiguous()
                 if self._done:
-                    weights, bad = self._weights(norms, scales)
-                    by_part = weights.unbind()
+                    by_part = self._weights(norms, scales).unbind()
                 for name in list(self._done):
-                    self._add(name, self._done.pop(name), by_part[self.parts[name]], bad)
+                    self._add(name, self._done.pop(name), by_part[self.parts[name]])
         except BaseException:
             self.failed()
             raise
@@ -386,10 +376,3 @@ def _half_below(node) -> str:
                 return f"the backward pass has a gradient of {grad.dtype} ({node.name()})"
         waiting.extend(below for below, _ in node.next_functions)
     return ""
-
-
-def _leave_out(piece, rows: torch.Tensor) -> None:
-    for one in getattr(piece, "pieces", [piece]):
-        for key in ("a", "g", "gradients"):
-            if hasattr(one, key):
-                setattr(one, key, getattr(one, key).index_fill(0, rows, 0))

@@ -356,28 +356,38 @@ class PrivacyEngine:
             # That a piece is left out may depend on a record in it, which would count for all of them.
             refuse(f"optimizer.step() after backward passes of {self._seen} of the batch's {self._handed} records; call "
                    "loss.backward() for every piece, or iterate the loader anew: it begins this batch again")
-        buffers = self._clipper.buffers
-        averages = []
+        noisy, rounded = self._clipper.buffers, {}
+        averages, narrow = [], []
         for name, shape, _, _, trains, _ in self._layout:
-            if trains and name not in buffers:
-                buffers[name] = torch.zeros(shape, dtype=self._clipper.dtype)
-            averages.append(buffers[name] if trains else None)
+            if trains and name not in noisy:
+                noisy[name] = torch.zeros(shape, dtype=torch.float64)
+            averages.append(noisy[name] if trains else None)
+            if self._clipper.dtype == torch.float64:
+                continue
+            if trains:
+                rounded[name] = torch.empty(shape, dtype=torch.float32)
+            narrow.append(rounded[name] if trains else None)
         try:
-            step = self._session.release_into(averages, False)
+            step = self._session.release_into(averages, narrow, False)
         except Error as error:
             self._failed(error)
             if error.code in ("PRIVACY_BUDGET_EXCEEDED", "ACCOUNTANT_OVERFLOW"):
                 refuse(f"{error.sentence}. Stop here, or begin a run with a larger target_epsilon or more noise", error.code,
                        error.op)
             raise
-        for name, p in self._clipper.parameters.items():
-            p.grad = as_type(buffers[name], p.dtype) if p.requires_grad else None
+        self._give(noisy, rounded)
         self._clipper.drop()
         self._close_batch()
         state.after_step(self, step)
         for callback in self.callbacks:
             callback({"step": step["t"] + 1, "epsilon": step["after"][1], "delta": self._session.budget()[1],
                       "confidential": step["metrics"]})
+
+    def _give(self, noisy: dict[str, torch.Tensor], rounded: dict[str, torch.Tensor]) -> None:
+        """Gives every parameter its gradient. noisy: what the mechanism released, in float64; rounded: the same in float32,
+        for a module that is not of float64. Rounding comes after the noise. Tests replace this to see what was released."""
+        for name, p in self._clipper.parameters.items():
+            p.grad = as_type((rounded or noisy)[name].view_as(p), p.dtype) if p.requires_grad else None
 
     def _failed(self, error: Error) -> None:
         self.drop()

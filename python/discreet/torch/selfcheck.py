@@ -274,7 +274,7 @@ class Check:
             if clipper.sink.norms is None:
                 refuse("self-check: no gradient reached a layer whose gradients are clipped; parameters are used directly, as by "
                        "torch.nn.functional. Call the layers that hold them")
-            sums = {name: clipper.buffers[name] if name in clipper.buffers else torch.zeros(p.numel(), dtype=clipper.dtype)
+            sums = {name: clipper.buffers[name] if name in clipper.buffers else torch.zeros(p.numel(), dtype=torch.float64)
                     for name, p in self.parameters.items()}
             norms = clipper.sink.norms[:, 0] / (HALF_CHARGE if clipper.half else 1.0)
             state = memory.fingerprint_of_tensors(clipper.module.state_dict()) if quiet else {}
