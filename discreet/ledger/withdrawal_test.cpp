@@ -190,6 +190,20 @@ TEST(WithdrawalBundle, NoAlteredPartIsMissed) {
 
 // The same key signed another ledger of as many entries, in which more noise was recorded: its uses
 // do not pass for those of this one.
+TEST(WithdrawalBundle, NamesNoUseAndNoReleaseTwice) {
+  const Withdrawn w;
+  auto bundle =
+      nlohmann::json::parse(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])));
+  for (const char* list : {"uses", "releases"}) {
+    auto doubled = bundle;
+    ASSERT_FALSE(doubled[list].empty()) << list;
+    doubled[list].push_back(doubled[list].back());
+    const BundleVerdict verdict = verify_bundle(doubled.dump(), {});
+    EXPECT_FALSE(verdict.ok) << list;
+    EXPECT_NE(verdict.problem.find("twice"), std::string::npos) << verdict.problem;
+  }
+}
+
 TEST(WithdrawalBundle, TakesNoPartOfAnotherTreeOfTheSameSizeAndKey) {
   const Withdrawn spent, fork(9'000'000'000);
   const auto bundle_of = [](const Withdrawn& w) {

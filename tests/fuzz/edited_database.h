@@ -57,7 +57,8 @@ class EditedDatabase {
   static discreet::Bytes rows_of(const discreet::Bytes& file, const std::string& joined = "") {
     Sql sql(file);
     discreet::Bytes out;
-    for (const auto& [table, columns] : sql.tables()) {
+    for (const auto& named : sql.tables()) {
+      const std::string& table = named.first;
       discreet::Bytes cells;
       const bool ok = sql.each("SELECT * FROM \"" + table + "\" ORDER BY 1", [&](sqlite3_stmt* s) {
         for (int c = table == joined ? 1 : 0; c < sqlite3_column_count(s); ++c) {
