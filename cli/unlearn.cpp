@@ -184,7 +184,7 @@ void make_ledger(const Options& o, const fs::path& folder) {
   header.delta = 10'000'000'000'000;  // 1e-5; deletions carry their own
   ledger::Ledger::create(
       folder / "ledger.db", header, bytes_of("deletions only"),
-      admission::SigningKey::from_pem(read_input((folder / "ledger.key").string())));
+      admission::SigningKey::from_pem(text_of(run::read_secret(folder / "ledger.key"))));
 }
 
 void init(const Options& o) {
