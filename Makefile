@@ -1,5 +1,5 @@
 # The front door. Everything is built in build/; the only things changed elsewhere are Debian packages.
-.PHONY: run build test test-slow bench bench-mnist lint format asan tsan install clean
+.PHONY: run build test test-slow bench bench-mnist lint format sbom asan tsan check-all install clean
 .DEFAULT_GOAL := build
 
 SETUP   := tools/setup/setup.sh
@@ -45,6 +45,13 @@ lint:                          ## format, clang-tidy, include direction, proofs,
 format:
 	@$(SETUP) lint
 	git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+
+check-all:                     ## sanitizers, fuzzers, kills, faults, tampering, linters; CHECKS= names some
+	@$(SETUP) build test slow lint
+	tools/check_all.py $(CHECKS)
+
+sbom: build                    ## build/discreet.cdx.json, a CycloneDX bill of materials
+	build/venv/bin/python tools/sbom.py build build/discreet.cdx.json
 
 asan tsan:                     ## the C++ tests under sanitizers
 	@$(SETUP) --no-python build test

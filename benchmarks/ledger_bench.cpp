@@ -27,10 +27,11 @@ int main(int argc, char** argv) {
   {
     Ledger ledger = Ledger::create(path, header(), discreet::bytes_of("policy"), ledger_key());
     ledger.admit(contributions(0, kContributions));
+    Terms t = terms();
+    t.planned_steps = t.steps * static_cast<std::uint64_t>(epochs);
     for (int epoch = 0; epoch < epochs; ++epoch)
-      appends.push_back(seconds([&] {
-        ledger.reserve_epoch("run", static_cast<std::uint64_t>(epoch), kToday, {terms()});
-      }));
+      appends.push_back(seconds(
+          [&] { ledger.reserve_epoch("run", static_cast<std::uint64_t>(epoch), kToday, {t}); }));
   }
   std::sort(appends.begin(), appends.end());
   VerifyOptions options;

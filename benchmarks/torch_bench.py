@@ -134,7 +134,7 @@ class Side:
     def step(self):
         begin = time.perf_counter()
         if self.engine is not None:
-            self.engine._hand_out(self.engine.accountant.steps, len(self.x), True)
+            self.engine._hand_out(self.engine._iterator, self.engine.accountant.steps, 0, len(self.x), True)
         self.optimizer.zero_grad()
         self.loss().backward()
         self.optimizer.step()

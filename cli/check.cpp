@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/config_file.h"
 #include "cli/numbers.h"
+#include "cli/print.h"
 #include "cli/sampling.h"
 #include "cli/training_run.h"
 #include "discreet/base/error.h"
@@ -136,52 +137,51 @@ void print_noise(const Checked& checked) {
       std::vector<std::string> clip;
       for (const auto& [block, bound] : own.clip)
         clip.push_back(fmt::format("{} {}", block, bound));
-      fmt::print("  class          {}: {} contributions, {} noise at multiplier {}, norm {}{}\n",
-                 own.name, own.contributions, spelling(c.noise_family), own.noise_multiplier,
-                 fmt::join(clip, ", "),
-                 own.flat_clip ? fmt::format(" inside {}", *own.flat_clip) : "");
+      print("  class          {}: {} contributions, {} noise at multiplier {}, norm {}{}\n",
+            own.name, own.contributions, spelling(c.noise_family), own.noise_multiplier,
+            fmt::format("{}", fmt::join(clip, ", ")),
+            own.flat_clip ? fmt::format(" inside {}", *own.flat_clip) : "");
     }
     return;
   }
-  fmt::print("  clipping       {}, norm {}\n", spelling(c.clip_strategy),
-             c.clip_norm_adaptive ? fmt::format("adaptive from {}", c.clip_norm)
-                                  : fmt::format("{}", c.clip_norm));
-  fmt::print("  noise          {} at multiplier {}, mode {}\n", spelling(c.noise_family),
-             c.noise_multiplier, spelling(c.mode));
+  print("  clipping       {}, norm {}\n", spelling(c.clip_strategy),
+        c.clip_norm_adaptive ? fmt::format("adaptive from {}", c.clip_norm)
+                             : fmt::format("{}", c.clip_norm));
+  print("  noise          {} at multiplier {}, mode {}\n", spelling(c.noise_family),
+        c.noise_multiplier, spelling(c.mode));
 }
 
 void print_plan(const Checked& checked) {
   const DpConfig& c = checked.privacy();
   const Forecast& forecast = checked.plan->forecast;
   if (forecast.epsilon)
-    fmt::print("  planned run    {} steps spend epsilon ≤ {} at delta {}, {}\n", forecast.steps,
-               round_up(forecast.epsilon->upper), c.target_delta, spelling(c.adjacency));
+    print("  planned run    {} steps spend epsilon ≤ {} at delta {}, {}\n", forecast.steps,
+          round_up(forecast.epsilon->upper), c.target_delta, spelling(c.adjacency));
   else if (!forecast.unknown.empty())
-    fmt::print("  planned run    epsilon not known in advance, at most {} at delta {}, {}: {}\n",
-               c.target_epsilon, c.target_delta, spelling(c.adjacency), forecast.unknown);
+    print("  planned run    epsilon not known in advance, at most {} at delta {}, {}: {}\n",
+          c.target_epsilon, c.target_delta, spelling(c.adjacency), forecast.unknown);
   else
-    fmt::print("  planned run    {} steps without noise\n", forecast.steps);
+    print("  planned run    {} steps without noise\n", forecast.steps);
 }
 
 void print_text(const Checked& checked) {
   const DpConfig& c = checked.privacy();
-  fmt::print("OK\n  hash           {}\n", to_hex(config_hash(checked.loaded.config)));
+  print("OK\n  hash           {}\n", to_hex(config_hash(checked.loaded.config)));
   if (checked.plan) {
-    fmt::print("  data           {}\n  model          {}\n  optimizer      {}\n",
-               describe(checked.loaded.config.data), describe(checked.loaded.config.model),
-               describe(checked.loaded.config.optimizer));
+    print("  data           {}\n  model          {}\n  optimizer      {}\n",
+          describe(checked.loaded.config.data), describe(checked.loaded.config.model),
+          describe(checked.loaded.config.optimizer));
   }
   if (c.enabled) {
-    fmt::print("  sampler        {}: {}\n", spelling(c.sampling_mode),
-               describe_sampling(sampling_of(c)));
+    print("  sampler        {}: {}\n", spelling(c.sampling_mode),
+          describe_sampling(sampling_of(c)));
     print_noise(checked);
-    fmt::print("  budget         epsilon {} at delta {}, {}, by {}\n", c.target_epsilon,
-               c.target_delta, spelling(c.adjacency), spelling(c.accountant));
+    print("  budget         epsilon {} at delta {}, {}, by {}\n", c.target_epsilon, c.target_delta,
+          spelling(c.adjacency), spelling(c.accountant));
   }
   if (checked.plan && c.enabled) print_plan(checked);
-  for (const std::string& reason : not_private_reasons(c))
-    fmt::print("  not_private    {}\n", reason);
-  for (const std::string& note : checked.loaded.notes) fmt::print("  note           {}\n", note);
+  for (const std::string& reason : not_private_reasons(c)) print("  not_private    {}\n", reason);
+  for (const std::string& note : checked.loaded.notes) print("  note           {}\n", note);
 }
 
 // Numbers that JSON cannot hold are null.
@@ -232,19 +232,19 @@ void print_json(const Checked& checked) {
       out["epsilon_unknown"] = forecast.unknown;
     }
   }
-  fmt::print("{}\n", out.dump());
+  print("{}\n", out.dump());
 }
 
 void run(const Options& options) {
   if (options.schema) {
-    fmt::print("{}", config_schema());
+    print_lines(config_schema());
   } else if (options.reference) {
-    fmt::print("{}", config_reference());
+    print_lines(config_reference());
   } else if (options.file.empty()) {
     throw Error(ErrorCode::kInvalidInput, "check",
                 "give a configuration file; 'discreet init' writes one");
   } else if (options.resolved) {
-    fmt::print("{}", write_yaml(load(options).config));
+    print_lines(write_yaml(load(options).config));
   } else {
     (options.json ? print_json : print_text)(check(options));
   }

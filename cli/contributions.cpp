@@ -1,7 +1,6 @@
 #include "cli/contributions.h"
 
 #include <fmt/core.h>
-#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,13 +18,22 @@ namespace {
   throw Error(ErrorCode::kInvalidInput, "input", sentence);
 }
 
-}  // namespace
-
-std::string read_input(const std::string& path) {
+void require_readable(const std::string& path) {
   if (::access(path.c_str(), R_OK) != 0)
     refuse(fmt::format("'{}' cannot be opened: {}", path, std::strerror(errno)));
   if (std::filesystem::is_directory(path))
     refuse(fmt::format("'{}' is a directory; give a file", path));
+}
+
+SecretBytes read_secret_input(const std::string& path) {
+  require_readable(path);
+  return read_secret(path);
+}
+
+}  // namespace
+
+std::string read_input(const std::string& path) {
+  require_readable(path);
   const Bytes bytes = read_file(path);
   return {bytes.begin(), bytes.end()};
 }
@@ -39,24 +47,18 @@ admission::Statements read_statements(const std::string& path) {
                       : admission::parse_statements(read_input(path), path);
 }
 
-std::string read_passphrase(const std::string& path) {
+SecretBytes read_passphrase(const std::string& path) {
   if (path.empty()) return {};
-  std::string text = read_input(path);
-  text.resize(std::min(text.find_first_of("\r\n"), text.size()));
+  SecretBytes text = read_secret_input(path);
+  text.resize(std::min(text_of(text).find_first_of("\r\n"), text.size()));
   if (text.empty()) refuse(fmt::format("'{}' has no passphrase in its first line", path));
   return text;
 }
 
 admission::SigningKey read_key(const std::string& path, const std::string& passphrase_file) {
-  std::string pem = read_input(path);
-  std::string passphrase = read_passphrase(passphrase_file);
-  struct Wipe {
-    std::string& text;
-    ~Wipe() { OPENSSL_cleanse(text.data(), text.size()); }
-  };
-  const Wipe wipe_pem{pem}, wipe_passphrase{passphrase};
-  admission::require_private(path, pem);
-  return admission::SigningKey::from_pem(pem, passphrase);
+  const SecretBytes pem = read_secret_input(path), passphrase = read_passphrase(passphrase_file);
+  admission::require_private(path, text_of(pem));
+  return admission::SigningKey::from_pem(text_of(pem), text_of(passphrase));
 }
 
 }  // namespace discreet::cli

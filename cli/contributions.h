@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "discreet/admission/anchor_file.h"
+#include "discreet/base/secret_memory.h"
 
 namespace discreet::cli {
 
@@ -16,6 +17,6 @@ admission::Statements read_statements(const std::string& path);
 
 // The private key in a file; `passphrase_file` holds the passphrase in its first line, or is empty.
 admission::SigningKey read_key(const std::string& path, const std::string& passphrase_file);
-std::string read_passphrase(const std::string& path);
+SecretBytes read_passphrase(const std::string& path);
 
 }  // namespace discreet::cli

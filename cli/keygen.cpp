@@ -75,7 +75,7 @@ void generate(const Options& options) {
           ErrorCode::kInvalidInput, "keygen",
           fmt::format("'{}' exists; a key is never overwritten: choose another name", path));
   const SigningKey key = SigningKey::generate();
-  std::string pem = key.to_pem(read_passphrase(options.passphrase_file));
+  std::string pem = key.to_pem(text_of(read_passphrase(options.passphrase_file)));
   write_new(secret, bytes_of(pem), Access::kOwner);
   std::fill(pem.begin(), pem.end(), '\0');
   write_new(shared, bytes_of(key.public_key().to_pem()));

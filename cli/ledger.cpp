@@ -117,6 +117,7 @@ void print_json(const Verification& found, const Options& options, const json& e
     out["accountant"] = found.header->accountant;
     out["delta"] = static_cast<double>(found.header->delta) / kAtto;
     out["adjacency"] = accounting::to_string(found.header->adjacency);
+    out["schema"] = found.header->schema;
     out["public_key"] = to_hex(found.header->key);
   }
   if (!explained.is_null()) out["explained"] = explained;
@@ -156,7 +157,11 @@ void print_verdict(const Verification& found, const Options& options) {
           static_cast<double>(found.header->delta) / kAtto,
           accounting::to_string(found.header->adjacency), found.header->accountant);
   if (!found.classes.empty())
-    print("  provided that  every run ended as it was planned, and their number was fixed\n");
+    print("  provided that  {}\n",
+          found.header->schema >= 2
+              ? "the number of runs was fixed; each counts with all steps that it planned"
+              : "every run ended as it was planned, and their number was fixed (schema 1: plans "
+                "are not recorded)");
   for (const ClassTotal& t : found.summarised)
     print("  {:<14} summarised: {}, {}, epsilon ≤ {} as recorded; can no longer be recomputed\n",
           t.admissibility_class, many(t.contributions, "contribution"), many(t.uses, "use"),
@@ -211,7 +216,7 @@ std::string for_people(std::string& name, const json& value) {
   for (const auto& [suffix, unit] : kUnits)
     if (name.ends_with(suffix) && value.is_number()) {
       name.resize(name.size() - suffix.size());
-      return fmt::format("{:.9g}", value.get<double>() / unit);
+      return fmt::format("{}", value.get<double>() / unit);
     }
   const bool is_time =
       name == "as_of" || name == "not_after" || name == "time" || name == "horizon";
@@ -334,15 +339,18 @@ void run_trace(const Options& options) {
   print("contribution {} of class {}, entry {}\n", a.number, a.admissibility_class,
         found.admission->position);
   for (const auto& use : found.uses)
-    print("  used           run {}, epoch {}, {} steps: epsilon ≤ {} so far (entry {})\n",
-          use.terms.run, use.terms.epoch, use.terms.steps, epsilon(use.use.spend), use.position);
+    print("  used           run {}, epoch {}, {} steps{}: epsilon ≤ {} {} (entry {})\n",
+          use.terms.run, use.terms.epoch, use.terms.steps,
+          found.has_plans ? fmt::format(" of {} planned", use.terms.planned_steps) : "",
+          epsilon(use.use.spend), found.has_plans ? "with the plan" : "so far", use.position);
   if (found.withdrawal) {
     print("  withdrawn      entry {}, \"{}\"; models already trained are not changed by it\n",
           found.withdrawal->position, found.withdrawal->entry.reason);
     print(
-        "  stated         epsilon ≤ {}: what all uses that it allowed would have cost, since the "
-        "time of a withdrawal may depend on what was released\n",
-        epsilon(found.spend));
+        "  stated         epsilon ≤ {}: what {} would have cost, since the time of a withdrawal "
+        "may depend on what was released\n",
+        epsilon(found.spend),
+        found.has_plans ? "all that its runs planned" : "all uses that it allowed");
   }
   for (const auto& release : found.releases)
     print("  released       run {}, manifest {} (entry {})\n", release.entry.run,

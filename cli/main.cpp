@@ -1,7 +1,10 @@
 #include <fmt/core.h>
+#include <openssl/crypto.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -176,6 +179,27 @@ int run(int argc, char** argv) {
   return status;
 }
 
+// Unwinding would need memory too: destructors of JSON values take some. Every file is then as a
+// kill leaves it.
+[[noreturn]] void out_of_memory() {
+  constexpr std::string_view kSentence = "error: IO_ERROR: out of memory\n";
+  if (write(STDERR_FILENO, kSentence.data(), kSentence.size()) < 0) _exit(kMachineFailed);
+  _exit(kMachineFailed);
+}
+
+// OpenSSL reports want of memory as a wrong signature, or a file without a key.
+void* openssl_takes(std::size_t size, const char*, int) {
+  void* taken = std::malloc(size);
+  if (taken == nullptr && size > 0) out_of_memory();
+  return taken;
+}
+void* openssl_resizes(void* old, std::size_t size, const char*, int) {
+  void* taken = std::realloc(old, size);
+  if (taken == nullptr && size > 0) out_of_memory();
+  return taken;
+}
+void openssl_returns(void* taken, const char*, int) { std::free(taken); }
+
 }  // namespace
 }  // namespace discreet::cli
 
@@ -184,12 +208,14 @@ int main(int argc, char** argv) {
   // A core dump would hold keys and records.
   constexpr rlimit kNoCore{0, 0};
   setrlimit(RLIMIT_CORE, &kNoCore);
+  std::set_new_handler(cli::out_of_memory);
+  CRYPTO_set_mem_functions(cli::openssl_takes, cli::openssl_resizes, cli::openssl_returns);
   try {
     return cli::run(argc, argv);
   } catch (const Error& error) {
     return cli::fail(to_string(error.code()), error.sentence(), cli::exit_status(error.code()));
   } catch (const std::bad_alloc&) {
-    return cli::fail("IO_ERROR", "out of memory", cli::kMachineFailed);
+    cli::out_of_memory();
   } catch (const nlohmann::json::exception& error) {
     return cli::fail(
         "MALFORMED",

@@ -50,7 +50,7 @@ void print_text(const Released& released) {
   const release::Manifest& m = released.manifest;
   print("{}\n", released.path.string());
   print("  hash           {}\n", to_hex(released.hash));
-  print("  promise        epsilon ≤ {:.6f} at delta = {:.10g}, {}\n", epsilon(m.privacy.epsilon),
+  print("  promise        epsilon ≤ {:.6f} at delta = {}, {}\n", epsilon(m.privacy.epsilon),
         static_cast<double>(m.privacy.delta) / ledger::kAtto,
         accounting::to_string(m.privacy.adjacency));
   if (released.entry)

@@ -26,7 +26,7 @@ constexpr const char* kModel = "model.safetensors";
 
 ModelLayout layout_of(ByteView model, const DpConfig& dp) {
   std::vector<Tensor> tensors;
-  for (training::NamedTensor& tensor : training::decode_safetensors(model))
+  for (training::NamedTensor& tensor : training::safetensors_shapes(model))
     tensors.push_back({.name = std::move(tensor.name), .shape = std::move(tensor.shape)});
   return ModelLayout(std::move(tensors)).with_public(dp.public_modules, dp.public_groups);
 }
@@ -112,7 +112,8 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   const Bytes model = read_file(input.run / kModel, std::size_t{1} << 40);
   if (training::safetensors_metadata(model)["config_hash"] != run.config_hash)
     throw Error(ErrorCode::kMalformed, "release",
-                "model.safetensors is of a run with another configuration");
+                "model.safetensors is of a run with another configuration, or of a version that "
+                "did not write its hash beside the weights; resume the run and finish it again");
   if (run.model_digest && to_hex(sha256(model)) != *run.model_digest)
     throw Error(ErrorCode::kMalformed, "release", "model.safetensors is not the model of this run");
 
@@ -129,11 +130,14 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
 
   const std::optional<Kept> kept = kept_by(input, run.config);
   std::optional<release::LedgerAt> at;
+  // Held from here on: what is drafted is what is recorded, and a killed writer's rest is gone.
+  std::optional<ledger::Ledger> ledger;
   if (kept) {
     if (run.config.corpus.ledger_key && !ledger_key)
       ledger_key = read_key(*run.config.corpus.ledger_key, "");
     if (!ledger_key) refuse("the release is recorded in the run's ledger; give --ledger-key");
     at = {kept->ledger, ledger_key->public_key(), kept->note};
+    ledger = ledger::Ledger::open(kept->ledger, std::move(*ledger_key), kept->note);
     if (facts.runs.empty()) facts.runs = names_of(input.run, *kept);
   } else if (facts.runs.empty()) {
     facts.runs = {
@@ -150,12 +154,10 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   out.hash = release::hash_of(envelope);
   // Recorded before it is published: a manifest that is nowhere is harmless, one that no
   // contributor can find is not.
-  if (kept) {
-    ledger::Ledger ledger =
-        ledger::Ledger::open(kept->ledger, std::move(*ledger_key), out.manifest.ledger->note);
-    for (const std::string& name : out.manifest.runs) ledger.release(name, out.hash);
-    out.entry = ledger.state().size() - 1;
-    write_atomically(input.run / "ledger.note", bytes_of(ledger.note()));
+  if (ledger) {
+    for (const std::string& name : out.manifest.runs) ledger->release(name, out.hash);
+    out.entry = ledger->state().size() - 1;
+    write_atomically(input.run / "ledger.note", bytes_of(ledger->note()));
   }
   write_atomically(out.path, bytes_of(envelope));
   return out;

@@ -53,8 +53,8 @@ nlohmann::json without_environment(nlohmann::json line, std::string& environment
 
 // Earlier versions did not write the digest of the model; its bytes are compared below.
 std::string as_written_before(const run::TraceLine& before, const run::TraceLine& now) {
-  if (nlohmann::json::parse(before.text).contains("model_sha256")) return now.text;
-  auto line = nlohmann::json::parse(now.text);
+  if (read_json(before.text).contains("model_sha256")) return now.text;
+  auto line = read_json(now.text);
   line.erase("model_sha256");
   return line.dump();
 }

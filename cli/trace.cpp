@@ -22,7 +22,11 @@ std::string text_of(const json& line, const char* key) {
   const auto at = line.find(key);
   if (at == line.end() || at->is_null()) return "";
   if (at->is_string()) return at->get<std::string>();
-  return at->is_number_float() ? fmt::format("{:.5g}", at->get<double>()) : at->dump();
+  if (!at->is_number_float()) return at->dump();
+  const double value = at->get<double>();
+  // The one column that is a bound.
+  return std::string_view(key) == "cumulative_epsilon_after" ? brief_up(value)
+                                                             : fmt::format("{:.5g}", value);
 }
 
 struct Column {

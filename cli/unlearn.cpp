@@ -184,7 +184,7 @@ void make_ledger(const Options& o, const fs::path& folder) {
   header.delta = 10'000'000'000'000;  // 1e-5; deletions carry their own
   ledger::Ledger::create(
       folder / "ledger.db", header, bytes_of("deletions only"),
-      admission::SigningKey::from_pem(read_input((folder / "ledger.key").string())));
+      admission::SigningKey::from_pem(text_of(read_secret(folder / "ledger.key"))));
 }
 
 void init(const Options& o) {
@@ -372,7 +372,7 @@ void status(const Options& o) {
   print("model       {} ({}), {}\n", s.model, s.engine, s.guarantee);
   print("records     {} live, {} deletions, generation {}\n", s.live, s.deletions, s.generation);
   if (s.eps_total > 0)
-    print("budget      epsilon {:.6f} of {} at delta {}\n", s.eps_spent, s.eps_total,
+    print("budget      epsilon {} of {} at delta {}\n", round_up(s.eps_spent), s.eps_total,
           s.delta_total);
   if (s.deletes_left) print("capacity    {} deletes, then a retrain\n", *s.deletes_left);
   if (s.releases_left) print("capacity    {} releases, then a retrain\n", *s.releases_left);
@@ -448,18 +448,18 @@ int verify_store(const Options& o) {
     if (v.same_state)
       print("  state          {} that of the live records\n", *v.same_state ? "is" : "IS NOT");
     if (v.bound)
-      print("  distance       {:.3g} of {:.3g} certified (ratio {:.3g})\n", v.distance, *v.bound,
-            v.distance / *v.bound);
+      print("  distance       {:.3g} of {} certified (ratio {:.3g})\n", v.distance,
+            brief_up(*v.bound), v.distance / *v.bound);
     print("  disagreement   {:.4f} of predictions, against retraining\n", v.disagreement);
     for (const auto& [name, s] :
          {std::pair{"retained", &v.retained}, {"forgotten", &v.forgotten}, {"test", &v.test}})
       if (*s)
         print("  {:<14} {} {:.4f}, retrained {:.4f}\n", name, (*s)->measure, (*s)->served,
               (*s)->retrained);
-    print("  attack         proves epsilon >= {:.3f} ({}% confidence); certified {}\n",
-          v.epsilon_lower_bound, 100 * options.confidence, epsilon.dump());
-    print("  control        noise skipped, record kept: proves epsilon >= {:.3f}\n",
-          v.control_lower_bound);
+    print("  attack         proves epsilon >= {} ({}% confidence); certified {}\n",
+          round_down(v.epsilon_lower_bound, 3), 100 * options.confidence, epsilon.dump());
+    print("  control        noise skipped, record kept: proves epsilon >= {}\n",
+          round_down(v.control_lower_bound, 3));
     for (const std::string& note : v.notes) print("  note           {}\n", note);
     print("  these numbers depend on the records: confidential\n");
   }

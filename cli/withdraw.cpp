@@ -121,11 +121,12 @@ int check(const Options& options) {
   } else if (found.ok) {
     print(
         "VERIFIED withdrawal of {}\n  from           {}{}\n  used           in {} epochs "
-        "before; epsilon ≤ {:.6f}, of all uses that it allowed; {} releases are affected\n  note   "
+        "before; epsilon ≤ {:.6f}, of all {}; {} releases are affected\n  note   "
         "        presence is "
         "proven; that nothing was left out takes the ledger\n",
         found.descriptor, found.origin, key ? "" : ", by the bundle's own key: compare it",
-        found.uses, epsilon, found.releases);
+        found.uses, epsilon, found.has_plans ? "that its runs planned" : "uses that it allowed",
+        found.releases);
     for (const Release& r : found.affected)
       print("  release        run {}, manifest {}\n", r.run, to_hex(r.manifest));
   } else {

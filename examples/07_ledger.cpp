@@ -49,6 +49,7 @@ int main() {
   terms.sampler = 1;                // Poisson
   terms.rate = 10'000'000'000;      // 0.01
   terms.steps = 100;
+  terms.planned_steps = 1000;  // of the whole run: what every epsilon is of, however it ends
   ledger.reserve_epoch("run-1", 0, 1'800'000'000, {terms});
 
   const Digest descriptor = sha256(contributions[1].descriptor);

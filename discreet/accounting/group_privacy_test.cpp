@@ -112,6 +112,26 @@ TEST(GroupPrivacy, KnowsHowManyMembersTakePart) {
   EXPECT_LT(cut.dropped, 1e-19);
 }
 
+// Below 1e-200 the mass of one member is lost in binary64: rejected by name, for groups alone.
+TEST(GroupPrivacy, OfTinyRatesIsCertifiedOrRejected) {
+  for (const double rate : {1e-201, 1e-299, 1e-301, 1e-305, 5e-324}) {
+    for (const std::uint64_t size : {2ull, 10ull, 1ull << 32}) {
+      try {
+        static_cast<void>(group_epsilon({poisson(rate, 1, 1000)}, size, 1e-5));
+        ADD_FAILURE() << "accepted " << rate;
+      } catch (const Error& error) {
+        EXPECT_NE(error.sentence().find("at least 1e-200"), std::string::npos) << error.sentence();
+      }
+    }
+    EXPECT_LT(group_epsilon({poisson(rate, 1, 1000)}, 1, 1e-5).value.upper, 1e-6);
+  }
+  for (const double rate : {1e-200, 1e-150, 1e-30}) {
+    const Interval epsilon = group_epsilon({poisson(rate, 1, 1000)}, 10, 1e-5).value;
+    EXPECT_GE(epsilon.upper, 0);  // loose, as if members took part in every step
+    EXPECT_LT(epsilon.upper, 1e3);
+  }
+}
+
 TEST(GroupPrivacy, CoversSmallerGroups) {
   double before = 0;
   for (const std::uint64_t size : {1u, 2u, 3u, 5u, 8u, 40u}) {

@@ -75,9 +75,12 @@ std::set<Digest> parse_hashes(std::string_view text, const std::string& name) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (line.empty()) continue;
     Digest digest{};
-    const Bytes bytes = line.size() == 2 * digest.size() ? from_hex(line) : Bytes{};
-    if (bytes.empty()) refuse(fmt::format("{}:{}: the line is no descriptor hash", name, number));
-    std::copy(bytes.begin(), bytes.end(), digest.begin());
+    const auto is_digit = [](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    };
+    if (line.size() != 2 * digest.size() || !std::ranges::all_of(line, is_digit))
+      refuse(fmt::format("{}:{}: the line is no descriptor hash", name, number));
+    std::ranges::copy(from_hex(line), digest.begin());
     out.insert(digest);
   }
   return out;

@@ -13,6 +13,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/hash.h"
+#include "discreet/base/secret_memory.h"
 
 namespace discreet::admission {
 namespace {
@@ -183,6 +184,7 @@ void SigningKey::Free::operator()(evp_pkey_st* key) const noexcept { EVP_PKEY_fr
 SigningKey::~SigningKey() = default;
 
 SigningKey SigningKey::generate() {
+  use_secret_memory();
   EVP_PKEY* key = EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519");
   if (key == nullptr) openssl_failed("make a key");
   return SigningKey(Handle(key));
@@ -190,6 +192,7 @@ SigningKey SigningKey::generate() {
 
 SigningKey SigningKey::from_seed(ByteView seed) {
   if (seed.size() != 32) malformed("a seed has 32 bytes, not " + std::to_string(seed.size()));
+  use_secret_memory();
   EVP_PKEY* key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, seed.data(), seed.size());
   if (key == nullptr) openssl_failed("take a seed");
   return SigningKey(Handle(key));
@@ -229,6 +232,7 @@ bool SigningKey::is_encrypted(std::string_view pem) noexcept {
 }
 
 SigningKey SigningKey::from_pem(std::string_view pem, std::string_view passphrase) {
+  use_secret_memory();
   const bool encrypted = is_encrypted(pem);
   if (encrypted && passphrase.empty())
     throw Error(ErrorCode::kInvalidInput, "Ed25519",

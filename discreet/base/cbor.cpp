@@ -58,7 +58,16 @@ Value::Value(Type type, std::uint64_t scalar, Content content, int depth) noexce
 Value::Value() noexcept = default;
 Value::Value(std::nullptr_t) noexcept {}
 Value::Value(Bytes bytes) noexcept : Value(Type::kBytes, 0, std::move(bytes), 0) {}
-Value::Value(const Value& other) = default;
+// Not the variant's own copy: where that throws, libstdc++ 12 destroys the alternative it did not
+// finish, because it takes such a variant for never valueless.
+Value::Value(const Value& other)
+    : type_(other.type_), depth_(other.depth_), scalar_(other.scalar_) {
+  const auto copy = [&](const auto& from) {
+    auto made = from;
+    content_ = std::move(made);
+  };
+  std::visit(copy, other.content_);
+}
 Value::Value(Value&& other) noexcept
     : type_(std::exchange(other.type_, Type::kNull)),
       depth_(std::exchange(other.depth_, 0)),

@@ -189,7 +189,11 @@ void append_lines(const std::filesystem::path& path, std::string_view lines, Acc
   });
 }
 
-Bytes read_file(const std::filesystem::path& path, std::size_t most) {
+namespace {
+
+// Appends the file to `out`, in pieces.
+template <class Out>
+void read_into(Out& out, const std::filesystem::path& path, std::size_t piece, std::size_t most) {
   const Descriptor file(path, O_RDONLY);
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
@@ -197,19 +201,31 @@ Bytes read_file(const std::filesystem::path& path, std::size_t most) {
     errno = EISDIR;
     fail_on_file("read", path);
   }
-  Bytes out;
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
   while (true) {
     const std::size_t have = out.size();
-    out.resize(have + kPiece);
-    const ssize_t got = ::read(file.number(), out.data() + have, kPiece);
+    out.resize(have + piece);
+    const ssize_t got = ::read(file.number(), out.data() + have, piece);
     if (got < 0 && errno != EINTR) fail_on_file("read", path);
     out.resize(have + (got > 0 ? static_cast<std::size_t>(got) : 0));
-    if (got == 0) return out;
+    if (got == 0) return;
     if (out.size() > most)
       throw Error(ErrorCode::kMalformed, "file",
                   fmt::format("{} has more than {} bytes", path.string(), most));
   }
+}
+
+}  // namespace
+
+Bytes read_file(const std::filesystem::path& path, std::size_t most) {
+  Bytes out;
+  read_into(out, path, std::size_t{1} << 20, most);
+  return out;
+}
+
+SecretBytes read_secret(const std::filesystem::path& path) {
+  SecretBytes out;
+  read_into(out, path, 4096, std::size_t{1} << 16);
+  return out;
 }
 
 }  // namespace discreet

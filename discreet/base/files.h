@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "discreet/base/bytes.h"
+#include "discreet/base/secret_memory.h"
 
 // Files that a killed process or a full disk leaves as they were.
 namespace discreet {
@@ -36,5 +37,7 @@ void append_lines(const std::filesystem::path& path, std::string_view lines,
 // The whole file. Throws kIoError if it cannot be read, kMalformed if it has more than `most`
 // bytes.
 Bytes read_file(const std::filesystem::path& path, std::size_t most = std::size_t{1} << 30);
+// The same for a key or a passphrase: at most 64 KiB, in secret memory only.
+SecretBytes read_secret(const std::filesystem::path& path);
 
 }  // namespace discreet

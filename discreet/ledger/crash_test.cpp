@@ -29,7 +29,9 @@ using namespace testing;
       const std::uint64_t now = kToday + epoch;
       const auto n = static_cast<std::uint32_t>(ledger.state().next_number());
       ledger.admit(contributions(n, n + 3, "public", now + 4));
-      ledger.reserve_epoch("run", epoch, now, {terms()});
+      Terms t = terms();
+      t.planned_steps = 100'000'000;
+      ledger.reserve_epoch("run", epoch, now, {t});
       ledger.withdraw(
           std::vector{withdrawal(hash_of(contribution(n, "public", now + 4)), contributor_key())});
       if (epoch % 3 == 2) ledger.summarise(now + 1000);

@@ -75,6 +75,7 @@ void fields(auto&& v, Is<Terms> auto& e) {
   v("batch", e.batch);
   v("population", e.population);
   v("steps", e.steps);
+  v.unless_zero("planned_steps", e.planned_steps);
 }
 void fields(auto&& v, Is<Use> auto& e) {
   v("terms", e.terms);
@@ -149,6 +150,9 @@ Value to_value(const std::vector<ClassTotal>& classes);
 struct Writer {
   std::vector<Value> items;
   void operator()(std::string_view, const auto& field) { items.push_back(to_value(field)); }
+  void unless_zero(std::string_view, std::uint64_t field) {
+    if (field != 0) items.push_back(field);
+  }
 };
 
 Value to_value(const std::vector<ClassTotal>& classes) {
@@ -219,6 +223,11 @@ struct Reader {
     return static_cast<std::uint8_t>(number);
   }
   void operator()(std::string_view name, auto& field) { read(field, next(name)); }
+  void unless_zero(std::string_view name, std::uint64_t& field) {
+    if (at == items.size()) return;
+    read(field, next(name));
+    if (field == 0) malformed(fmt::format("the field {} is 0", name));
+  }
 };
 
 template <std::size_t kIndex = 0>
@@ -289,6 +298,9 @@ struct Describer {
   std::vector<cbor::Entry> entries;
   void operator()(std::string_view name, const auto& field) {
     entries.push_back({name, to_value(field)});
+  }
+  void unless_zero(std::string_view name, std::uint64_t field) {
+    if (field != 0) entries.push_back({name, field});
   }
   void operator()(std::string_view name, Adjacency field) {
     entries.push_back({name, accounting::to_string(field)});

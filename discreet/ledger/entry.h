@@ -26,7 +26,9 @@ inline constexpr double kNano = 1e9;  // clips, deviations, multipliers: 10^-9, 
 inline constexpr double kPico = 1e12;  // rates: 10^-12
 inline constexpr double kAtto = 1e18;  // delta: 10^-18
 
-inline constexpr std::uint64_t kSchemaVersion = 1;
+// 2: terms name the steps that their run plans, and spends are those of the plan. Ledgers of schema
+// 1 are still read and extended, without plans.
+inline constexpr std::uint64_t kSchemaVersion = 2;
 inline constexpr std::size_t kMostLeafBytes = std::size_t{1} << 20;
 
 using RawKey = std::array<std::uint8_t, 32>;  // the bytes of an Ed25519 public key
@@ -104,13 +106,18 @@ struct Terms {
   std::uint64_t batch = 0;       // samplers 2 and 3; batches of samplers 4 and 5
   std::uint64_t population = 0;  // samplers 2 and 3
   std::uint64_t steps = 0;       // >= 1
+  // Of all epochs of the run, for this class: fixed before the first, and at least what its epochs
+  // have together. 0 in ledgers of schema 1, whose terms do not have it.
+  std::uint64_t planned_steps = 0;
 };
 
 // One contribution in one epoch.
 struct Use {
   std::uint64_t terms = 0;         // position of the leaf with the terms
   std::uint64_t contribution = 0;  // number of the admission
-  std::uint64_t spend = 0;         // cumulative epsilon after the epoch, millionths, rounded up
+  // Cumulative epsilon, millionths, rounded up: of all that its runs have planned; in ledgers of
+  // schema 1 of the epochs so far (spend.md).
+  std::uint64_t spend = 0;
 };
 
 struct EpochEnd {

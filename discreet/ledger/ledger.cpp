@@ -204,6 +204,7 @@ bool Ledger::reserve_epoch(const std::string& run, std::uint64_t epoch, std::uin
       t.run = run;
       t.epoch = epoch;
       t.as_of = as_of;
+      if (!state_.has_plans()) t.planned_steps = 0;
       add(t);
     }
     std::uint64_t uses = 0;

@@ -61,8 +61,9 @@ class Ledger {
 
   // Reserves an epoch: one use for every contribution of the classes in `terms` that is neither
   // withdrawn nor ended at `as_of`, whoever will take part in it. To be called before the epoch's
-  // first step. run, epoch and as_of of the terms are filled in. What was admitted and refused for
-  // it goes into the same batch: all of it is there once, or nothing.
+  // first step. run, epoch and as_of of the terms are filled in, and in a ledger of schema 1 the
+  // planned steps are left out. What was admitted and refused for it goes into the same batch: all
+  // of it is there once, or nothing.
   // Returns false, and does nothing, if the epoch was reserved before. kInvalidInput if epochs are
   // left out; and as admit().
   bool reserve_epoch(const std::string& run, std::uint64_t epoch, std::uint64_t as_of,

@@ -61,11 +61,12 @@ TEST(Ledger, RefusesAHeaderThatFixesNothing) {
   }
 }
 
-TEST(Ledger, AnEpochHasOneUseForEachAdmittedContributionAndItsComposedSpend) {
+// Of 1000 steps in ten epochs; with plans in the first epoch already.
+void expect_composed(std::uint64_t schema) {
   Folder folder;
   const auto path = folder / "ledger.db";
   {
-    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    Ledger ledger = Ledger::create(path, header("pld", schema), bytes_of("policy"), ledger_key());
     ledger.admit(contributions(0, 5), {{{"BELOW_FLOOR", 2}, {"EXPIRED", 1}}});
     for (std::uint64_t epoch = 0; epoch < 10; ++epoch)
       EXPECT_TRUE(ledger.reserve_epoch("run-a", epoch, kToday, {terms()}));
@@ -76,11 +77,12 @@ TEST(Ledger, AnEpochHasOneUseForEachAdmittedContributionAndItsComposedSpend) {
                              accounting::Adjacency::kZeroOut),
            1000);
   const double composed = once.epsilon(1e-5).value.upper;
-  std::vector<std::uint64_t> last(5);
+  std::vector<std::uint64_t> first(5), last(5);
   int uses = 0;
   for (const Entry& entry : entries(path))
     if (const auto* use = std::get_if<Use>(&entry)) {
       last[use->contribution] = use->spend;
+      if (first[use->contribution] == 0) first[use->contribution] = use->spend;
       ++uses;
     }
   EXPECT_EQ(uses, 50);
@@ -93,9 +95,89 @@ TEST(Ledger, AnEpochHasOneUseForEachAdmittedContributionAndItsComposedSpend) {
   EXPECT_EQ(found.counts.refusals, 3u);
   EXPECT_EQ(found.counts.epochs, 10u);
   EXPECT_EQ(found.attestations, 5u);
-  EXPECT_EQ(found.histories, 11u);
+  EXPECT_EQ(found.histories, schema == 1 ? 11u : 2u);
+  EXPECT_EQ(first == last, schema != 1);
   ASSERT_EQ(found.classes.size(), 1u);
   EXPECT_EQ(found.classes[0].contributions, 5u);
+}
+
+TEST(Ledger, AnEpochHasOneUseForEachAdmittedContributionAndItsComposedSpend) {
+  expect_composed(1);
+  expect_composed(2);
+}
+
+// What is stated does not depend on when a run was stopped, nor on whether it went on: it is that
+// of its plan from its first epoch on. Composed here by another path, over both runs.
+TEST(Ledger, ARunThatStopsAtAnyEpochHasSpentItsPlan) {
+  accounting::PldAccountant both(accounting::Adjacency::kZeroOut);
+  for (const double sigma : {3.0, 2.0})
+    both.add(accounting::Event(accounting::Gaussian{sigma}, accounting::Poisson{0.01},
+                               accounting::Adjacency::kZeroOut),
+             1000);
+  const double planned = both.epsilon(1e-5).value.upper;
+  for (const std::uint64_t epochs : {1, 2, 10}) {
+    Folder folder;
+    Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+    ledger.admit(contributions(0, 2));
+    ledger.reserve_epoch("first", 0, kToday, {terms()});
+    for (std::uint64_t epoch = 0; epoch < epochs; ++epoch)
+      ledger.reserve_epoch("second", epoch, kToday, {terms("public", 2'000'000'000)});
+    ledger.reserve_epoch("first", 1, kToday, {terms()});
+    // Admitted between two epochs: charged what it had missed of the plan too.
+    ledger.admit(contributions(2, 3));
+    ledger.reserve_epoch("first", 2, kToday, {terms()});
+    if (epochs < 10)
+      ledger.reserve_epoch("second", epochs, kToday, {terms("public", 2'000'000'000)});
+    const auto& all = ledger.state().contributions();
+    for (std::size_t i = 0; i < (epochs < 10 ? 3u : 2u); ++i) {
+      EXPECT_GE(static_cast<double>(ledger.state().spend_of(all[i])) / kMicro, planned) << i;
+      EXPECT_NEAR(static_cast<double>(ledger.state().spend_of(all[i])) / kMicro, planned, 3e-6);
+    }
+    const Verification found = verify(folder / "l.db");
+    EXPECT_TRUE(found.ok) << found.problem;
+  }
+}
+
+TEST(Ledger, AnEpochThatTheRunDidNotPlanIsRefused) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  ledger.admit(contributions(0, 2));
+  Terms small = terms();
+  small.planned_steps = 150;
+  ledger.reserve_epoch("run", 0, kToday, {small});
+  EXPECT_THROW(ledger.reserve_epoch("run", 1, kToday, {small}), Error);  // 200 of 150
+  small.planned_steps = 1000;
+  EXPECT_THROW(ledger.reserve_epoch("run", 1, kToday, {small}), Error);  // another plan
+  small.planned_steps = 150;
+  small.steps = 50;
+  small.rate /= 2;
+  EXPECT_THROW(ledger.reserve_epoch("run", 1, kToday, {small}), Error);
+  small.rate *= 2;
+  EXPECT_TRUE(ledger.reserve_epoch("run", 1, kToday, {small}));
+  small.planned_steps = 0;
+  EXPECT_THROW(ledger.reserve_epoch("other", 0, kToday, {small}), Error);
+  EXPECT_TRUE(verify(folder / "l.db").ok);
+}
+
+TEST(Ledger, WholeEpochsArePlannedAsSuch) {
+  Folder folder;
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  ledger.admit(contributions(0, 2));
+  Terms bins = terms();
+  bins.sampler = 4;
+  bins.rate = 0;
+  bins.batch = bins.steps = 20;
+  bins.planned_steps = 50;
+  EXPECT_THROW(ledger.reserve_epoch("run", 0, kToday, {bins}), Error);
+  bins.planned_steps = 60;
+  EXPECT_TRUE(ledger.reserve_epoch("run", 0, kToday, {bins}));
+  accounting::PldAccountant three(accounting::Adjacency::kZeroOut);
+  three.add(accounting::Event(accounting::Gaussian{3.0}, accounting::BallsAndBins{20},
+                              accounting::Adjacency::kZeroOut),
+            3);
+  EXPECT_NEAR(static_cast<double>(ledger.state().contributions()[0].recorded) / kMicro,
+              three.epsilon(1e-5).value.upper, 1e-5);
+  EXPECT_TRUE(verify(folder / "l.db").ok);
 }
 
 TEST(Ledger, AStrictBoundIsMetByClippingFurtherNotByMoreNoise) {
@@ -270,7 +352,7 @@ TEST(Ledger, AnOldCheckpointShowsRollbackAndForks) {
   {  // the copy goes another way
     Ledger fork = Ledger::open(folder / "copy.db", ledger_key(), early);
     fork.reserve_epoch("run", 0, kToday, {terms("public", 2'000'000'000)});
-    fork.reserve_epoch("run", 1, kToday, {terms()});
+    fork.reserve_epoch("another", 0, kToday, {terms()});
   }
   EXPECT_EQ(verify(folder / "copy.db", with).kind, "fork");
   with.checkpoint = sign_note(read_unverified(late), key(8));
@@ -359,16 +441,20 @@ TEST(Ledger, AnAmplifiedPromiseStopsTheEpochThatWouldPassIt) {
   const Bytes bytes = admission::encode(d);
   ledger.admit(std::vector<Ledger::Contribution>{
       {bytes, admission::attest(contributor_key(), bytes), contributor_key().public_key()}});
-  std::uint64_t epochs = 0;
+  Terms t = terms("public", 1'000'000'000);
+  t.planned_steps = 1'000'000;
+  EXPECT_THROW(ledger.reserve_epoch("long", 0, kToday, {t}), Error) << "a plan that passes it";
+  t.planned_steps = t.steps;
+  std::uint64_t runs = 0;
   const auto reserve = [&] {
-    while (epochs < 10000)
-      ledger.reserve_epoch("run", epochs, kToday, {terms("public", 1'000'000'000)}), ++epochs;
+    while (runs < 10000)
+      ledger.reserve_epoch("run " + std::to_string(runs), 0, kToday, {t}), ++runs;
   };
   EXPECT_THROW(reserve(), Error);
   // One Gaussian release of multiplier 4 has epsilon 0.9; one epoch here spends 0.5, many pass it.
-  EXPECT_GT(epochs, 0u);
-  EXPECT_LT(epochs, 100u);
-  EXPECT_EQ(ledger.state().next_epoch("run"), epochs);
+  EXPECT_GT(runs, 0u);
+  EXPECT_LT(runs, 100u);
+  EXPECT_EQ(ledger.state().counts().epochs, runs);
 }
 
 // At most k uses are 1/z-GDP together, so that is what a contribution costs at most, however many
@@ -383,10 +469,10 @@ TEST(Ledger, ASpendNeverPassesWhatWasPromised) {
           1);
   const double promised = one.epsilon(1e-5).value.upper;
   Terms t = terms();
-  t.steps = 20'000;
+  t.steps = t.planned_steps = 20'000;
   std::vector<double> spent;
-  for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
-    ledger.reserve_epoch("run", epoch, kToday, {t});
+  for (int run = 0; run < 20; ++run) {
+    ledger.reserve_epoch("run " + std::to_string(run), 0, kToday, {t});
     spent.push_back(static_cast<double>(ledger.state().contributions()[0].recorded) / kMicro);
   }
   EXPECT_LT(spent.front(), promised / 2);
@@ -429,7 +515,7 @@ TEST(Ledger, EveryFamilyOfNoiseIsRecordedWithTheCutThatKeepsThePromise) {
     Terms u = terms("public", 3'000'000'000);
     u.family = family;
     u.grid = family == Family::kLaplace ? 0 : 1'000'000;
-    u.steps = 10;
+    u.steps = u.planned_steps = 10;
     ledger.reserve_epoch("run", 0, kToday, {u});
     const Verification found = verify(folder / "l.db");
     EXPECT_TRUE(found.ok) << found.problem;

@@ -29,8 +29,9 @@ inline RawKey raw(const admission::SigningKey& key) {
 
 inline constexpr std::uint64_t kToday = 1'800'000'000;
 
-inline Header header(std::string accountant = "pld") {
+inline Header header(std::string accountant = "pld", std::uint64_t schema = kSchemaVersion) {
   Header h;
+  h.schema = schema;
   h.origin = "test.example/corpus";
   h.accountant = std::move(accountant);
   h.delta = 10'000'000'000'000;  // 1e-5
@@ -68,6 +69,7 @@ inline std::vector<Ledger::Contribution> contributions(std::uint32_t begin, std:
   return out;
 }
 
+// An epoch of a run that plans ten such.
 inline Terms terms(std::string data_class = "public", std::uint64_t deviation = 3'000'000'000) {
   Terms t;
   t.admissibility_class = std::move(data_class);
@@ -76,6 +78,7 @@ inline Terms terms(std::string data_class = "public", std::uint64_t deviation = 
   t.sampler = 1;
   t.rate = 10'000'000'000;  // 0.01
   t.steps = 100;
+  t.planned_steps = 1000;
   return t;
 }
 

@@ -25,6 +25,7 @@ using nlohmann::json;
 Store::Note last_note(Store& store) {
   auto note = store.last_note();
   if (!note) refuse("the ledger was never signed");
+  static_cast<void>(read_unverified(note->text));  // JSON holds no text that is not UTF-8
   return *std::move(note);
 }
 

@@ -26,14 +26,14 @@ T& entry(File& file, std::size_t i) {
 
 // 0 header, 1 policy, 2-4 admissions, 5 terms, 6-8 uses, 9 end, 10 withdrawal of contribution 1,
 // 11 terms, 12-13 uses, 14 end, 15 release.
-File honest() {
+File honest(std::uint64_t schema = kSchemaVersion) {
   File file;
   State state;
   const auto add = [&](const Entry& e) {
     state.take(e);
     file.entries.push_back(e);
   };
-  Header h = header();
+  Header h = header("pld", schema);
   h.key = raw(ledger_key());
   h.policy = sha256(bytes_of("policy"));
   add(h);
@@ -46,6 +46,7 @@ File honest() {
   }
   const auto epoch = [&](std::uint64_t n) {
     Terms t = terms();
+    if (schema == 1) t.planned_steps = 0;
     t.run = "run";
     t.epoch = n;
     t.as_of = kToday;
@@ -86,8 +87,9 @@ Verification verify_signed(const File& file) {
 }
 
 // The lie is found at the entry, by the rule.
-void expect_found(const std::function<void(File&)>& lie, std::uint64_t at, int rule) {
-  File file = honest();
+void expect_found(const std::function<void(File&)>& lie, std::uint64_t at, int rule,
+                  std::uint64_t schema = kSchemaVersion) {
+  File file = honest(schema);
   lie(file);
   const Verification found = verify_signed(file);
   EXPECT_FALSE(found.ok) << at;
@@ -99,22 +101,55 @@ void expect_found(const std::function<void(File&)>& lie, std::uint64_t at, int r
 }
 
 TEST(LedgerRules, AnHonestFileVerifies) {
-  const Verification found = verify_signed(honest());
-  EXPECT_TRUE(found.ok) << found.problem;
-  EXPECT_EQ(found.counts.uses, 5u);
+  for (const std::uint64_t schema : {1, 2}) {
+    const Verification found = verify_signed(honest(schema));
+    EXPECT_TRUE(found.ok) << found.problem;
+    EXPECT_EQ(found.counts.uses, 5u);
+  }
 }
 
 TEST(LedgerRules, ASpendBelowOrAboveWhatTheEventsComposeToIsFound) {
-  expect_found([](File& f) { entry<Use>(f, 7).spend -= 2; }, 7, 9);
-  expect_found([](File& f) { entry<Use>(f, 7).spend += 2; }, 7, 9);
   // The second epoch charged as if it were the first: a total that was reset.
-  expect_found([](File& f) { entry<Use>(f, 12).spend = entry<Use>(f, 6).spend; }, 12, 9);
-  // Or added instead of composed.
-  expect_found([](File& f) { entry<Use>(f, 12).spend = 2 * entry<Use>(f, 6).spend; }, 12, 9);
-  // Terms that are worse than the spends say.
-  expect_found([](File& f) { entry<Terms>(f, 5).steps = 200; }, 6, 9);
-  expect_found([](File& f) { entry<Terms>(f, 5).deviation /= 2; }, 6, 9);
-  expect_found([](File& f) { entry<Terms>(f, 5).rate *= 2; }, 6, 9);
+  expect_found([](File& f) { entry<Use>(f, 12).spend = entry<Use>(f, 6).spend; }, 12, 9, 1);
+  expect_found([](File& f) { entry<Terms>(f, 5).steps = 200; }, 6, 9, 1);
+  for (const std::uint64_t schema : {1, 2}) {
+    expect_found([](File& f) { entry<Use>(f, 7).spend -= 2; }, 7, 9, schema);
+    expect_found([](File& f) { entry<Use>(f, 7).spend += 2; }, 7, 9, schema);
+    expect_found([](File& f) { entry<Use>(f, 12).spend -= 2; }, 12, 9, schema);
+    // Added instead of composed.
+    expect_found([](File& f) { entry<Use>(f, 12).spend = 2 * entry<Use>(f, 6).spend; }, 12, 9,
+                 schema);
+    // Terms that are worse than the spends say.
+    expect_found([](File& f) { entry<Terms>(f, 5).deviation /= 2; }, 6, 9, schema);
+    expect_found([](File& f) { entry<Terms>(f, 5).rate *= 2; }, 6, 9, schema);
+  }
+}
+
+TEST(LedgerRules, AnEpochBeyondThePlanOfItsRunIsFound) {
+  // A spend of the epochs that were taken instead of the plan.
+  File without = honest(1);
+  const std::uint64_t taken = entry<Use>(without, 6).spend;
+  expect_found([&](File& f) { entry<Use>(f, 6).spend = taken; }, 6, 9);
+  expect_found([](File& f) { entry<Terms>(f, 5).planned_steps = 2000; }, 6, 9);
+  expect_found([](File& f) { entry<Terms>(f, 5).planned_steps = 100; }, 6, 9);
+  expect_found([](File& f) { entry<Terms>(f, 5).planned_steps = 99; }, 5, 12);
+  expect_found([](File& f) { entry<Terms>(f, 5).planned_steps = 0; }, 5, 12);
+  expect_found([](File& f) { entry<Terms>(f, 11).planned_steps = 2000; }, 11, 12);
+  expect_found([](File& f) { entry<Terms>(f, 11).steps = 901; }, 11, 12);
+  expect_found([](File& f) { entry<Terms>(f, 11).steps = ~std::uint64_t{0}; }, 11, 12);
+  expect_found([](File& f) { entry<Terms>(f, 11).deviation /= 2; }, 11, 12);
+  expect_found([](File& f) { entry<Terms>(f, 11).sampler = 0; }, 11, 12);
+  expect_found([](File& f) { entry<Terms>(f, 5).planned_steps = 1000; }, 5, 12, 1);
+  File rest = honest();
+  entry<Terms>(rest, 11).steps = 900;
+  EXPECT_TRUE(verify_signed(rest).ok);
+}
+
+TEST(LedgerRules, AHeaderOfALaterSchemaIsRefused) {
+  expect_found([](File& f) { entry<Header>(f, 0).schema = 3; }, 0, 1);
+  expect_found([](File& f) { entry<Header>(f, 0).schema = 0; }, 0, 1);
+  // The schema decides how spends are read.
+  expect_found([](File& f) { entry<Header>(f, 0).schema = 1; }, 5, 12);
 }
 
 TEST(LedgerRules, AUseAfterItsWithdrawalIsFound) {
@@ -292,6 +327,7 @@ TEST(LedgerRules, ADeletionThatIsLeftOutRepeatedOrLinkedToNothingIsFound) {
 
 TEST(Entries, ComeBackFromTheirBytesAndNoOtherBytesAreOne) {
   File file = honest();
+  for (const Entry& e : honest(1).entries) file.entries.push_back(e);
   file.entries.push_back(Refusals{{{"EXPIRED", 3}}});
   file.entries.push_back(Summary{1, 2, {}, {{"public", 1, 2, 3}}});
   file.entries.push_back(Signed{sha256({})});

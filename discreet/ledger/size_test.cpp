@@ -16,6 +16,16 @@ namespace {
 
 using namespace testing;
 
+// The sanitizers' own memory counts too: freed blocks that asan keeps (256 MB) and the space around
+// blocks; tsan's shadow, four bytes and more for each byte.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr double kMostMegabytes = 800;
+#elif defined(__SANITIZE_THREAD__)
+constexpr double kMostMegabytes = 1600;
+#else
+constexpr double kMostMegabytes = 200;
+#endif
+
 struct Finished {
   int status;
   double megabytes;  // resident, at most
@@ -44,8 +54,10 @@ TEST(LedgerSize, TenMillionEntriesVerifyInTwoHundredMegabytes) {
   const Finished written = in_child([&] {
     Ledger ledger = Ledger::create(path, header("rdp"), bytes_of("policy"), ledger_key());
     ledger.admit(contributions(0, kContributions));
+    Terms t = terms();
+    t.planned_steps = 100 * entries;
     for (std::uint64_t epoch = 0; ledger.state().size() < entries; ++epoch)
-      ledger.reserve_epoch("run", epoch, kToday, {terms()});
+      ledger.reserve_epoch("run", epoch, kToday, {t});
     return true;
   });
   ASSERT_EQ(written.status, 0);
@@ -56,7 +68,7 @@ TEST(LedgerSize, TenMillionEntriesVerifyInTwoHundredMegabytes) {
     return found.ok && found.size >= entries;
   });
   EXPECT_EQ(verified.status, 0);
-  EXPECT_LT(verified.megabytes, 200);
+  EXPECT_LT(verified.megabytes, kMostMegabytes);
   printf("%lu entries: verified in %.1f s, %.0f MB; written in %.1f s, %.0f MB; file %.0f MB\n",
          static_cast<unsigned long>(entries), verified.seconds, verified.megabytes, written.seconds,
          written.megabytes, static_cast<double>(std::filesystem::file_size(path)) / 1e6);

@@ -94,11 +94,21 @@ accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
           whole_epoch ? 1 : terms.steps};
 }
 
+accounting::RepeatedEvent plan_of(const Terms& terms, const Bound& bound) {
+  accounting::RepeatedEvent plan = event_of(terms, bound);
+  const bool whole_epoch = terms.sampler >= 4;
+  if (whole_epoch && terms.planned_steps % terms.batch != 0)
+    refuse(fmt::format("{} planned steps are no epochs of {} batches", terms.planned_steps,
+                       terms.batch));
+  plan.count = whole_epoch ? terms.planned_steps / terms.batch : terms.planned_steps;
+  return plan;
+}
+
 Bound bound_of(const Admission& a) { return {a.clip, a.promise, a.multiplier, a.uses, a.epsilon}; }
 
 std::uint64_t withdrawn_spend(const Header& header, const Admission& admission,
                               std::span<const Terms> used, std::uint64_t recorded) {
-  if (used.empty()) return recorded;
+  if (used.empty() || header.schema >= 2) return recorded;
   std::vector<Event> events;
   for (const Terms& terms : used) events.push_back(event_of(terms, bound_of(admission)).event);
   const Spends spends(header.accountant, static_cast<double>(header.delta) / kAtto);

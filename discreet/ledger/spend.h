@@ -33,6 +33,8 @@ struct Bound {
 // recorded multiplier. Rounded towards less noise and a higher rate. Throws kInvalidDpConfig for
 // terms out of range.
 accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound);
+// The same of all steps that the terms' run has planned.
+accounting::RepeatedEvent plan_of(const Terms& terms, const Bound& bound);
 
 // Whether k uses so cut are 1/z-GDP together, so that their spend is at most that of one Gaussian
 // release of multiplier z: Gaussian, rounded Gaussian and Laplace noise.
@@ -40,8 +42,9 @@ bool is_capped(Family family) noexcept;
 
 Bound bound_of(const Admission& admission);
 
-// Spends::withdrawn() of a contribution under the header of its ledger, or the last recorded spend
-// if that is more. used: the terms of its epochs.
+// The spend that is stated of a contribution that was withdrawn, under the header of its ledger:
+// the last recorded one, which is of the plans of its runs. In a ledger of schema 1, which has no
+// plans, Spends::withdrawn() if that is more. used: the terms of its epochs.
 std::uint64_t withdrawn_spend(const Header& header, const Admission& admission,
                               std::span<const Terms> used, std::uint64_t recorded);
 
@@ -68,10 +71,10 @@ class Spends {
   // What one Gaussian release with the multiplier of a worst-case promise costs; the epsilon of an
   // amplified one.
   std::uint64_t promised(const Bound& bound, accounting::Adjacency adjacency) const;
-  // The spend that is stated of a contribution that was withdrawn: what all uses that it allowed
-  // would have cost, since the time of a withdrawal may depend on what was released before it, and
-  // no composition up to such a time is a bound (spend.md). used: the events of its epochs; 0 if
-  // there are none.
+  // What all uses that a contribution allowed would have cost. In a ledger without plans it is
+  // stated of one that was withdrawn: the time of a withdrawal may depend on what was released
+  // before it, and no composition up to such a time is a bound (spend.md). used: the events of its
+  // epochs; 0 if there are none.
   std::uint64_t withdrawn(const Bound& bound, std::span<const accounting::Event> used) const;
   // The events of a state, each once.
   std::vector<accounting::Event> events(StateId state) const;

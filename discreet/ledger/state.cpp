@@ -66,8 +66,8 @@ void State::take(const Entry& entry) {
 }
 
 void State::take(const Header& e) {
-  if (e.schema != kSchemaVersion)
-    broken(1, fmt::format("entries have schema version {}; this build reads {}", e.schema,
+  if (e.schema == 0 || e.schema > kSchemaVersion)
+    broken(1, fmt::format("entries have schema version {}; this build reads 1 to {}", e.schema,
                           kSchemaVersion));
   if (!is_note_name(e.origin)) broken(1, "the origin is no name");
   if (e.delta == 0 || e.delta >= static_cast<std::uint64_t>(kAtto))
@@ -142,8 +142,34 @@ void State::take(const Terms& e) {
     if (!(open_terms_.back().terms.admissibility_class < e.admissibility_class))
       broken(6, "the terms of an epoch are not in ascending order of class");
   }
+  require_planned(e);
   as_of_ = e.as_of;
-  open_terms_.push_back({e, size_, class_index(e.admissibility_class)});
+  const std::uint32_t of = class_index(e.admissibility_class);
+  const auto plan = plans_.find({e.run, of});
+  open_terms_.push_back({e, size_, of, plan == plans_.end() ? 0 : plan->second.charged_below});
+}
+
+void State::require_planned(const Terms& e) {
+  if (!has_plans()) {
+    if (e.planned_steps != 0) broken(12, "terms name a plan in a ledger of schema 1");
+    return;
+  }
+  if (e.planned_steps == 0)
+    broken(12, fmt::format("the terms of run {} name no planned steps", e.run));
+  const auto plan = plans_.find({e.run, class_index(e.admissibility_class)});
+  const std::uint64_t before = plan == plans_.end() ? 0 : plan->second.terms.steps;
+  if (e.steps > e.planned_steps || before > e.planned_steps - e.steps)
+    broken(12, fmt::format("epoch {} of run {} has more steps than the run planned: {} after {}, "
+                           "and {} were planned",
+                           e.epoch, e.run, e.steps, before, e.planned_steps));
+  if (plan == plans_.end()) return;
+  Terms planned = plan->second.terms;
+  planned.epoch = e.epoch;
+  planned.as_of = e.as_of;
+  planned.steps = e.steps;
+  if (encode(planned) != encode(e))
+    broken(12, fmt::format("epoch {} of run {} has other terms than the run planned for class {}",
+                           e.epoch, e.run, e.admissibility_class));
 }
 
 const State::OpenTerms* State::terms_for(const Contribution& c) const {
@@ -172,10 +198,12 @@ std::size_t State::index_of(std::uint64_t number) const {
 }
 
 Spends::StateId State::spend_after(const Contribution& c, const OpenTerms& terms) {
+  if (c.number < terms.charged_below) return c.spend;  // with the plan, in an earlier epoch
   std::optional<OpenTerms::Step>& last = terms.last;
   if (!last || last->from != c.spend || last->bound != c.bound) {
     const Bound& bound = bounds_[c.bound];
-    const auto to = spends_->after(c.spend, event_of(terms.terms, bound));
+    const auto to = spends_->after(
+        c.spend, has_plans() ? plan_of(terms.terms, bound) : event_of(terms.terms, bound));
     if (bound.promise == Promise::kAmplified && spends_->certified(to) > bound.epsilon)
       broken(9, fmt::format("epoch {} of run {} spends more than contribution {} allows",
                             terms.terms.epoch, terms.terms.run, c.number));
@@ -193,7 +221,7 @@ std::uint64_t State::least(const Contribution& c, const OpenTerms& terms,
 }
 
 std::uint64_t State::spend_of(const Contribution& c) const {
-  if (!c.withdrawn || c.uses == 0) return c.recorded;
+  if (!c.withdrawn || c.uses == 0 || has_plans()) return c.recorded;
   const bool capped = c.capped || bounds_[c.bound].promise == Promise::kAmplified;
   return std::max(c.recorded, capped
                                   ? promised_[c.bound]
@@ -247,6 +275,11 @@ void State::take(const EpochEnd& e) {
                           e.uses));
   epochs_[e.run].push_back({open_terms_[0].position, terms.as_of});
   for (const OpenTerms& t : open_terms_) {
+    if (has_plans()) {
+      const auto [plan, first] = plans_.try_emplace({e.run, t.class_index}, Plan{t.terms});
+      if (!first) plan->second.terms.steps += t.terms.steps;
+      plan->second.charged_below = next_number();
+    }
     SummarisedUses& of = summarised_uses_[t.terms.admissibility_class];
     of.most += open_summarised_;
     if (open_terms_.size() != 1) continue;

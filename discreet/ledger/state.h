@@ -37,6 +37,9 @@ class State {
   bool inside_epoch() const noexcept { return !open_terms_.empty(); }
   // Throws kMalformed if there is none yet.
   const Header& header() const;
+  // Whether terms name what their runs plan (schema 2), so that spends do not depend on when a run
+  // was stopped.
+  bool has_plans() const { return header().schema >= 2; }
   // The number that the next admission has.
   std::uint64_t next_number() const noexcept { return counts_.admissions + summarised_admissions_; }
 
@@ -54,8 +57,8 @@ class State {
     bool capped = true;  // is_capped(), of all its uses
   };
   const std::vector<Contribution>& contributions() const noexcept { return contributions_; }
-  // What is stated of a contribution, millionths: its last recorded spend, and of one that was
-  // withdrawn what all uses that it allowed would have cost (Spends::withdrawn).
+  // What is stated of a contribution, millionths: its last recorded spend. In a ledger without
+  // plans, of one that was withdrawn, what all uses that it allowed would have cost.
   std::uint64_t spend_of(const Contribution& c) const;
   const Contribution* find(const Digest& descriptor) const;
   const std::string& class_name(std::uint32_t index) const { return classes_[index]; }
@@ -108,6 +111,8 @@ class State {
     Terms terms;
     std::uint64_t position;
     std::uint32_t class_index;
+    // Contributions below this number were charged the plan in an earlier epoch of the run.
+    std::uint64_t charged_below = 0;
     // The last step of a spend under them: most contributions take the same.
     struct Step {
       Spends::StateId from, to;
@@ -130,6 +135,7 @@ class State {
   void take(const Signed& e);
   void take(const Deletion& e);
 
+  void require_planned(const Terms& e);
   std::uint32_t class_index(const std::string& name);
   std::size_t index_of(std::uint64_t number) const;
   // The terms that apply to a contribution in the open epoch; null if it has no part in it.
@@ -151,6 +157,13 @@ class State {
   std::vector<std::uint64_t> promised_;  // by bound: epsilon of one Gaussian release
   std::map<Bound, std::uint32_t> bound_ids_;
   std::map<std::string, std::vector<Epoch>> epochs_;  // by run
+  // What a run plans for a class: the terms of its first epoch with it, with the steps of all its
+  // epochs so far; and the number of the first contribution that was not there in the last of them.
+  struct Plan {
+    Terms terms;
+    std::uint64_t charged_below = 0;
+  };
+  std::map<std::pair<std::string, std::uint32_t>, Plan> plans_;  // by run and class
   std::uint64_t as_of_ = 0;
   struct Model {
     std::uint64_t deletions = 0, generation = 0;

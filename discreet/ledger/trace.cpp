@@ -38,6 +38,7 @@ Trace trace(Store& store, const Digest& descriptor) {
       if (withdrawal->descriptor == descriptor) found.withdrawal = {leaf.position, *withdrawal};
     } else if (const auto* first = std::get_if<Header>(&entry)) {
       header = *first;
+      found.has_plans = first->schema >= 2;
     } else if (const auto* release = std::get_if<Release>(&entry)) {
       if (runs.contains(release->run)) found.releases.push_back({leaf.position, *release});
     }

@@ -29,9 +29,10 @@ struct Trace {
   std::vector<UseOf> uses;
   std::optional<At<Withdrawal>> withdrawal;
   std::vector<At<Release>> releases;  // of runs that had used it
-  // Epsilon, millionths: that of the last use; of a contribution that was withdrawn, what all uses
-  // that it allowed would have cost (spend.h).
+  // Epsilon, millionths: that of the last use, which is of the plans of its runs. In a ledger of
+  // schema 1, of a contribution that was withdrawn, what all uses that it allowed would have cost.
   std::uint64_t spend = 0;
+  bool has_plans = true;  // of the ledger (schema 2)
 };
 
 // Reads the whole file; verify it first. Throws kMalformed for a file that does not verify anyway.

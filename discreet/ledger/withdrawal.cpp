@@ -107,6 +107,8 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
     refuse("the withdrawal is not one of this contribution");
   std::map<std::string, std::uint64_t> first_use;  // by run
   std::vector<Terms> used;
+  std::uint64_t last =
+      0;  // of the uses, then of the releases: in the order of the ledger, none twice
   for (const json& item : bundle.at("uses")) {
     const Terms terms = parts.read<Terms>(item.at("terms"), "terms");
     const std::uint64_t terms_at = parts.position();
@@ -115,16 +117,22 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
         terms.admissibility_class != admitted.admissibility_class ||
         parts.position() > withdrawn_at || use.spend < out.spend)
       refuse("a use is not one of this contribution before its withdrawal");
+    if (parts.position() <= last) refuse("a use stands twice, or out of order");
+    last = parts.position();
     out.spend = use.spend;
     ++out.uses;
     first_use.try_emplace(terms.run, parts.position());
     used.push_back(terms);
   }
   out.spend = withdrawn_spend(header, admitted, used, out.spend);
+  out.has_plans = header.schema >= 2;
+  last = 0;
   for (const json& item : bundle.at("releases")) {
     const Release release = parts.read<Release>(item, "release");
-    const auto used = first_use.find(release.run);
-    if (used == first_use.end() || parts.position() < used->second)
+    if (parts.position() <= last) refuse("a release stands twice, or out of order");
+    last = parts.position();
+    const auto first = first_use.find(release.run);
+    if (first == first_use.end() || parts.position() < first->second)
       refuse("a release is not one of a run that had used this contribution");
     out.affected.push_back(release);
     ++out.releases;
@@ -213,6 +221,7 @@ std::string withdrawal_bundle(const std::filesystem::path& ledger, const admissi
   const RangeHash range = [&](auto begin, auto end) { return tree.range(begin, end); };
   const Digest root = tree.range(0, last->size);
   const std::string origin = read_unverified(last->text).origin;
+  static_cast<void>(read_unverified(first->text));
   const auto part = [&](std::uint64_t position) {
     return json{
         {"leaf", to_hex(leaf_at(store, position))},

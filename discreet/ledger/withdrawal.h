@@ -39,7 +39,9 @@ struct BundleVerdict {
   std::string descriptor;  // hexadecimal
   std::uint64_t uses = 0, releases = 0;
   std::vector<Release> affected;  // the releases, in the order of the ledger
-  std::uint64_t spend = 0;        // millionths: of all uses that it allowed (spend.h)
+  // Millionths: of the plans of its runs; in a ledger of schema 1 of all uses that it allowed.
+  std::uint64_t spend = 0;
+  bool has_plans = true;  // of the ledger (schema 2)
 };
 // Needs no ledger: whether every part was in the signed tree and says what it should. That no
 // further use exists is for whoever holds the ledger to verify: a Merkle tree proves presence only.

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/spend.h"
@@ -19,14 +22,15 @@ struct Withdrawn {
   Folder folder;
   std::filesystem::path path = folder / "l.db";
   std::vector<Ledger::Contribution> who = contributions(0, 3);
-  explicit Withdrawn(std::uint64_t deviation = 3'000'000'000) {
-    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+  explicit Withdrawn(std::uint64_t deviation = 3'000'000'000,
+                     std::uint64_t schema = kSchemaVersion) {
+    Ledger ledger = Ledger::create(path, header("pld", schema), bytes_of("policy"), ledger_key());
     ledger.admit(who);
     ledger.reserve_epoch("run", 0, kToday, {terms("public", deviation)});
     ledger.reserve_epoch("run", 1, kToday, {terms("public", deviation)});
     ledger.release("run", sha256(bytes_of("manifest")));
     ledger.withdraw(std::vector{withdrawal(hash_of(who[1]), contributor_key())});
-    ledger.reserve_epoch("run", 2, kToday, {terms()});
+    ledger.reserve_epoch("run", 2, kToday, {terms("public", deviation)});
     ledger.reserve_epoch("another", 0, kToday, {terms()});
     ledger.release("another", sha256(bytes_of("manifest 2")));
   }
@@ -51,25 +55,44 @@ TEST(Trace, NamesEveryRunEpochAndReleaseThatAContributionTouchedAndItsSpend) {
 // One Gaussian release of multiplier 1 at delta 1e-5: Phi(1/2 - e) - exp(e) Phi(-1/2 - e) = 1e-5.
 constexpr std::uint64_t kPromised = 4'377'178;
 
-TEST(Withdrawal, StatesWhatAllUsesWouldHaveCostWhereverASpendIsStated) {
-  const Withdrawn w;
+void expect_stated(const Withdrawn& w, std::uint64_t expected) {
   Store store(w.path, Store::Mode::kRead);
   const Trace gone = trace(store, hash_of(w.who[1]));
-  EXPECT_LT(gone.uses[1].use.spend, 500'000U) << "at the time of the withdrawal";
-  EXPECT_GE(gone.spend, kPromised);
-  EXPECT_LE(gone.spend, kPromised + 2);
+  EXPECT_GE(gone.spend, expected);
+  EXPECT_LE(gone.spend, expected + 2);
   const BundleVerdict bundle =
       verify_bundle(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])), {});
   EXPECT_EQ(bundle.spend, gone.spend);
   const Verification found = verify(w.path);
   ASSERT_TRUE(found.ok) << found.problem;
-  EXPECT_EQ(found.classes.at(0).most_spent, gone.spend);
+  const std::uint64_t stays = trace(store, hash_of(w.who[2])).spend;
+  EXPECT_EQ(found.classes.at(0).most_spent, std::max(gone.spend, stays));
   Verification where;
   const Loaded loaded = load(store, {}, false, where);
   EXPECT_EQ(loaded.state.spend_of(*loaded.state.find(hash_of(w.who[1]))), gone.spend);
-  EXPECT_EQ(loaded.state.spend_of(*loaded.state.find(hash_of(w.who[2]))),
-            trace(store, hash_of(w.who[2])).spend);
-  EXPECT_EQ(loaded.state.summary(kToday + 2'000'000).classes.at(0).most_spent, gone.spend);
+  EXPECT_EQ(loaded.state.spend_of(*loaded.state.find(hash_of(w.who[2]))), stays);
+  EXPECT_EQ(loaded.state.summary(kToday + 2'000'000).classes.at(0).most_spent,
+            std::max(gone.spend, stays));
+}
+
+TEST(Withdrawal, StatesThePlanOfItsRunsWhereverASpendIsStated) {
+  // Two of ten epochs were taken by then; 1000 steps were planned.
+  accounting::PldAccountant plan(accounting::Adjacency::kZeroOut);
+  plan.add(accounting::Event(accounting::Gaussian{3.0}, accounting::Poisson{0.01},
+                             accounting::Adjacency::kZeroOut),
+           1000);
+  const double upper = plan.epsilon(1e-5).value.upper;
+  const auto planned = static_cast<std::uint64_t>(std::ceil(upper * kMicro));
+  EXPECT_LT(planned, kPromised / 4);
+  expect_stated(Withdrawn(), planned);
+}
+
+TEST(Withdrawal, StatesWhatAllUsesWouldHaveCostWhereNoPlanIsRecorded) {
+  const Withdrawn old(3'000'000'000, 1);
+  Store store(old.path, Store::Mode::kRead);
+  EXPECT_LT(trace(store, hash_of(old.who[1])).uses[1].use.spend, 500'000U)
+      << "at the time of the withdrawal";
+  expect_stated(old, kPromised);
 }
 
 TEST(Withdrawal, OfAContributionThatWasNeverUsedStatesNothing) {
@@ -167,6 +190,19 @@ TEST(WithdrawalBundle, NoAlteredPartIsMissed) {
 
 // The same key signed another ledger of as many entries, in which more noise was recorded: its uses
 // do not pass for those of this one.
+TEST(WithdrawalBundle, NamesNoUseAndNoReleaseTwice) {
+  const Withdrawn w;
+  auto bundle = nlohmann::json::parse(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])));
+  for (const char* list : {"uses", "releases"}) {
+    auto doubled = bundle;
+    ASSERT_FALSE(doubled[list].empty()) << list;
+    doubled[list].push_back(doubled[list].back());
+    const BundleVerdict verdict = verify_bundle(doubled.dump(), {});
+    EXPECT_FALSE(verdict.ok) << list;
+    EXPECT_NE(verdict.problem.find("twice"), std::string::npos) << verdict.problem;
+  }
+}
+
 TEST(WithdrawalBundle, TakesNoPartOfAnotherTreeOfTheSameSizeAndKey) {
   const Withdrawn spent, fork(9'000'000'000);
   const auto bundle_of = [](const Withdrawn& w) {

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
+
+#include "discreet/base/secret_memory.h"
 
 namespace discreet::random {
 
@@ -11,8 +12,7 @@ namespace discreet::random {
 // has no such code for this mode, and without it the secure generator would be slower than Philox.
 // Same bits as OpenSSL; constant time, since there are no tables.
 struct AesSchedule {
-  alignas(16) std::array<std::uint8_t, 176> round_keys{};  // eleven of 16 bytes
-  ~AesSchedule();                                          // overwrites the keys
+  SecretBytes round_keys = SecretBytes(176);  // eleven of 16 bytes
 };
 
 bool has_wide_aes() noexcept;

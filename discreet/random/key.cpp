@@ -1,13 +1,13 @@
 #include "discreet/random/key.h"
 
 #include <fmt/format.h>
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 
@@ -46,8 +46,9 @@ Key Key::from_seed(std::uint64_t seed) {
   std::array<std::uint8_t, 8> little_endian;
   for (int i = 0; i < 8; ++i) little_endian[i] = static_cast<std::uint8_t>(seed >> (8 * i));
   Key key(kAnyProcess);
-  key.bytes_ =
-      Sha256().update(bytes_of("discreet/insecure-seed/1/")).update(little_endian).finish();
+  std::ranges::copy(
+      Sha256().update(bytes_of("discreet/insecure-seed/1/")).update(little_endian).finish(),
+      key.bytes_.begin());
   return key;
 }
 
@@ -82,21 +83,6 @@ void Key::require_own_process() const {
               "this process was forked from one that holds the same key: both would draw the same "
               "noise, and the difference of what they release would have none. Create the object "
               "after fork(), in the process that uses it, or start processes with spawn");
-}
-
-Key::~Key() { OPENSSL_cleanse(bytes_.data(), kSize); }
-
-Key::Key(Key&& other) noexcept : bytes_(other.bytes_), process_(other.process_) {
-  OPENSSL_cleanse(other.bytes_.data(), kSize);
-}
-
-Key& Key::operator=(Key&& other) noexcept {
-  if (this != &other) {
-    bytes_ = other.bytes_;
-    process_ = other.process_;
-    OPENSSL_cleanse(other.bytes_.data(), kSize);
-  }
-  return *this;
 }
 
 std::uint64_t parse_seed(std::string_view text) {

@@ -1,15 +1,15 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 
 #include "discreet/base/bytes.h"
+#include "discreet/base/secret_memory.h"
 
 namespace discreet::random {
 
-// A secret of 256 bits. It moves and never copies, has no text form, and its bytes are overwritten
-// when it is destroyed or moved from.
+// A secret of 256 bits, in secret memory (secret_memory.h). It moves and never copies, has no text
+// form, and its bytes are overwritten when it is destroyed.
 //
 // A run holds one master key; every use of randomness draws from its own stream, whose key is
 // derived from the master. Nobody who learns one stream's key learns another's.
@@ -35,22 +35,22 @@ class Key {
   // and "discreet/stream/1/" + name as info, 32 bytes. name: not empty, else kInvalidInput.
   Key derive(std::string_view name) const;
 
-  // The secret itself, for the file that keeps it and for the ciphers. Borrowed.
+  // The secret itself, for the file that keeps it and for the ciphers. Borrowed. Nothing of a key
+  // that was moved from.
   ByteView secret_bytes() const noexcept { return bytes_; }
 
   // Throws kRngConsumptionViolation in a process that was forked after this key, or the one it
   // derives from, was made. Keys of a public seed may be used anywhere.
   void require_own_process() const;
 
-  ~Key();
-  Key(Key&& other) noexcept;
-  Key& operator=(Key&& other) noexcept;
+  Key(Key&&) noexcept = default;
+  Key& operator=(Key&&) noexcept = default;
   Key(const Key&) = delete;
   Key& operator=(const Key&) = delete;
 
  private:
-  explicit Key(std::uint64_t process) noexcept : process_(process) {}
-  std::array<std::uint8_t, kSize> bytes_{};
+  explicit Key(std::uint64_t process) : bytes_(kSize), process_(process) {}
+  SecretBytes bytes_;
   std::uint64_t process_;  // this_process() where the key was made; kAnyProcess: of a public seed
 };
 

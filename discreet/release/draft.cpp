@@ -180,7 +180,9 @@ std::string several_records(const RunFacts& facts, bool governed) {
   return out;
 }
 
-PrivacyStatement privacy_of(const RunFacts& facts, bool governed) {
+// record: what the ledger says of the run; null without one.
+PrivacyStatement privacy_of(const RunFacts& facts, const RunRecord* record) {
+  const bool governed = record != nullptr;
   PrivacyStatement out;
   out.epsilon = rounded_up(facts.epsilon, ledger::kMicro, "epsilon");
   out.delta = rounded_up(facts.delta, ledger::kAtto, "delta");
@@ -193,10 +195,12 @@ PrivacyStatement privacy_of(const RunFacts& facts, bool governed) {
       "privacy.",
   };
   if (governed)
-    out.covers.emplace_back(
+    out.covers.push_back(fmt::format(
         "Every contribution of the ledger, for all its runs together: its epsilon is at most the "
         "spend of its class at the delta and under the adjacency of the ledger, provided that the "
-        "number of runs was fixed in advance and each ended as it was planned.");
+        "number of runs was fixed in advance{}.",
+        record->has_plans ? "; each run counts with all that it planned, however it ended"
+                          : " and each ended as it was planned"));
   out.not_covered = {
       "Held-out records: what was measured on them has no guarantee.",
       "Hyper-parameters chosen on this data: other runs that were tried on it spent privacy of "
@@ -259,21 +263,22 @@ Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
             [](const ModelFile& a, const ModelFile& b) { return a.name < b.name; });
   m.issued = terms.issued;
   m.max_age = terms.max_age;
-  m.privacy = privacy_of(facts, at.has_value());
   Touched touched;
   if (at) {
-    if (facts.interrupted)
-      refuse(
-          "the run was interrupted, and the ledger records what its epochs spent until then: no "
-          "bound at a time that somebody chose. Finish it with 'discreet train --resume', then "
-          "release it");
     const RunRecord record = read_ledger(*at, m);
+    if (facts.interrupted && !record.has_plans)
+      refuse(
+          "the run was interrupted, and its ledger, of schema 1, records what its epochs spent "
+          "until then: no bound at a time that somebody chose. Finish it with 'discreet train "
+          "--resume', then release it");
+    m.privacy = privacy_of(facts, &record);
     m.postures = record.postures;
     for (const Posture& posture : m.postures)
       m.privacy.epsilon = std::max(m.privacy.epsilon, posture.spend);
     m.privacy.delta = std::max(m.privacy.delta, m.ledger->delta);
     for (const RunRecord::Route& route : record.routes) touch(route, facts.layout, touched);
   } else {
+    m.privacy = privacy_of(facts, nullptr);
     Posture unattested;
     unattested.admissibility_class = kUnattested;
     unattested.spend = m.privacy.epsilon;

@@ -64,9 +64,9 @@ std::map<std::string, ReleaseTerms::Scope> parse_scopes(std::string_view json);
 //
 // Throws kMalformed, with the entry, for a ledger that does not verify, is signed by another key or
 // does not extend the note; kInvalidInput if it has no epoch of the run, if the contributions of
-// the run were summarised already, if the run was interrupted (a ledger records what its epochs
-// spent, and at a time that somebody chose that is no bound: soundness B7), if a name in the terms
-// is not one of the model, or as require_valid; kInvalidDpConfig if a depth profile does not fit
+// the run were summarised already, if the run was interrupted and the ledger has no plans (what its
+// epochs spent until a time that somebody chose is no bound), if a name in the terms is not one of
+// the model, or as require_valid; kInvalidDpConfig if a depth profile does not fit
 // the layout.
 Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
                const std::optional<LedgerAt>& ledger);

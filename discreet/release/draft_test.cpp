@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/release/record.h"
@@ -43,7 +44,7 @@ TEST(Draft, SaysPerLayerWhichClassesTouchedItUnderWhichBoundsAndSpend) {
   EXPECT_EQ(clinical.admissibility_class, "clinical");
   EXPECT_EQ(clinical.contributions, 3U);
   EXPECT_EQ(clinical.withdrawn, 0U);
-  EXPECT_EQ(clinical.epochs, 2U);
+  EXPECT_EQ(clinical.epochs, 10U) << "planned, of which two were taken";
   EXPECT_EQ(clinical.clip, 1'000'000'000U);
   EXPECT_EQ(clinical.multiplier, 1'000'000'000U);
   EXPECT_EQ(clinical.uses, 4U);
@@ -51,9 +52,8 @@ TEST(Draft, SaysPerLayerWhichClassesTouchedItUnderWhichBoundsAndSpend) {
   // Spends are those the ledger's own accounting recorded, over all runs.
   std::map<std::string, std::uint64_t> spent;
   for (const auto& c : corpus.ledger.state().contributions())
-    spent[corpus.ledger.state().class_name(c.class_index)] =
-        std::max(spent[corpus.ledger.state().class_name(c.class_index)],
-                 corpus.ledger.state().spend_of(c));
+    spent[corpus.ledger.state().class_name(c.class_index)] = std::max(
+        spent[corpus.ledger.state().class_name(c.class_index)], corpus.ledger.state().spend_of(c));
   for (const Posture& p : m.postures) EXPECT_EQ(p.spend, spent.at(p.admissibility_class));
   EXPECT_GT(m.postures[2].spend, clinical.spend) << "public has been in run-2 too";
 
@@ -96,6 +96,41 @@ TEST(Draft, CountsWhatWasWithdrawnBefore) {
   EXPECT_EQ(m.postures[0].contributions, 3U) << "the withdrawn one was used in the first epoch";
   EXPECT_EQ(m.postures[0].withdrawn, 1U);
   EXPECT_EQ(m.postures[2].withdrawn, 0U);
+}
+
+// Somebody who looked may have stopped it: what it had spent by then is no bound, its plan is.
+TEST(Draft, AnInterruptedRunIsReleasedWithWhatItPlanned) {
+  const auto stopped_after = [](std::uint64_t epochs, std::uint64_t schema) {
+    Folder folder;
+    auto ledger =
+        ledger::Ledger::create(folder / "l.db", header("pld", schema), bytes_of("p"), ledger_key());
+    ledger.admit(contributions(0, 2));
+    for (std::uint64_t n = 0; n < epochs; ++n)
+      ledger.reserve_epoch("run-1", n, kToday,
+                           {terms_of("public", profile(cbor::array({"whole"})))});
+    RunFacts f = facts();
+    f.epsilon = 0.01;
+    f.interrupted = true;
+    return draft(f, release_terms(),
+                 LedgerAt{folder / "l.db", ledger_key().public_key(), ledger.note()});
+  };
+  const Manifest early = stopped_after(1, 2), late = stopped_after(7, 2);
+  EXPECT_EQ(early.postures, late.postures);
+  EXPECT_EQ(early.privacy.epsilon, late.privacy.epsilon);
+  accounting::PldAccountant plan(accounting::Adjacency::kZeroOut);
+  plan.add(accounting::Event(accounting::Gaussian{3.0}, accounting::Poisson{0.01},
+                             accounting::Adjacency::kZeroOut),
+           1000);
+  const double planned = plan.epsilon(1e-5).value.upper;
+  EXPECT_GE(static_cast<double>(early.privacy.epsilon) / ledger::kMicro, planned);
+  EXPECT_NEAR(static_cast<double>(early.privacy.epsilon) / ledger::kMicro, planned, 3e-6);
+  EXPECT_NE(early.privacy.covers.back().find("however it ended"), std::string::npos);
+  // Of a ledger without plans it is refused; finished, it is released under the old sentence.
+  EXPECT_EQ(code_of([&] { stopped_after(1, 1); }, "interrupted"), ErrorCode::kInvalidInput);
+  Corpus old(false, 1);
+  const Manifest finished = draft(facts(), release_terms(), old.at());
+  EXPECT_EQ(finished.postures[0].epochs, 2U);
+  EXPECT_NE(finished.privacy.covers.back().find("each ended as it was planned"), std::string::npos);
 }
 
 TEST(Draft, AProfileItCannotReadMayHavePermittedEverything) {

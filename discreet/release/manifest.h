@@ -50,9 +50,9 @@ struct Posture {
   std::string admissibility_class;
   std::uint64_t contributions = 0;  // of the class that the run's epochs have; 0 if unattested
   std::uint64_t withdrawn = 0;      // how many of these were withdrawn before the manifest
-  std::uint64_t epochs = 0;         // of the run, that have the class
-  std::uint64_t clip = 0;           // largest C
-  std::uint64_t multiplier = 0;     // least z, and largest k, of worst-case promises; 0 if none
+  std::uint64_t epochs = 0;      // planned by the run for the class; without plans, those it took
+  std::uint64_t clip = 0;        // largest C
+  std::uint64_t multiplier = 0;  // least z, and largest k, of worst-case promises; 0 if none
   std::uint64_t uses = 0;
   std::uint64_t epsilon = 0;    // largest epsilon of amplified promises; 0 if none
   std::uint64_t deviation = 0;  // least standard deviation of the noise on a coordinate

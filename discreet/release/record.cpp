@@ -73,6 +73,7 @@ class Scan {
       out_.postures.push_back(p);
     }
     out_.routes.assign(routes.begin(), routes.end());
+    out_.has_plans = state_.has_plans();
     if (out_.summarised > 0 && unknown_withdrawal_) {
       if (!out_.withdrawn_at || *unknown_withdrawal_ < *out_.withdrawn_at)
         out_.withdrawn_at = unknown_withdrawal_;
@@ -108,7 +109,11 @@ class Scan {
   void take(const Terms& terms) {
     inside_ = true;
     Noise& noise = noise_[terms.admissibility_class];
-    ++noise.epochs;
+    if (!state_.has_plans()) {
+      ++noise.epochs;
+    } else if (planned_.emplace(terms.run, terms.admissibility_class).second) {
+      noise.epochs += (terms.planned_steps - 1) / terms.steps + 1;
+    }
     noise.deviation =
         noise.deviation == 0 ? terms.deviation : std::min(noise.deviation, terms.deviation);
     auto& known = noise.profiles;
@@ -148,6 +153,7 @@ class Scan {
   std::map<std::uint64_t, Contribution> contributions_;
   std::unordered_map<Digest, std::uint64_t, DigestHash> by_descriptor_;
   std::map<std::string, Noise> noise_;
+  std::set<std::pair<std::string, std::string>> planned_;  // run and class whose plan was seen
   std::optional<std::uint64_t> unknown_withdrawal_;
   RunRecord out_;
 };

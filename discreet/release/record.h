@@ -25,6 +25,8 @@ struct RunRecord {
   };
   std::vector<Route> routes;  // ascending, none twice
 
+  // Whether the ledger has what its runs planned: spends then do not depend on when one stopped.
+  bool has_plans = true;
   // Entries of the run's epochs of which only the hash is left: the postures then lack something.
   std::uint64_t summarised = 0;
   // The first withdrawal after `size` entries of a contribution that the run had used before; where

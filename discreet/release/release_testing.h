@@ -51,9 +51,9 @@ inline std::vector<ModelFile> model() { return {{"model.safetensors", model_dige
 // Two epochs of run-1; contributions 0 to 3 public, 4 to 6 clinical, 7 diary; and an epoch of run-2
 // with the public ones only.
 struct Corpus {
-  explicit Corpus(bool withdraw_between = false)
-      : ledger(ledger::Ledger::create(folder / "ledger.db", header(), bytes_of("policy"),
-                                      ledger_key())) {
+  explicit Corpus(bool withdraw_between = false, std::uint64_t schema = ledger::kSchemaVersion)
+      : ledger(ledger::Ledger::create(folder / "ledger.db", header("pld", schema),
+                                      bytes_of("policy"), ledger_key())) {
     ledger.admit(contributions(0, 4, "public"));
     ledger.admit(contributions(4, 7, "clinical"));
     ledger.admit(contributions(7, 8, "diary"));

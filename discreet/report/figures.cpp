@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "discreet/base/rounded_text.h"
 #include "discreet/report/plot.h"
 #include "discreet/report/sections_impl.h"
 #include "discreet/report/words_impl.h"
@@ -16,10 +17,11 @@ std::vector<Plot::Point> points(const Series& series) {
   return out;
 }
 
+// Rounded up: some curves are of upper bounds.
 std::string range(const Plot::Curve& curve) {
   const auto [least, largest] = std::ranges::minmax(curve.points, {}, &Plot::Point::y);
-  return fmt::format("{}: from {:.4g} to {:.4g}, ending at {:.4g}", curve.name, least.y, largest.y,
-                     curve.points.back().y);
+  return fmt::format("{}: from {} to {}, ending at {}", curve.name, brief_up(least.y),
+                     brief_up(largest.y), brief_up(curve.points.back().y));
 }
 
 // caption: HTML. Nothing if there is nothing to draw.
@@ -51,7 +53,7 @@ std::string epsilon_figure(const Declared& declared, const Series& epsilon) {
   plot.curves = {{"ε", points(epsilon)}};
   if (dp.target_epsilon > 0)
     plot.levels = {
-        {dp.target_epsilon, fmt::format("budget {:.6g}", dp.target_epsilon), true},
+        {dp.target_epsilon, fmt::format("budget {}", dp.target_epsilon), true},
         {dp.target_epsilon * (1 - dp.safety_budget_reserve),
          fmt::format("warning {:.6g}", dp.target_epsilon * (1 - dp.safety_budget_reserve)), false}};
   return figure(std::move(plot),
@@ -68,6 +70,27 @@ std::string noise_figure(const Series& noise) {
   plot.y_label = "noise multiplier σ";
   plot.curves = {{"σ", points(noise)}};
   return figure(std::move(plot), "The scheduled multiplier, before it is divided among parts.");
+}
+
+std::string released_figure(const ReleasedMetrics& released) {
+  if (released.clip_fraction.empty()) return "";
+  Plot plot;
+  plot.title = "Clipped records, as released";
+  plot.x_label = "steps";
+  plot.y_label = "fraction of the batch, noised";
+  plot.curves = {{"clipped", points(released.clip_fraction)}};
+  std::string parts;
+  for (const double fraction : released.group_clip_fraction)
+    parts += fmt::format("{}{:.4g}", parts.empty() ? "" : ", ", fraction);
+  if (released.group_clip_fraction.size() > 1)
+    parts = fmt::format(" Part by part, in the last step: {}.", parts);
+  else
+    parts.clear();
+  return figure(std::move(plot),
+                "Estimates under noise that ε accounts for (<code>metrics.release: dp</code>): "
+                "anyone may see them. They may lie outside of 0 to 1; negative ones are drawn as "
+                "0." +
+                    parts);
 }
 
 std::string evaluation_figures(const std::vector<Evaluation>& evaluations) {
@@ -124,7 +147,8 @@ std::string figures(const Declared& declared, const Observed* observed) {
   const bool is_public = observed == nullptr;
   std::string out =
       epsilon_figure(declared, is_public ? declared.epsilon : observed->epsilon) +
-      noise_figure(is_public ? declared.noise_multiplier : observed->noise_multiplier);
+      noise_figure(is_public ? declared.noise_multiplier : observed->noise_multiplier) +
+      released_figure(is_public ? declared.released : observed->released);
   if (!is_public) {
     out += evaluation_figures(observed->evaluations);
     out += gradient_figures(declared, *observed);

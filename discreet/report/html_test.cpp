@@ -119,6 +119,48 @@ TEST(Report, IsReadableByTheOwnerAloneUnlessItIsPublic) {
   }
 }
 
+MadeUpRun with_released_metrics(const std::string& ended = "completed", double data = 0) {
+  MadeUpRun run{.data = data, .yaml = "    metrics: {release: dp}\n", .ended = ended};
+  if (ended == "interrupted") run.steps = 15;
+  run.change = [](const std::string& kind, std::vector<cbor::Entry>& fields) {
+    if (kind == "iter")
+      fields.push_back(
+          {"released", cbor::map({{"clip_fraction", 0.4321},
+                                  {"group_clip_fraction", cbor::array({0.25, 1.125})}})});
+  };
+  return run;
+}
+
+TEST(Report, ShowsReleasedMetricsToEveryone) {
+  for (const bool is_public : {false, true}) {
+    const std::string page = page_of(with_released_metrics(), is_public);
+    EXPECT_TRUE(has(page, "Clipped records, as released"));
+    EXPECT_TRUE(has(page, "ending at 0.43210"));
+    EXPECT_TRUE(has(page, "Part by part, in the last step: 0.25, 1.125."));
+  }
+  EXPECT_EQ(page_of(with_released_metrics(), true),
+            page_of(with_released_metrics("completed", 0.37), true));
+  // What nobody paid for is not shown, whatever the trace says of it.
+  MadeUpRun unpaid = with_released_metrics();
+  unpaid.yaml = {};
+  EXPECT_FALSE(has(page_of(unpaid, true), "records, as released"));
+  EXPECT_FALSE(has(page_of(unpaid, false), "records, as released"));
+  // Of a run that was stopped there are as many as it had steps: that number is not public.
+  EXPECT_FALSE(has(page_of(with_released_metrics("interrupted"), true), "records, as released"));
+}
+
+// Against long double: where the exact percentage is a hair above a printed one, the next is taken.
+TEST(Report, NeverUnderstatesHowOftenAGuessIsRight) {
+  for (double epsilon = 1e-6; epsilon < 11; epsilon = epsilon * 1.01 + 1e-4) {
+    const long double share = 1 - (1 - 1e-5L) / (1 + std::exp(static_cast<long double>(epsilon)));
+    EXPECT_GE(right_guesses_percent(epsilon, 1e-5), static_cast<double>(100 * share)) << epsilon;
+    EXPECT_LE(right_guesses_percent(epsilon, 1e-5), static_cast<double>(100 * share) + 0.2);
+  }
+  // 73.2 %, to the bit: log(0.732 / 0.268), rounded up.
+  const double at = std::nextafter(std::log(0.732 / 0.268), 2.0);
+  EXPECT_EQ(right_guesses_percent(at, 0), 73.3);
+}
+
 TEST(Report, BoundsHowOftenAGuessIsRight) {
   EXPECT_EQ(right_guesses_percent(0, 0), 50);
   EXPECT_EQ(right_guesses_percent(0, 1), 100);

@@ -9,7 +9,8 @@ namespace discreet::report {
 // done; it writes text only, never HTML.
 //
 // Checked: the tree of RFC 9162 at every note, the notes' Ed25519 signatures, the leaf after each
-// note (FORMAT.md rules 1 and 2), numbering, epochs and withdrawals (3, 5, 6 and the counts of 8).
+// note (FORMAT.md rules 1 and 2), numbering, epochs, withdrawals and plans (3, 5, 6, 12 and the
+// counts of 8).
 // Not checked: spends (9), attestations and withdrawal signatures (4, 5), completeness of epochs
 // (8), the digest of summaries (10). The page says so.
 inline constexpr std::string_view kLedgerScript = R"js(
@@ -183,9 +184,9 @@ function unpack() {
 function read_header(leaf) {
   let e;
   try { e = cbor(leaf); } catch (error) { broken("entry 0 is no header of a ledger"); }
-  if (!Array.isArray(e) || e.length !== 15 || e[0] !== 0 || e[1] !== "discreet-ledger" || e[2] !== 1 || !is_text(e[3]) ||
+  if (!Array.isArray(e) || e.length !== 15 || e[0] !== 0 || e[1] !== "discreet-ledger" || (e[2] !== 1 && e[2] !== 2) || !is_text(e[3]) ||
       !is_bytes(e[13], 32) || !Array.isArray(e[14])) broken("entry 0 is no header of a ledger");
-  return { origin: e[3], accountant: e[4], delta: e[5], adjacency: e[6], policy: e[12], key: e[13], stewards: e[14] };
+  return { plans: e[2] > 1, origin: e[3], accountant: e[4], delta: e[5], adjacency: e[6], policy: e[12], key: e[13], stewards: e[14] };
 }
 async function check_signed() {
   await require_crypto();
@@ -220,7 +221,7 @@ const SAMPLERS = ["none", "Poisson", "truncated Poisson", "fixed size", "balls a
 const NEIGHBOURS = ["one record added or removed", "one record blanked out", "one record exchanged"];
 function read_entries({ header, leaves, notes }) {
   const state = { contributions: new Map(), refusals: new Map(), withdrawals: [], epochs: [], releases: [], summary: [] };
-  const by_descriptor = new Map(), withdrawn = new Set(), models = new Map(), next_epoch = new Map(), after = new Map(notes.map((n) => [n.size, n.hash]));
+  const by_descriptor = new Map(), withdrawn = new Set(), models = new Map(), plans = new Map(), next_epoch = new Map(), after = new Map(notes.map((n) => [n.size, n.hash]));
   let open = [], last = -1, uses = 0, number = 0;
   leaves.forEach((leaf, at) => {
     const wrong = (text) => broken("entry " + at + ": " + text);
@@ -246,11 +247,19 @@ function read_entries({ header, leaves, notes }) {
       state.contributions.set(number++, c);
       by_descriptor.set(hex(e[2]), c);
     } else if (type === 3) {
-      has(15, is_text(e[1]) && is_count(e[2]) && is_count(e[3]) && is_text(e[4]) && is_count(e[14]));
+      has(header.plans ? 16 : 15, is_text(e[1]) && is_count(e[2]) && is_count(e[3]) && is_text(e[4]) && is_count(e[14]) && (!header.plans || is_count(e[15])));
       if (uses > 0) wrong("terms stand after the first use of their epoch");
       if (!open.length && e[2] !== (next_epoch.get(e[1]) || 0)) wrong("epoch " + e[2] + " of run " + e[1] + " should be epoch " + (next_epoch.get(e[1]) || 0));
       if (open.length && (open[0].run !== e[1] || open[0].epoch !== e[2])) wrong("the terms of an epoch name another run or epoch");
-      open.push({ at, run: e[1], epoch: e[2], date: e[3], class: e[4], deviation: e[7], sampler: e[10], steps: e[14], uses: 0, spent: 0 });
+      if (header.plans) {
+        const key = JSON.stringify([e[1], e[4]]), terms = JSON.stringify(e.map((x, i) => i === 2 || i === 3 || i === 14 ? null : is_bytes(x) ? hex(x) : String(x)));
+        const plan = plans.get(key) || { terms, steps: 0n };
+        if (plan.terms !== terms) wrong("its terms are not those that the run planned");
+        plan.steps += BigInt(e[14]);
+        if (plan.steps > BigInt(e[15])) wrong("the run has more steps than it planned");
+        plans.set(key, plan);
+      }
+      open.push({ at, run: e[1], epoch: e[2], date: e[3], class: e[4], deviation: e[7], sampler: e[10], steps: e[14], planned: header.plans ? e[15] : null, uses: 0, spent: 0 });
     } else if (type === 4) {
       has(4, is_count(e[1]) && is_count(e[2]) && is_count(e[3]));
       const c = state.contributions.get(e[2]), terms = open.find((t) => t.at === e[1]);
@@ -307,8 +316,8 @@ const grouped = (n) => n.toLocaleString("en-US");
 const epsilon = (micro) => { const n = BigInt(micro); return n / 1000000n + "." + String(n % 1000000n).padStart(6, "0"); };
 const day = (s) => s >= 253402300800 ? "after 9999" : new Date(Number(s) * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 function scientific(x) {
-  if (x === 0 || (x >= 1e-3 && x < 1e6)) return String(Number(x.toPrecision(6)));
-  const [digits, power] = x.toExponential(3).split("e").map(Number);
+  if (x === 0 || (x >= 1e-3 && x < 1e6)) return String(x);
+  const [digits, power] = x.toExponential().split("e").map(Number);
   return (digits === 1 ? "" : digits + " \u00d7 ") + "10" + (power < 0 ? "\u2212" : "") + Math.abs(power);
 }
 const TITLE = "The ledger: who contributed, under which promise, and what it cost";
@@ -329,7 +338,7 @@ function tables_of({ header, leaves, notes }, state) {
   for (const c of state.contributions.values()) {
     const total = classes.get(c.class) || { contributions: 0, withdrawn: 0, uses: 0, spent: 0 };
     ++total.contributions; total.withdrawn += c.withdrawn; total.uses += c.uses;
-    if (!c.withdrawn && c.spent > total.spent) total.spent = c.spent;
+    if ((header.plans || !c.withdrawn) && c.spent > total.spent) total.spent = c.spent;
     classes.set(c.class, total);
   }
   const all = [{ columns: [], rows: [row("Name", "", { origin: header.origin }), row("Entries", "", { entries: grouped(leaves.length) }),
@@ -342,9 +351,9 @@ function tables_of({ header, leaves, notes }, state) {
       withdrawn: grouped(c.withdrawn), uses: grouped(c.uses), spent: epsilon(c.spent) })) },
   { id: "refusals", title: "Refusals", columns: ["Reason", "Contributions", "Meaning"],
     rows: by_name(state.refusals).map(([reason, count]) => [...row(reason, "refused/", { [reason]: grouped(count) }), [null, MEANINGS[reason] || ""]]) },
-  { id: "epochs", title: "Epochs", columns: ["Run", "Epoch", "Date", "Class", "Contributions", "Steps", "Sampling", "Noise, standard deviation", "\u03b5 at most"],
+  { id: "epochs", title: "Epochs", columns: ["Run", "Epoch", "Date", "Class", "Contributions", "Steps", "Planned by the run", "Sampling", "Noise, standard deviation", "\u03b5 at most"],
     rows: state.epochs.slice(0, SHOWN).map((e) => row(null, "epoch/" + e.at + "/", { run: e.run, epoch: grouped(e.epoch), date: day(e.date),
-      class: e.class, contributions: grouped(e.uses), steps: grouped(e.steps), sampler: SAMPLERS[e.sampler] || "unknown",
+      class: e.class, contributions: grouped(e.uses), steps: grouped(e.steps), planned: e.planned === null ? "unknown" : grouped(e.planned), sampler: SAMPLERS[e.sampler] || "unknown",
       deviation: scientific(Number(e.deviation) / 1e9), spent: epsilon(e.spent) })) },
   { id: "withdrawals", title: "Withdrawals", columns: ["Entry", "Signed on", "By", "Reason given", "Descriptor"],
     rows: state.withdrawals.slice(0, SHOWN).map((w) => row(null, "withdrawal/" + w.at + "/", { entry: grouped(w.at), date: day(w.date), by: w.by,

@@ -49,6 +49,8 @@ std::string_view meaning(std::string_view reason) {
   return at == kMeanings.end() ? "" : at->second;
 }
 
+bool has_plans(const LedgerView& view) { return view.header.schema >= 2; }
+
 // explanation: HTML. It stands outside of what scrolls on a narrow screen.
 std::string table(std::string_view id, std::string_view name, std::string_view explanation,
                   std::initializer_list<std::string_view> columns, std::string_view rows) {
@@ -106,14 +108,18 @@ std::string classes(const LedgerView& view) {
                     is(key + "contributions", grouped(c.contributions)),
                     is(key + "withdrawn", grouped(c.withdrawn)), is(key + "uses", grouped(c.uses)),
                     is(key + "spent", epsilon(c.most_spent)));
-    if (c.withdrawn != 0)
+    if (c.withdrawn_spent != 0)
       withdrawn += fmt::format("{} {}: ε ≤ {}", withdrawn.empty() ? "" : ";", escape(name),
                                epsilon(c.withdrawn_spent));
   }
   if (rows.empty()) return "<p>No contribution is in the ledger.</p>\n";
   return table("classes", "Contributions",
                "Admitted, by class. ε is the most that any one contribution of the class has spent "
-               "over all runs that share the ledger, if each ended as it was planned." +
+               "over all runs that share the ledger" +
+                   std::string(has_plans(view)
+                                   ? ": each run counts with all steps that it planned, however it "
+                                     "ended, provided that the number of runs was fixed."
+                                   : ", if each ended as it was planned.") +
                    (withdrawn.empty()
                         ? std::string()
                         : " Of one that was withdrawn it is what all uses that it allowed would "
@@ -142,10 +148,11 @@ std::string epochs(const LedgerView& view) {
     const Terms& t = e.terms;
     const std::string key = fmt::format("epoch/{}/", e.position);
     rows +=
-        fmt::format("<tr>{}{}{}{}{}{}{}{}{}</tr>\n", is(key + "run", escape(t.run)),
+        fmt::format("<tr>{}{}{}{}{}{}{}{}{}{}</tr>\n", is(key + "run", escape(t.run)),
                     is(key + "epoch", grouped(t.epoch)), is(key + "date", day(t.as_of)),
                     is(key + "class", escape(t.admissibility_class)),
                     is(key + "contributions", grouped(e.uses)), is(key + "steps", grouped(t.steps)),
+                    is(key + "planned", has_plans(view) ? grouped(t.planned_steps) : "unknown"),
                     is(key + "sampler", t.sampler < 6 ? kSamplers[t.sampler] : "unknown"),
                     is(key + "deviation", scientific(static_cast<double>(t.deviation) / kNano)),
                     is(key + "spent", epsilon(e.most_spent)));
@@ -154,11 +161,13 @@ std::string epochs(const LedgerView& view) {
   return table(
       "epochs", "Epochs",
       "Reserved before their first step, for every contribution of the class, "
-      "whoever took part; ε is the most that one of them has spent after the epoch." +
+      "whoever took part; ε is the most that one of them has spent " +
+          std::string(has_plans(view) ? "with all steps that the run planned."
+                                      : "after the epoch.") +
           std::string(view.summarised > 0 ? " Contributions summarised since are not counted."
                                           : "") +
           shown(view.all_epochs),
-      {"Run", "Epoch", "Date", "Class", "Contributions", "Steps", "Sampling",
+      {"Run", "Epoch", "Date", "Class", "Contributions", "Steps", "Planned by the run", "Sampling",
        "Noise, standard deviation", "ε at most"},
       rows);
 }

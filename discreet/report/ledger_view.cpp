@@ -73,7 +73,8 @@ LedgerView view_ledger(const std::filesystem::path& file,
     ++total.contributions;
     total.withdrawn += c.withdrawn ? 1 : 0;
     total.uses += c.uses;
-    std::uint64_t& most = c.withdrawn ? total.withdrawn_spent : total.most_spent;
+    std::uint64_t& most =
+        c.withdrawn && !state.has_plans() ? total.withdrawn_spent : total.most_spent;
     most = std::max(most, state.spend_of(c));
   }
 

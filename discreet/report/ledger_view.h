@@ -31,8 +31,9 @@ struct LedgerView {
 
   struct Class {
     std::uint64_t contributions = 0, withdrawn = 0, uses = 0;
-    std::uint64_t most_spent = 0;  // cumulative epsilon of one not withdrawn, millionths
-    // The same of one that was withdrawn: what all uses that it allowed would have cost.
+    std::uint64_t most_spent = 0;  // cumulative epsilon of one of them, millionths
+    // In a ledger of schema 1, of one that was withdrawn: what all uses that it allowed would have
+    // cost. most_spent is then of the others.
     std::uint64_t withdrawn_spent = 0;
   };
   std::map<std::string, Class> classes;  // of contributions still in the file
@@ -42,7 +43,7 @@ struct LedgerView {
     std::uint64_t position;  // of the terms
     ledger::Terms terms;
     std::uint64_t uses = 0;        // still in the file
-    std::uint64_t most_spent = 0;  // of a contribution after it, millionths
+    std::uint64_t most_spent = 0;  // of a contribution with it, millionths
   };
   template <class T>
   struct At {

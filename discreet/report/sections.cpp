@@ -45,10 +45,10 @@ std::string card(std::string_view name, std::string_view kind, std::string_view 
 std::string epsilon_card(const Declared& declared) {
   const Claim& claim = declared.claim;
   const bool is_void = !declared.not_private.empty();
-  std::string note = claim.lower ? fmt::format("certified between {} and {}; budget {:.6g}",
-                                               brief_down(*claim.lower), brief_up(claim.upper),
-                                               declared.config.privacy.target_epsilon)
-                                 : std::string("by its plan or budget; see below");
+  std::string note =
+      claim.lower ? fmt::format("certified between {} and {}; budget {}", brief_down(*claim.lower),
+                                brief_up(claim.upper), declared.config.privacy.target_epsilon)
+                  : std::string("by its plan or budget; see below");
   if (is_void) note = "not a guarantee: the run is not private";
   return card("Privacy loss ε", "big", "≤ " + brief_up(claim.upper), note, is_void);
 }
@@ -174,7 +174,7 @@ std::string set_up(const Declared& declared) {
   std::string rows;
   if (declared.planned_steps) rows += row("Planned steps", grouped(*declared.planned_steps));
   if (declared.steps) rows += row("Steps taken", grouped(*declared.steps));
-  rows += row("Budget", fmt::format("ε ≤ {:.6g} at δ = {}; warning past {:.6g}", dp.target_epsilon,
+  rows += row("Budget", fmt::format("ε ≤ {} at δ = {}; warning past {:.6g}", dp.target_epsilon,
                                     scientific(dp.target_delta),
                                     dp.target_epsilon * (1 - dp.safety_budget_reserve)));
   rows += row("Sampling", code(spelling(dp.sampling_mode)));

@@ -9,6 +9,7 @@
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/config/config_read.h"
 #include "discreet/config/config_resolve.h"
 #include "discreet/config/config_table.h"
@@ -73,7 +74,7 @@ class Follower {
   explicit Follower(RunSummary& into) : d_(into.declared), o_(into.observed) {}
 
   void take(const run::TraceLine& trace_line) {
-    const Line line{Json::parse(trace_line.text), ++o_.lines};
+    const Line line{read_json(trace_line.text), ++o_.lines};
     const std::string& kind = trace_line.kind;
     if (kind == "run_header") return header(line);
     if (kind == "run_end") return end(line);
@@ -120,6 +121,7 @@ class Follower {
       d_.steps = o_.steps;
       d_.epsilon = o_.epsilon;
       d_.noise_multiplier = o_.noise_multiplier;
+      d_.released = o_.released;
     }
   }
   bool has_end() const { return end_.has_value(); }
@@ -249,14 +251,30 @@ class Follower {
     put(o_.norm_p50, "norm_p50");
     put(o_.norm_p95, "norm_p95");
     put(o_.clip_fraction, "clip_fraction");
+    released(line, step);
     o_.zeroed_records += line.count_of("zeroed_records").value_or(0);
     o_.steps = static_cast<std::uint64_t>(step);
   }
 
+  void released(const Line& line, double step) {
+    const Json* metrics = line.find("released");
+    if (metrics == nullptr || d_.config.privacy.metrics_release != MetricsRelease::kDp) return;
+    const Line values{*metrics, line.number};
+    o_.released.clip_fraction.push_back(
+        {step, values.need(values.number_of("clip_fraction"), "released.clip_fraction")});
+    o_.released.group_clip_fraction.clear();
+    const Json* groups = values.find("group_clip_fraction");
+    if (groups == nullptr || !groups->is_array()) line.refuse("released", "a list by part");
+    for (const Json& each : *groups) {
+      if (!each.is_number()) line.refuse("released", "a list of numbers");
+      o_.released.group_clip_fraction.push_back(each.get<double>());
+    }
+  }
+
   // Steps from here on were executed again; what they cost the first time is in `spent_`.
   void forget_from(double step) {
-    for (Series* series :
-         {&o_.epsilon, &o_.noise_multiplier, &o_.norm_p50, &o_.norm_p95, &o_.clip_fraction})
+    for (Series* series : {&o_.epsilon, &o_.noise_multiplier, &o_.norm_p50, &o_.norm_p95,
+                           &o_.clip_fraction, &o_.released.clip_fraction})
       std::erase_if(*series, [&](const Point& point) { return point.step >= step; });
     std::erase_if(o_.evaluations, [&](const Evaluation& each) { return each.step >= step; });
   }

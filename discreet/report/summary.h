@@ -69,8 +69,15 @@ struct GroupClaim {
   double epsilon = 0;  // upper end
 };
 
-// Declared in the configuration, or scheduled by the accountant from it: the same whatever the
-// records are.
+// Under metrics.release: dp: noised inside each step's event, so that anyone may see them. They are
+// estimates, which may lie outside of 0 to 1. Empty otherwise, whatever the trace says.
+struct ReleasedMetrics {
+  Series clip_fraction;
+  std::vector<double> group_clip_fraction;  // of the last step; one per part
+};
+
+// Declared in the configuration, scheduled by the accountant from it, or noised: for everyone,
+// whatever the records are.
 struct Declared {
   Config config;  // resolved
   std::string specification;
@@ -90,6 +97,7 @@ struct Declared {
   std::optional<std::uint64_t> steps;
   Series epsilon;           // upper end, cumulative; begins after 0 steps
   Series noise_multiplier;  // noise_scale_sigma
+  ReleasedMetrics released;
 };
 
 // One line "evaluation" of the trace, none where it has null.
@@ -113,6 +121,7 @@ struct Observed {
   std::uint64_t steps = 0;  // released
   Series epsilon;           // as in Declared, however the run ended
   Series noise_multiplier;
+  ReleasedMetrics released;
   Series norm_p50, norm_p95;  // of gradients, before clipping
   Series clip_fraction;
   std::uint64_t zeroed_records = 0;  // not finite, over all steps

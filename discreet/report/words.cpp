@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 
 #include "discreet/base/rounded_text.h"
@@ -16,8 +17,10 @@ std::string with_power(const std::string& text) {
   const std::size_t at = text.find('e');
   const int power = std::stoi(text.substr(at + 1));
   std::string digits = text.substr(0, at);
-  while (digits.back() == '0') digits.pop_back();
-  if (digits.back() == '.') digits.pop_back();
+  if (digits.find('.') != std::string::npos) {
+    while (digits.back() == '0') digits.pop_back();
+    if (digits.back() == '.') digits.pop_back();
+  }
   return fmt::format("{}10<sup>{}{}</sup>", digits == "1" ? "" : digits + " × ",
                      power < 0 ? "−" : "", std::abs(power));
 }
@@ -33,8 +36,10 @@ std::string scientific_up(double x) {
 
 std::string scientific(double x) {
   if (x == 0) return "0";
-  if (x >= 1e-3 && x < 1e6) return fmt::format("{:.6g}", x);
-  return with_power(fmt::format("{:.3e}", x));
+  if (x >= 1e-3 && x < 1e6) return fmt::format("{}", x);
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof digits, x, std::chars_format::scientific);
+  return with_power({digits, end.ptr});
 }
 
 std::string grouped(std::uint64_t n) {
@@ -66,7 +71,10 @@ std::string status_word(Ended ended) {
 double right_guesses_percent(double epsilon, double delta) {
   const double share = 1 - (1 - delta) / (1 + std::exp(epsilon));
   const double fine = share < 0.99 ? 10 : 1000;  // near certainty the digits that say how near
-  return std::min(100.0, std::ceil(share * 100 * fine) / fine);
+  const double product = share * 100 * fine;
+  double up = std::ceil(product);
+  if (epsilon > 0 && up - product < 1e-9) up += 1;  // what rounding took may have been above
+  return std::min(100.0, up / fine);
 }
 
 namespace {
@@ -122,7 +130,7 @@ std::string statement(const Declared& declared) {
       "someone concludes from it, they could also have concluded {}. The probability of that "
       "differs by a factor of at most {} (that is e<sup>ε</sup>), up to a remainder of "
       "δ&nbsp;=&nbsp;{}.</p>\n",
-      alternative(claim.adjacency), factor(claim.upper), scientific_up(claim.delta));
+      alternative(claim.adjacency), factor(claim.upper), scientific(claim.delta));
   out += fmt::format(
       "<p>As a game: someone who knows every other record, and has no idea {}, studies the model "
       "and guesses. They are right at most {:.5g} times in 100; blind guessing is right 50 "
@@ -138,7 +146,7 @@ std::string statement(const Declared& declared) {
       "set S of outcomes, "
       "<span class=\"formula\">P[M(D)&nbsp;∈&nbsp;S] ≤ e<sup>ε</sup>&nbsp;P[M(D′)&nbsp;∈&nbsp;S] + "
       "δ</span>.</p>\n",
-      brief_up(claim.upper), scientific_up(claim.delta), formal_neighbours(claim.adjacency));
+      brief_up(claim.upper), scientific(claim.delta), formal_neighbours(claim.adjacency));
   return out;
 }
 
@@ -172,7 +180,7 @@ std::vector<std::string> guaranteed(const Declared& declared) {
       "the model at the end.",
       "Whatever is computed from the model later, such as predictions, costs no further privacy.",
       fmt::format("The upper end of ε is a certified bound, never rounded down. No step was "
-                  "released that would have passed the budget of {:.6g}.",
+                  "released that would have passed the budget of {}.",
                   declared.config.privacy.target_epsilon),
   };
 }

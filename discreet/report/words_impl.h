@@ -8,7 +8,7 @@
 // The sentences of the page. All return HTML.
 namespace discreet::report {
 
-// e.g. "10<sup>−5</sup>", "2.5 × 10<sup>−6</sup>", "0.01".
+// Every digit of it, e.g. "10<sup>−5</sup>", "2.5 × 10<sup>−6</sup>", "0.01".
 std::string scientific(double x);
 // 12345 as "12,345".
 std::string grouped(std::uint64_t n);

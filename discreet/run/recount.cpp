@@ -10,6 +10,7 @@
 
 #include "discreet/accounting/accountant.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/config/config_resolve.h"
 #include "discreet/config/config_table.h"
 #include "discreet/config/prevalidation.h"
@@ -78,7 +79,9 @@ class Counter {
   }
 
   void step(const json& line, std::size_t number) {
-    const auto t = static_cast<std::uint64_t>(number_in(line, "t", number));
+    const double place = number_in(line, "t", number);
+    if (!(place >= 0 && place <= 0x1p53)) reject(number, "t must be a number in [0, 2^53]");
+    const auto t = static_cast<std::uint64_t>(place);
     const double scheduled = number_in(line, "noise_scale_sigma", number);
     const double accounted = number_in(line, "effective_noise_multiplier", number);
     if (!(scheduled > 0 && accounted > 0)) reject(number, "a step has no noise");
@@ -93,6 +96,12 @@ class Counter {
   // Steps after a checkpoint were executed again with fresh randomness: what they released counts
   // twice.
   void again() { unit_.reset(); }
+
+  void read(const TraceLine& line, std::size_t number) {
+    if (line.kind == "run_header") header(read_json(line.text));
+    if (line.kind == "iter") step(read_json(line.text), number);
+    if (line.kind == "resumed" && read_json(line.text).value("charged_again", 0u) > 0) again();
+  }
 
   Recount finish() {
     for (const auto& [noise, count] : counts_) accountant_->compose(event(noise), count);
@@ -110,13 +119,26 @@ class Counter {
     if (!dp_.target_steps) return out;
     const auto units = [&](std::uint64_t steps) { return (steps + at_once_ - 1) / at_once_; };
     const std::uint64_t done = units(steps_), all = units(*dp_.target_steps);
-    if (all > done) accountant_->compose(next, (all - done) * events_at_once_);
+    const std::uint64_t left = all > done ? most_within_budget(next, all - done) : 0;
+    if (left > 0) accountant_->compose(next, left * events_at_once_);
     out.planned = accountant_->epsilon(delta_).epsilon.upper;
     out.planned_events = accountant_->composed();
     return out;
   }
 
  private:
+  // How many of `units` further ones the budget lets a run take.
+  std::uint64_t most_within_budget(const accounting::Event& next, std::uint64_t units) const {
+    std::uint64_t fits = 0, above = units + 1;
+    while (above - fits > 1) {
+      const std::uint64_t middle = above - fits > units ? units : fits + (above - fits) / 2;
+      const bool exceeds =
+          accountant_->would_exceed(next, middle * events_at_once_, dp_.target_epsilon, delta_);
+      (exceeds ? above : fits) = middle;
+    }
+    return fits;
+  }
+
   // Noise beyond that of the configuration would make the run cheaper than it was. Maps of factors
   // and corpora have noise of their own.
   void require_scheduled(std::uint64_t t, double scheduled, double accounted,
@@ -171,13 +193,14 @@ Recount recount(const Config& resolved, std::span<const TraceLine> lines) {
         fmt::format("the {} noise of a corpus depends on its classes", spelling(dp.noise_family));
     return unknown;
   }
+  if (lines.empty() || lines[0].kind != "run_header")
+    reject(1, "a trace starts with its run_header");
   Counter counter(resolved);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const TraceLine& line = lines[i];
-    if (line.kind == "run_header") counter.header(json::parse(line.text));
-    if (line.kind == "iter") counter.step(json::parse(line.text), i + 1);
-    if (line.kind == "resumed" && json::parse(line.text).value("charged_again", 0u) > 0)
-      counter.again();
+  std::size_t i = 0;
+  try {
+    for (; i < lines.size(); ++i) counter.read(lines[i], i + 1);
+  } catch (const json::exception&) {
+    reject(i + 1, "a field has another type");
   }
   return counter.finish();
 }

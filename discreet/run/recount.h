@@ -29,8 +29,8 @@ struct Recount {
   std::string unknown;                            // why
   accounting::Interval spent{};                   // epsilon of everything that is recorded
   std::vector<accounting::RepeatedEvent> events;  // everything that is recorded
-  // Upper end after the planned steps, if nothing but the plan decides the noise: mode fixed,
-  // without phases.
+  // Upper end after the planned steps, or where the budget ends the run before, if nothing but the
+  // plan decides the noise: mode fixed, without phases.
   std::optional<double> planned;
   std::vector<accounting::RepeatedEvent> planned_events;  // those behind `planned`
   // Whether one more step, or epoch, would have passed target_epsilon; none as for `planned`.

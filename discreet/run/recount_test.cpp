@@ -115,6 +115,29 @@ TEST(Recount, OfOtherFamiliesIsJustBelowTheMechanismsNumber) {
   }
 }
 
+TEST(Recount, RejectsATraceWithoutHeaderAndFieldsOfAnotherType) {
+  const Traced whole = trace_of([](DpConfig&) {}, 2);
+  const auto code = [&](std::vector<TraceLine> lines) {
+    try {
+      recount(whole.config, lines);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::kIoError;
+  };
+  EXPECT_EQ(code({}), ErrorCode::kMalformed);
+  EXPECT_EQ(code({whole.lines[1]}), ErrorCode::kMalformed);
+  auto lines = whole.lines;
+  lines.push_back({"resumed", R"({"charged_again": "3"})"});
+  EXPECT_EQ(code(lines), ErrorCode::kMalformed);
+  for (const char* t : {"-1", "1e300"}) {
+    lines = whole.lines;
+    std::string& text = lines[1].text;
+    text.replace(text.find("\"t\":0"), 5, std::string("\"t\":") + t);
+    EXPECT_EQ(code(lines), ErrorCode::kMalformed) << t;
+  }
+}
+
 TEST(Recount, CountsStepsThatWereExecutedAgain) {
   for (const Granularity granularity : {Granularity::kPerStep, Granularity::kPerEpoch}) {
     const Folder folder;
@@ -153,6 +176,12 @@ TEST(Recount, KnowsThePlanAndTheBudgetOfAFixedSchedule) {
   EXPECT_EQ(recount(tight, part.lines).at_budget, false);
   tight.privacy.target_epsilon = std::nextafter(one_more, 0);
   EXPECT_EQ(recount(tight, part.lines).at_budget, true);
+  // A plan that the budget ends is planned up to there.
+  const double middle = trace_of([](DpConfig& dp) { dp.target_steps = 40; }, 23).spent.upper;
+  for (const double target : {middle, std::nextafter(middle, 100.0)}) {
+    tight.privacy.target_epsilon = target;
+    EXPECT_EQ(recount(tight, part.lines).planned, middle);
+  }
   const auto decays = [](DpConfig& dp) { dp.mode = ScheduleMode::kStepDecay; };
   const Traced other = trace_of(decays, 4);
   EXPECT_FALSE(recount(other.config, other.lines).planned);

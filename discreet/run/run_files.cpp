@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
@@ -18,6 +19,7 @@
 #include "discreet/config/config_resolve.h"
 #include "discreet/run/seal.h"
 #include "discreet/run/secret.h"
+#include "discreet/run/step_count.h"
 
 namespace discreet::run {
 namespace {
@@ -26,12 +28,6 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(std::string sentence) {
   throw Error(ErrorCode::kInvalidInput, "run", std::move(sentence));
-}
-
-[[noreturn]] void fail(const char* what, const fs::path& path) {
-  throw Error(
-      ErrorCode::kIoError, "run",
-      fmt::format("cannot {} {}: {}", what, path.string(), std::generic_category().message(errno)));
 }
 
 std::string_view text_of(const Bytes& bytes) {
@@ -44,6 +40,12 @@ cbor::Value texts_of(const nlohmann::json& object) {
   for (const auto& [key, value] : object.items())
     entries.push_back({key, value.get<std::string>()});
   return cbor::map(std::move(entries));
+}
+
+// `iter` lines after a position of the trace.
+std::uint64_t steps_in(const fs::path& trace, const TracePosition& after = {}) {
+  const std::vector<TraceLine> lines = trace_lines(trace, after);
+  return static_cast<std::uint64_t>(std::ranges::count(lines, "iter", &TraceLine::kind));
 }
 
 }  // namespace
@@ -69,7 +71,7 @@ std::string config_difference(const Config& before, const Config& now) {
 
 RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
                    const std::optional<fs::path>& secret)
-    : directory_(std::move(directory)) {
+    : directory_(std::move(directory)), planned_(resolved.privacy.target_steps) {
   std::error_code ignored;
   const bool exists = fs::exists(directory_, ignored);
   if (resume && !exists)
@@ -84,14 +86,14 @@ RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
     made_directory_ = true;
   }
   lock_ = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ < 0) fail("open", directory_);
+  if (lock_ < 0) fail_on_file("open", directory_);
   try {
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) fail("lock", directory_);
+      if (errno != EWOULDBLOCK) fail_on_file("lock", directory_);
       throw Error(ErrorCode::kIoError, "run",
                   fmt::format("another process is writing {}", directory_.string()));
     }
-    if (::access(directory_.c_str(), W_OK) != 0) fail("write in", directory_);
+    if (::access(directory_.c_str(), W_OK) != 0) fail_on_file("write in", directory_);
     const bool empty = fs::is_empty(directory_);
     if (!resume && !empty)
       refuse(
@@ -213,13 +215,47 @@ std::optional<Checkpoint> RunFiles::checkpoint(const random::Key& key,
   return read_checkpoint(path, key, expected);
 }
 
-std::uint64_t RunFiles::steps_after(const TracePosition& position) const {
-  const std::vector<TraceLine> lines = trace_lines(at("trace.jsonl"), position);
-  return static_cast<std::uint64_t>(std::ranges::count(lines, "iter", &TraceLine::kind));
+bool RunFiles::ends_sealed() const {
+  const std::vector<TraceLine> lines = trace_lines(at("trace.jsonl"));
+  if (lines.empty() || lines.back().kind != "run_end") return false;
+  const std::optional<TracePosition> seal = open_seal(directory_, *secret_);
+  return seal && seal->lines == lines.size();
+}
+
+std::uint64_t RunFiles::steps_after(const TracePosition& position, std::uint64_t t) const {
+  const std::uint64_t after = steps_in(at("trace.jsonl"), position);
+  if (ends_sealed()) return after;
+  if (const auto counted = StepCount::read(directory_, *secret_)) {
+    const std::uint64_t all = steps_in(at("trace.jsonl"));
+    return after + std::max(*counted, all) - all;
+  }
+  if (!planned_)
+    refuse(
+        fmt::format("{} has no trace.steps: the steps since the last checkpoint are not known; put "
+                    "it back, or start another run",
+                    directory_.string()));
+  return std::max(after, std::max(*planned_, t) - t);
+}
+
+// Before the trace changes.
+void RunFiles::count_from(std::uint64_t steps) {
+  steps_ = steps;
+  counted_ = std::max(fs::exists(at("trace.jsonl")) ? steps_in(at("trace.jsonl")) : 0,
+                      header_ ? StepCount::read(directory_, *secret_).value_or(0) : 0);
+  count_ = std::make_unique<StepCount>(directory_, *secret_);
+  count_->write(counted_);
+}
+
+void RunFiles::append(std::string_view kind, const cbor::Value& record) {
+  trace_->append(kind, record);
+  if (kind != "iter" || ++steps_ <= counted_) return;
+  counted_ = steps_;
+  count_->write(counted_);
 }
 
 void RunFiles::begin_trace(const cbor::Value& header, const TracePosition& position) {
   const fs::path path = at("trace.jsonl");
+  count_from(position.lines == 0 ? 0 : steps_in(path) - steps_in(path, position));
   if (!fs::exists(path)) {
     trace_.emplace(TraceWriter::create(path, header));
     write_seal(directory_, trace_->position(), *secret_);
@@ -239,6 +275,8 @@ void RunFiles::begin_trace(const cbor::Value& header, const TracePosition& posit
 }
 
 void RunFiles::extend_trace(const TracePosition& position, const cbor::Value& resumed) {
+  count_from(steps_in(at("trace.jsonl")));
+  recount_ = counted_ != steps_;
   trace_.emplace(TraceWriter::extend(at("trace.jsonl"), position, resumed));
   write_seal(directory_, trace_->position(), *secret_);
 }
@@ -247,6 +285,9 @@ void RunFiles::write_checkpoint(Checkpoint checkpoint, const random::Key& key) {
   trace_->flush();
   checkpoint.trace = trace_->position();
   run::write_checkpoint(at("checkpoint.cbor"), checkpoint, key);
+  if (!std::exchange(recount_, false)) return;
+  counted_ = steps_;
+  count_->write(counted_);
 }
 
 void RunFiles::write_model(ByteView bytes) {
@@ -261,16 +302,20 @@ void RunFiles::end(const cbor::Value& line) {
   trace_->append("run_end", cbor::map(std::move(entries)));
   trace_->flush();
   write_seal(directory_, trace_->position(), *secret_);
+  count_.reset();
+  fs::remove(at(kStepCountFile));
 }
 
-void RunFiles::remove_if_new() noexcept {
+void RunFiles::remove_if_new() noexcept try {
   if (!new_) return;
   trace_.reset();
+  count_.reset();
   std::error_code ignored;
   for (const char* name :
-       {"trace.seal", "trace.jsonl", "secret.key", "config.yaml", "checkpoint.cbor"})
+       {"trace.seal", "trace.steps", "trace.jsonl", "secret.key", "config.yaml", "checkpoint.cbor"})
     fs::remove(at(name), ignored);
   if (made_directory_) fs::remove(directory_, ignored);
+} catch (const std::bad_alloc&) {  // then they stay, as after a kill
 }
 
 }  // namespace discreet::run

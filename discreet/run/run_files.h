@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,12 +12,17 @@
 
 namespace discreet::run {
 
+class StepCount;
+
 // The directory of a run, held by one process at a time, and the order in which its files become
 // durable:
 //
 //   config.yaml, then secret.key, then the header of trace.jsonl, then the first step;
 //   the lines of a step before the checkpoint that has it, and before any model made from it;
 //   the model, then `run_end` with its digest, then the seal of the trace (run/seal.h).
+//
+// trace.steps (run/step_count.h) is there from before the header until the trace is sealed at its
+// end: an end that is cut off does not lower what a resumed run charges again.
 //
 // So a key has its settings beside it from its first moment, and what a checkpoint or a model shows
 // is in the trace: whoever counts the `iter` lines knows of every step that was released. A process
@@ -55,15 +61,18 @@ class RunFiles {
   // Of an earlier process; none if the run was not begun.
   const std::optional<RunHeader>& header() const noexcept { return header_; }
   std::optional<Checkpoint> checkpoint(const random::Key& key, const Expected& expected) const;
-  // `iter` lines after that position: steps that were released since.
-  std::uint64_t steps_after(const TracePosition& at) const;
+  // Steps that were released after that position, of a checkpoint of step t: the `iter` lines after
+  // it and those that are missing by trace.steps. Without that file, unless the trace ends with a
+  // sealed run_end, all steps that were planned: lines may have been cut off (kInvalidInput if none
+  // were planned).
+  std::uint64_t steps_after(const TracePosition& at, std::uint64_t t) const;
 
   // Begins the trace, or goes on from `at` on the same bits (TraceWriter::reexecute).
   void begin_trace(const cbor::Value& header, const TracePosition& at);
   // Goes on after steps that may be executed on other bits (TraceWriter::extend).
   void extend_trace(const TracePosition& at, const cbor::Value& resumed);
 
-  void append(std::string_view kind, const cbor::Value& record) { trace_->append(kind, record); }
+  void append(std::string_view kind, const cbor::Value& record);
   void flush() { trace_->flush(); }
   // The trace to the disk, then the checkpoint, which says where the trace is.
   void write_checkpoint(Checkpoint checkpoint, const random::Key& key);
@@ -81,6 +90,8 @@ class RunFiles {
   void open_secret(const Config& resolved, const std::optional<std::filesystem::path>& elsewhere);
   void open_header();
   void require_seal() const;
+  bool ends_sealed() const;
+  void count_from(std::uint64_t steps);
   std::filesystem::path at(const char* name) const { return directory_ / name; }
 
   std::filesystem::path directory_;
@@ -91,6 +102,11 @@ class RunFiles {
   std::optional<RunHeader> header_;
   std::optional<TraceWriter> trace_;
   std::optional<Digest> model_;  // that this process wrote
+  std::optional<std::uint64_t> planned_;
+  std::unique_ptr<StepCount> count_;
+  std::uint64_t steps_ = 0;    // `iter` lines up to where the trace is
+  std::uint64_t counted_ = 0;  // what trace.steps says
+  bool recount_ = false;       // missing lines are charged with the next checkpoint
 };
 
 // What two configurations say differently: "noise_multiplier was 1 and is 2; …"; empty if nothing.

@@ -1,10 +1,7 @@
 #include "discreet/run/secret.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <openssl/crypto.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -17,12 +14,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "discreet-secret-1 ";
 constexpr std::size_t kLength = kPrefix.size() + 2 * random::Key::kSize + 1;
-
-// Bytes that are overwritten when they go.
-struct Wiped {
-  Bytes bytes;
-  ~Wiped() { OPENSSL_cleanse(bytes.data(), bytes.size()); }
-};
 
 [[noreturn]] void malformed(const std::filesystem::path& path) {
   throw Error(ErrorCode::kMalformed, "secret.key",
@@ -40,25 +31,17 @@ int digit(std::uint8_t c) {
 
 random::Key create_secret(const std::filesystem::path& path) {
   random::Key key = random::Key::from_system();
-  Wiped line;
-  line.bytes.reserve(kLength);
-  line.bytes.assign(kPrefix.begin(), kPrefix.end());
+  SecretBytes line(kPrefix.begin(), kPrefix.end());
   for (const std::uint8_t byte : key.secret_bytes()) {
-    line.bytes.push_back(static_cast<std::uint8_t>("0123456789abcdef"[byte >> 4]));
-    line.bytes.push_back(static_cast<std::uint8_t>("0123456789abcdef"[byte & 15]));
+    line.push_back(static_cast<std::uint8_t>("0123456789abcdef"[byte >> 4]));
+    line.push_back(static_cast<std::uint8_t>("0123456789abcdef"[byte & 15]));
   }
-  line.bytes.push_back('\n');
-  {
-    Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    try {
-      file.write(line.bytes);
-      file.flush();
-    } catch (...) {
-      ::unlink(path.c_str());
-      throw;
-    }
+  line.push_back('\n');
+  try {  // whole or not at all: half a key would keep a killed run from being started again
+    write_new(path, line, Access::kOwner);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kIoError, error.op(), error.sentence());
   }
-  flush_directory(path.has_parent_path() ? path.parent_path() : ".");
   return key;
 }
 
@@ -70,18 +53,18 @@ random::Key load_secret(const std::filesystem::path& path) {
         ErrorCode::kIoError, "secret.key",
         fmt::format("others may read {} (mode {:o}); the noise is only secret with chmod 600",
                     path.string(), status.st_mode & 07777));
-  Wiped line{read_file(path, 4096)};
-  if (line.bytes.size() != kLength || line.bytes.back() != '\n' ||
-      !std::equal(kPrefix.begin(), kPrefix.end(), line.bytes.begin()))
+  const SecretBytes line = read_secret(path);
+  if (line.size() != kLength || line.back() != '\n' ||
+      !std::equal(kPrefix.begin(), kPrefix.end(), line.begin()))
     malformed(path);
-  Wiped key;
+  SecretBytes key;
   for (std::size_t i = kPrefix.size(); i + 1 < kLength; i += 2) {
-    const int high = digit(line.bytes[i]);
-    const int low = digit(line.bytes[i + 1]);
+    const int high = digit(line[i]);
+    const int low = digit(line[i + 1]);
     if (high < 0 || low < 0) malformed(path);
-    key.bytes.push_back(static_cast<std::uint8_t>(high * 16 + low));
+    key.push_back(static_cast<std::uint8_t>(high * 16 + low));
   }
-  return random::Key::from_bytes(key.bytes);
+  return random::Key::from_bytes(key);
 }
 
 }  // namespace discreet::run

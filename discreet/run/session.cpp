@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "discreet/base/error.h"
+#include "discreet/base/version.h"
 
 namespace discreet::run {
 namespace {
@@ -176,6 +177,11 @@ std::string Session::zeroed_sentence() const {
   return fmt::format(
       "{} of {} steps learned nothing: every gradient was not finite and was left out as zero; {}",
       zeroed_steps_, mechanism_.t(), remedy);
+}
+
+std::map<std::string, std::string> Session::about_model() const {
+  return {{"producer", fmt::format("discreet {}", version())},
+          {"config_hash", to_hex(config_hash_)}};
 }
 
 Session::End Session::end(std::optional<Ended> said, std::vector<cbor::Entry> more) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,6 +71,9 @@ class Session {
   // Records the failure, durably, if it is one of the mechanism's or the budget's end; errors in
   // how the mechanism was called or configured, and of the machine, are not. Once for each step.
   void fail(const Error& error);
+
+  // The metadata of the model's file: who wrote it, and the configuration's hash. Public.
+  std::map<std::string, std::string> about_model() const;
 
   struct End {
     Ended ended = Ended::kCompleted;

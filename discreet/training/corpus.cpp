@@ -211,8 +211,12 @@ void Corpus::enter_epoch(std::uint64_t step) {
   const std::uint64_t epoch = step / steps_per_epoch_;
   if (epoch_ == epoch || step >= steps_) return;
   std::vector<ledger::Terms> terms = terms_;
-  for (ledger::Terms& t : terms)  // where the epoch is the event, it is charged whole
-    if (t.sampler < 4) t.steps = std::min(steps_per_epoch_, steps_ - epoch * steps_per_epoch_);
+  for (ledger::Terms& t : terms) {
+    const bool whole_epochs = t.sampler >= 4;  // the epoch is the event, and is charged whole
+    if (!whole_epochs) t.steps = std::min(steps_per_epoch_, steps_ - epoch * steps_per_epoch_);
+    // Under every name: how much was done under an earlier one depends on when it was stopped.
+    t.planned_steps = whole_epochs ? ((steps_ - 1) / steps_per_epoch_ + 1) * t.batch : steps_;
+  }
   const std::uint64_t number = epoch - identity_.first_epoch;
   ledger::Refusals refused;
   if (identity_.ledger == run_) refused.counts.assign(refused_.begin(), refused_.end());

@@ -30,9 +30,10 @@ namespace discreet::training {
 // without a use left it stays in the batch and contributes nothing (kNoRoute): nothing public tells
 // that. Of an amplified class the whole schedule of the run is reserved before the first step.
 //
-// Ledger. Before an epoch's first step it is in the corpus's ledger, for every contribution of its
-// classes (corpus_ledger.h). A contribution that was withdrawn, or has ended, by then contributes
-// nothing from that epoch on; it keeps its place in the batches.
+// Ledger. Before an epoch's first step it is in the corpus's ledger, with all steps that the run
+// plans, for every contribution of its classes (corpus_ledger.h). A contribution that was
+// withdrawn, or has ended, by then contributes nothing from that epoch on; it keeps its place in
+// the batches.
 class Corpus {
  public:
   // Opens the files of the section, admits, and takes the records that are not admitted out of

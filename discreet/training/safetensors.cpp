@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
@@ -80,40 +81,63 @@ std::map<std::string, std::string> safetensors_metadata(ByteView bytes) try {
   malformed(fmt::format("the header is none: {}", error.what()));
 }
 
-std::vector<NamedTensor> decode_safetensors(ByteView bytes) try {
-  const auto [header, data] = parts_of(bytes);
-  struct Place {
-    NamedTensor tensor;
-    std::uint64_t begin, end;
-  };
+namespace {
+
+struct Place {
+  NamedTensor tensor;
+  std::string type;
+  std::uint64_t begin, end;  // in the data
+};
+
+// Ascending, without gaps.
+std::vector<Place> places_of(const Parts& parts) {
   std::vector<Place> places;
-  for (const auto& [name, entry] : header.items()) {
+  for (const auto& [name, entry] : parts.header.items()) {
     if (name == "__metadata__") continue;
-    if (entry.at("dtype") != "F32") malformed(fmt::format("{} is not F32", name));
     // Every part before the first is built: g++ 12 destroys twice what stands in nested braces
     // before an initializer that throws (tools/check_initializers.py).
     const auto& offsets = entry.at("data_offsets");
     const auto begin = offsets.at(0).get<std::uint64_t>(), end = offsets.at(1).get<std::uint64_t>();
     auto shape = entry.at("shape").get<std::vector<std::uint64_t>>();
-    places.push_back({NamedTensor{name, std::move(shape), {}}, begin, end});
+    auto type = entry.at("dtype").get<std::string>();
+    places.push_back({NamedTensor{name, std::move(shape), {}}, std::move(type), begin, end});
   }
-  std::ranges::sort(places, {}, &Place::begin);
+  std::ranges::sort(places, {}, [](const Place& p) { return std::pair(p.begin, p.end); });
   std::uint64_t expected = 0;
+  for (const Place& place : places) {
+    if (place.begin != expected || place.end < place.begin || place.end > parts.data.size())
+      malformed(fmt::format("the place of {} does not fit its shape", place.tensor.name));
+    expected = place.end;
+  }
+  if (expected != parts.data.size()) malformed("bytes follow the last tensor");
+  return places;
+}
+
+}  // namespace
+
+std::vector<NamedTensor> safetensors_shapes(ByteView bytes) try {
   std::vector<NamedTensor> out;
-  for (Place& place : places) {
+  for (Place& place : places_of(parts_of(bytes))) out.push_back(std::move(place.tensor));
+  return out;
+} catch (const nlohmann::json::exception& error) {
+  malformed(fmt::format("the header is none: {}", error.what()));
+}
+
+std::vector<NamedTensor> decode_safetensors(ByteView bytes) try {
+  const Parts parts = parts_of(bytes);
+  std::vector<NamedTensor> out;
+  for (Place& place : places_of(parts)) {
+    if (place.type != "F32") malformed(fmt::format("{} is not F32", place.tensor.name));
     std::uint64_t elements = 1;
     for (const std::uint64_t n : place.tensor.shape)
       if (__builtin_mul_overflow(elements, n, &elements)) malformed("a shape is too large");
-    if (place.begin != expected || place.end < place.begin || place.end > data.size() ||
-        (place.end - place.begin) % 4 != 0 || (place.end - place.begin) / 4 != elements)
+    if ((place.end - place.begin) % 4 != 0 || (place.end - place.begin) / 4 != elements)
       malformed(fmt::format("the place of {} does not fit its shape", place.tensor.name));
     place.tensor.values.resize(elements);
     if (elements != 0)
-      std::memcpy(place.tensor.values.data(), data.data() + place.begin, 4 * elements);
-    expected = place.end;
+      std::memcpy(place.tensor.values.data(), parts.data.data() + place.begin, 4 * elements);
     out.push_back(std::move(place.tensor));
   }
-  if (expected != data.size()) malformed("bytes follow the last tensor");
   return out;
 } catch (const nlohmann::json::exception& error) {
   malformed(fmt::format("the header is none: {}", error.what()));

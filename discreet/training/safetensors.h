@@ -29,6 +29,9 @@ struct NamedTensor {
 // All tensors, in the order of their offsets. Throws kMalformed, naming the tensor, for other types
 // than F32, offsets that do not cover the data exactly, or bytes that are no such file.
 std::vector<NamedTensor> decode_safetensors(ByteView bytes);
+// Name and shape of each tensor, of any type, in the order of their offsets; values are left empty.
+// kMalformed as above, but for what types mean.
+std::vector<NamedTensor> safetensors_shapes(ByteView bytes);
 // The metadata of such a file; kMalformed.
 std::map<std::string, std::string> safetensors_metadata(ByteView bytes);
 

@@ -8,9 +8,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
-#include "discreet/base/version.h"
 #include "discreet/config/config_resolve.h"
-#include "discreet/run/environment.h"
 #include "discreet/run/run_keys.h"
 #include "discreet/run/session.h"
 #include "discreet/training/corpus.h"
@@ -143,7 +141,7 @@ class Run {
   // What comes may differ in its bits from what was, so nothing is repeated.
   void go_on_elsewhere(ByteView state, std::uint64_t t, const run::TracePosition& at,
                        const std::string& differs) {
-    const std::uint64_t released = t + files_.steps_after(at);
+    const std::uint64_t released = t + files_.steps_after(at, t);
     mechanism().restore(state, released, /*fresh=*/true);
     // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
     const std::uint64_t again = released - t + t % mechanism().sampling().steps_per_event();
@@ -237,8 +235,7 @@ class Run {
     }
     write_checkpoint();
     // Names of columns are declared; nothing here is of the records.
-    std::map<std::string, std::string> about{{"producer", fmt::format("discreet {}", version())},
-                                             {"config_hash", to_hex(config_hash(config_))}};
+    std::map<std::string, std::string> about = session_->about_model();
     if (const std::vector<std::string>& names = setup_->features; !names.empty())
       about["features"] = to_json(cbor::array({names.begin(), names.end()}));
     files_.write_model(encode_safetensors(training().network.layout(), training().model(), about));

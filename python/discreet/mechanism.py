@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import json
 import os
 import pathlib
@@ -22,6 +23,8 @@ from discreet.errors import Error
 
 __all__ = ["Budget", "Clipped", "Config", "Mechanism", "Sampler", "Step", "Tensor", "clip",
            "load_config"]
+
+_UPWARDS = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)  # what is printed is a bound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,8 +218,9 @@ class Mechanism:
 
     def __repr__(self) -> str:
         spent = self.spent
-        return (f"<discreet.Mechanism after {self.t} steps, epsilon ≤ {spent.epsilon.upper:.6g} at "
-                f"delta {spent.delta:g}, {spent.adjacency}>")
+        upper = _UPWARDS.create_decimal_from_float(spent.epsilon.upper)
+        return (f"<discreet.Mechanism after {self.t} steps, epsilon ≤ {upper:g} at "
+                f"delta {spent.delta}, {spent.adjacency}>")
 
 
 def _text(config: str | os.PathLike | Mapping) -> tuple[bytes, str]:

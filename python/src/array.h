@@ -77,6 +77,33 @@ std::span<T> in_place_of(const char* op, nb::handle object, const char* wanted) 
   return elements<T>(array);
 }
 
+// Arguments in main memory and C order, used where they lie: bind them with noconvert(), or
+// nanobind copies what does not fit. An array that is only read is nb::ro or const. The array keeps
+// its memory until the call ends.
+template <class T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class A>
+void require_shape(const char* op, const A& array, std::initializer_list<std::size_t> expected) {
+  std::vector<std::size_t> found;
+  for (std::size_t d = 0; d < array.ndim(); ++d) found.push_back(array.shape(d));
+  if (found != std::vector<std::size_t>(expected))
+    throw Error(ErrorCode::kInvalidInput, op,
+                fmt::format("expected an array of shape [{}], found [{}]",
+                            fmt::join(expected, ", "), fmt::join(found, ", ")));
+}
+
+// Calls f with a value of the arrays' precision, which all of them share: float32 or float64.
+template <class F, class A, class... As>
+auto in_precision(const char* op, F&& f, const A& first, const As&... others) {
+  if (((others.dtype() != first.dtype()) || ...)) refuse_dtype(op, "arrays of one precision");
+  if (first.dtype() == nb::dtype<double>()) return f(double{});
+  if (first.dtype() == nb::dtype<float>()) return f(float{});
+  refuse_dtype(op, "float32 or float64");
+}
+
 // Gives a vector to Python as a NumPy array, without copying its elements.
 template <class T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {

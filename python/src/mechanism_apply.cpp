@@ -61,8 +61,8 @@ void add_session(nb::module_& m) {
       .def("release", &Session::release)
       .def("apply", &Session::apply)
       .def("sampler", &Session::sampler)
-      .def("take_norms", &Session::take_norms, "norms"_a, "scales"_a, "records"_a, "parts"_a,
-           "stability"_a.none())
+      .def("take_norms", &Session::take_norms, "norms"_a.noconvert(), "scales"_a.noconvert(),
+           "records"_a, "stability"_a.none())
       .def("release_into", &Session::release_into)
       .def("drop", [](Session& s) { s.with([](Mechanism& m) { m.drop_microbatches(); }); })
       .def("parts",

@@ -96,6 +96,7 @@ class RunSession : public Session {
   std::uint64_t charged_again = 0;  // steps since the last checkpoint, and of an epoch that is cut
 
   void write_checkpoint(ByteView training) { records().write_checkpoint(training); }
+  std::map<std::string, std::string> about_model() { return records().about_model(); }
   void write_model(ByteView bytes) { files().write_model(bytes); }
   void fail(const Error& error) {
     with([&](Mechanism&) { records().fail(error); });
@@ -146,7 +147,7 @@ class RunSession : public Session {
       saved.emplace(bytes.begin(), bytes.end());
       records_.restore(training);
     }
-    const std::uint64_t released = t + opened_.files->steps_after(at);
+    const std::uint64_t released = t + opened_.files->steps_after(at, t);
     with([&](Mechanism& m) { m.restore(state, released, /*fresh=*/true); });
     // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
     charged_again = released - t + t % fixed().sampling().steps_per_event();
@@ -174,7 +175,7 @@ class RunSession : public Session {
     return records_.header(
         opened_.commitment, run::spelling(opened_.streams(dp).algorithm),
         {{"trainer", "discreet.torch"},
-         {"assumed_exact", "the sums of clipped gradients, computed by PyTorch"}});
+         {"assumed_exact", "the sums of clipped gradients, formed in binary64"}});
   }
 
   void released(const StepResult& step) override { records().record(step); }
@@ -227,6 +228,7 @@ void discreet::python::add_run(nb::module_& m) {
            [](RunSession& s, const nb::bytes& training) {
              s.write_checkpoint(python::view(training));
            })
+      .def("about_model", &RunSession::about_model)
       .def("write_model",
            [](RunSession& s, const nb::bytes& bytes) { s.write_model(python::view(bytes)); })
       .def("fail",

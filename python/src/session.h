@@ -93,18 +93,9 @@ inline std::optional<run::Ended> ended_of(const std::optional<std::string>& said
 }
 
 // The threads that PyTorch's operators run on, once use_openmp() was called; else empty.
-inline Team& torch_team() {
-  static Team team;
+inline numerics::Team& torch_team() {
+  static numerics::Team team;
   return team;
-}
-
-// Values of a PyTorch tensor by address, in its own precision, contiguous: to pass an array costs
-// more than some layers do. The address and the number of values.
-using Values = std::pair<std::uintptr_t, std::size_t>;
-
-template <class Real>
-Real* pointer(std::uintptr_t address) {
-  return reinterpret_cast<Real*>(address);
 }
 
 // A dictionary of arrays in the order of the layout, borrowed.
@@ -243,26 +234,28 @@ class Session {
     return to_dict(with([&](Mechanism& m) { return m.apply(all); }));
   }
 
-  // Upper bounds of the norms, [records, parts] in binary64; `scales`, as many, is set to what each
-  // part is to be multiplied by.
-  void take_norms(std::uintptr_t given, std::uintptr_t scales, std::size_t records,
-                  std::size_t parts, std::optional<double> stability) {
-    const double* from = pointer<const double>(given);
-    RecordNorms norms{records, parts, {from, from + records * parts}, {}, {}};
+  // Upper bounds of the norms of the first `records` rows, [rows, parts]; `scales`, as many, is set
+  // to what each part is to be multiplied by.
+  void take_norms(const Matrix<const double>& given, const Matrix<double>& scales,
+                  std::size_t records, std::optional<double> stability) {
+    const std::size_t parts = given.shape(1);
+    require_shape("take_norms", scales, {given.shape(0), parts});
+    if (records > given.shape(0))
+      throw Error(
+          ErrorCode::kInvalidInput, "take_norms",
+          fmt::format("expected the norms of {} records, found {} rows", records, given.shape(0)));
+    RecordNorms norms{records, parts, {given.data(), given.data() + records * parts}, {}, {}};
     with([&](Mechanism& m) { m.take_norms(norms, stability); });
-    std::copy(norms.scales.begin(), norms.scales.end(), pointer<double>(scales));
+    std::copy(norms.scales.begin(), norms.scales.end(), scales.data());
   }
 
-  // Clipped averages, one per tensor of the layout (size 0: not private), made noisy in place.
-  // The record for the trace only if it is `wanted`: it takes longer than all else that is said.
-  nb::dict release_into(const std::vector<Values>& averages, bool wanted) {
-    const bool wide = mechanism_.config().run.compute_dtype == ComputeDtype::kFloat64;
-    HeldGradients held;
-    if (wide)
-      held = spans_of<double>(averages);
-    else
-      held = spans_of<float>(averages);
-    const Team* team = torch_team() ? &torch_team() : nullptr;
+  // Clipped averages in binary64, one per tensor of the layout (None: not private), made noisy in
+  // place. rounded: none, or as many of binary32, set to the noisy averages. The record for the
+  // trace only if it is `wanted`: it takes longer than all else that is said.
+  nb::dict release_into(const nb::list& averages, const nb::list& rounded, bool wanted) {
+    const std::vector<Array> wide = in_place_arrays(averages), narrow = in_place_arrays(rounded);
+    const HeldGradients held{spans_of<double>(wide), spans_of<float>(narrow)};
+    const numerics::Team* team = torch_team() ? &torch_team() : nullptr;
     return to_dict(with([&](Mechanism& m) {
                      StepResult step = m.release_into(held, team);
                      released(step);
@@ -333,10 +326,21 @@ class Session {
     return out;
   }
 
+  static std::vector<Array> in_place_arrays(const nb::list& objects) {
+    std::vector<Array> out;
+    for (const nb::handle object : objects)
+      out.push_back(object.is_none() ? Array() : in_place("release_into", object));
+    return out;
+  }
+
   template <class Real>
-  static std::vector<std::span<Real>> spans_of(const std::vector<Values>& averages) {
+  static std::vector<std::span<Real>> spans_of(const std::vector<Array>& averages) {
     std::vector<std::span<Real>> out;
-    for (const auto& [address, size] : averages) out.push_back({pointer<Real>(address), size});
+    for (const Array& average : averages) {
+      if (average.is_valid() && !python::holds<Real>(average))
+        refuse_dtype("release_into", "float64 averages and float32 roundings of them");
+      out.push_back(average.is_valid() ? elements<Real>(average) : std::span<Real>());
+    }
     return out;
   }
 

@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -9,19 +10,42 @@
 #include <functional>
 
 #include "discreet/mechanism/clip/ghost/pair_norms.h"
+#include "discreet/mechanism/clip/ghost/record_sums.h"
 #include "python/src/rooms.h"
 #include "python/src/session.h"
 
-// What discreet.torch asks of the core between the layers: tensors are given by address, because
-// they are small and many. Its callers see to contiguity and precision.
+// What discreet.torch asks of the core between the layers. Tensors come by DLPack, which costs 1 to
+// 2 microseconds each; a tensor of another type, shape, order or device is rejected.
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace discreet;
 using namespace discreet::mechanism;
-using discreet::python::pointer;
+using discreet::python::in_precision;
+using discreet::python::Matrix;
+using discreet::python::require_shape;
 using discreet::python::torch_team;
+using discreet::python::Vector;
 
 namespace {
+
+// Of the model's precision, float32 or float64: what is read, of three dimensions or any. Sums are
+// of float64.
+using Factor = nb::ndarray<nb::ro, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using AnyFactor = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Sum = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
+
+template <class Real, class A>
+const Real* data(const A& array) {
+  return static_cast<const Real*>(array.data());
+}
+void require_size(const char* op, const Sum& sum, std::size_t expected) {
+  if (sum.size() != expected)
+    throw Error(ErrorCode::kInvalidInput, op,
+                fmt::format("expected a sum of {} numbers, found {}", expected, sum.size()));
+}
+std::span<double> values(const Vector<double>& squares) {
+  return {squares.data(), squares.shape(0)};
+}
 
 // GNU OpenMP's entry: team(data) on `threads` threads, the caller's own pool.
 using OpenMpParallel = void (*)(void (*team)(void*), void* data, unsigned threads, unsigned flags);
@@ -51,38 +75,94 @@ bool use_openmp(const std::string& path, unsigned threads) {
 
 const numerics::Team* team() { return torch_team() ? &torch_team() : nullptr; }
 
-void outer_squares(std::uintptr_t squares, std::uintptr_t a, std::uintptr_t g, std::size_t records,
-                   std::size_t positions, std::size_t inputs, std::size_t outputs, bool bias,
-                   bool wide) {
-  const nb::gil_scoped_release release;
-  const std::span<double> into(pointer<double>(squares), records);
-  const auto run = [&]<class Real>(Real) {
-    add_outer_squares(OuterFactors<Real>{pointer<const Real>(a), pointer<const Real>(g), records,
-                                         positions, inputs, outputs, bias},
-                      team(), into);
-  };
-  wide ? run(double{}) : run(float{});
+void outer_squares(const Vector<double>& squares, const Factor& a, const Factor& g, bool bias) {
+  constexpr const char* op = "add_outer_squares";
+  const std::size_t records = a.shape(0), positions = a.shape(1);
+  require_shape(op, squares, {records});
+  require_shape(op, g, {records, positions, g.shape(2)});
+  in_precision(
+      op,
+      [&]<class Real>(Real) {
+        const nb::gil_scoped_release release;
+        add_outer_squares(OuterFactors<Real>{data<Real>(a), data<Real>(g), records, positions,
+                                             a.shape(2), g.shape(2), bias},
+                          team(), values(squares));
+      },
+      a, g);
 }
 
-// places: of int64, or 0.
-void placed_squares(std::uintptr_t squares, std::uintptr_t g, std::uintptr_t places,
-                    std::size_t records, std::size_t positions, std::size_t width, bool wide) {
-  const nb::gil_scoped_release release;
-  const std::span<double> into(pointer<double>(squares), records);
-  const auto run = [&]<class Real>(Real) {
-    add_placed_squares(PlacedRows<Real>{pointer<const Real>(g), pointer<const std::int64_t>(places),
-                                        records, positions, width},
-                       team(), into);
-  };
-  wide ? run(double{}) : run(float{});
+void placed_squares(const Vector<double>& squares, const Factor& g,
+                    const std::optional<Matrix<const std::int64_t>>& places) {
+  constexpr const char* op = "add_placed_squares";
+  const std::size_t records = g.shape(0), positions = g.shape(1);
+  require_shape(op, squares, {records});
+  if (places) require_shape(op, *places, {records, positions});
+  in_precision(
+      op,
+      [&]<class Real>(Real) {
+        const nb::gil_scoped_release release;
+        add_placed_squares(PlacedRows<Real>{data<Real>(g), places ? places->data() : nullptr,
+                                            records, positions, g.shape(2)},
+                           team(), values(squares));
+      },
+      g);
 }
 
-void row_squares(std::uintptr_t squares, std::uintptr_t rows, std::size_t records,
-                 std::size_t length, bool wide) {
-  const nb::gil_scoped_release release;
-  const std::span<double> into(pointer<double>(squares), records);
-  wide ? add_row_squares(pointer<const double>(rows), length, into)
-       : add_row_squares(pointer<const float>(rows), length, into);
+// rows: [records, ...].
+void row_squares(const Vector<double>& squares, const AnyFactor& rows) {
+  constexpr const char* op = "add_row_squares";
+  const std::size_t records = squares.shape(0);
+  if (rows.ndim() == 0 || rows.shape(0) != records)
+    throw Error(ErrorCode::kInvalidInput, op,
+                fmt::format("expected an array of {} rows, found {}", records,
+                            rows.ndim() == 0 ? 0 : rows.shape(0)));
+  in_precision(
+      op,
+      [&]<class Real>(Real) {
+        const nb::gil_scoped_release release;
+        add_row_squares(data<Real>(rows), records == 0 ? 0 : rows.size() / records,
+                        values(squares));
+      },
+      rows);
+}
+
+// sum: [outputs, inputs], or as many numbers in another shape.
+void outer_sum(const Sum& sum, const Vector<const double>& weights, const Factor& a,
+               const Factor& g, bool first) {
+  constexpr const char* op = "add_outer_sum";
+  const std::size_t records = a.shape(0), positions = a.shape(1);
+  const std::size_t inputs = a.shape(2), outputs = g.shape(2);
+  require_shape(op, weights, {records});
+  require_shape(op, g, {records, positions, outputs});
+  require_size(op, sum, inputs * outputs);
+  in_precision(
+      op,
+      [&]<class Real>(Real) {
+        const nb::gil_scoped_release release;
+        add_outer_sum(
+            OuterFactors<Real>{data<Real>(a), data<Real>(g), records, positions, inputs, outputs},
+            {weights.data(), records}, team(), first, {sum.data(), sum.size()});
+      },
+      a, g);
+}
+
+// rows: of the sum, which has as many rows of g's width.
+void placed_sum(const Sum& sum, const Vector<const double>& weights, const Factor& g,
+                const std::optional<Matrix<const std::int64_t>>& places, std::size_t rows) {
+  constexpr const char* op = "add_placed_sum";
+  const std::size_t records = g.shape(0), positions = g.shape(1), width = g.shape(2);
+  require_shape(op, weights, {records});
+  if (places) require_shape(op, *places, {records, positions});
+  require_size(op, sum, rows * width);
+  in_precision(
+      op,
+      [&]<class Real>(Real) {
+        const nb::gil_scoped_release release;
+        add_placed_sum(PlacedRows<Real>{data<Real>(g), places ? places->data() : nullptr, records,
+                                        positions, width},
+                       {weights.data(), records}, team(), {sum.data(), sum.size()});
+      },
+      g);
 }
 
 // Roundings of these few operations, and upwards of adding the squares of up to 2^12 tensors.
@@ -96,39 +176,32 @@ void norms_of(const double* squares, double* norms, std::size_t records, std::si
       norms[i * parts + g] = std::sqrt(squares[g * records + i]) * (factor * kUp);
 }
 
-// weights [parts, records], in the precision of the model, of norms and scales [records, parts];
-// returns the records with a norm that is not finite, whose weights are 0.
-std::vector<std::size_t> weights_of(const double* norms, const double* scales,
-                                    std::uintptr_t weights, std::size_t records, std::size_t parts,
-                                    double factor, bool wide) {
+// weights [parts, records] of norms and scales [records, parts]; those of a record with a norm that
+// is not finite are 0. Rounded down by more than what a factor loses that is multiplied by them in
+// the precision of the model.
+void weights_of(const double* norms, const double* scales, double* weights, std::size_t records,
+                std::size_t parts, double factor, bool wide) {
   const double down = factor * (wide ? kDown : 1 - 0x1p-22);
-  std::vector<std::size_t> left_out;
   for (std::size_t i = 0; i < records; ++i) {
     bool finite = true;
     for (std::size_t g = 0; g < parts; ++g) finite = finite && std::isfinite(norms[i * parts + g]);
-    if (!finite) left_out.push_back(i);
     for (std::size_t g = 0; g < parts; ++g) {
-      double weight = finite ? scales[i * parts + g] * down : 0;
-      // So small a number has few bits left in float32, and could be rounded up by half.
-      if (!(weight >= 0x1p-60)) weight = 0;
-      if (wide)
-        pointer<double>(weights)[g * records + i] = weight;
-      else
-        pointer<float>(weights)[g * records + i] = static_cast<float>(weight);
+      const double weight = finite ? scales[i * parts + g] * down : 0;
+      // What is multiplied by so small a number has few bits left in float32, and could be rounded
+      // up by half.
+      weights[g * records + i] = weight >= 0x1p-60 ? weight : 0;
     }
   }
-  return left_out;
 }
 
 // The weights of one part, of its squares.
-std::vector<std::size_t> clipped_weights(std::uintptr_t squares, std::uintptr_t weights,
-                                         std::size_t records, double bound, double mean_of,
-                                         double factor, bool wide) {
+void clipped_weights(const double* squares, double* weights, std::size_t records, double bound,
+                     double mean_of, double factor, bool wide) {
   std::vector<double> norms(records), scales(records);
-  norms_of(pointer<const double>(squares), norms.data(), records, 1, mean_of);
+  norms_of(squares, norms.data(), records, 1, mean_of);
   for (std::size_t i = 0; i < records; ++i)  // as Clip_v1 scales, from below
     scales[i] = std::min(1.0, bound / (norms[i] + kEpsClip) * kDown);
-  return weights_of(norms.data(), scales.data(), weights, records, 1, factor, wide);
+  weights_of(norms.data(), scales.data(), weights, records, 1, factor, wide);
 }
 
 }  // namespace
@@ -137,26 +210,42 @@ void discreet::python::add_torch(nb::module_& m) {
   m.def("use_openmp", &use_openmp, "path"_a, "threads"_a,
         "The core works for PyTorch on the threads of this OpenMP library; False if it is not "
         "loaded.");
-  m.def("add_outer_squares", &outer_squares, "squares"_a, "a"_a, "g"_a, "records"_a, "positions"_a,
-        "inputs"_a, "outputs"_a, "bias"_a, "wide"_a);
-  m.def("add_placed_squares", &placed_squares, "squares"_a, "g"_a, "places"_a, "records"_a,
-        "positions"_a, "width"_a, "wide"_a);
-  m.def("add_row_squares", &row_squares, "squares"_a, "rows"_a, "records"_a, "length"_a, "wide"_a);
+  m.def("add_outer_squares", &outer_squares, "squares"_a.noconvert(), "a"_a.noconvert(),
+        "g"_a.noconvert(), "bias"_a);
+  m.def("add_placed_squares", &placed_squares, "squares"_a.noconvert(), "g"_a.noconvert(),
+        "places"_a.noconvert().none());
+  m.def("add_row_squares", &row_squares, "squares"_a.noconvert(), "rows"_a.noconvert());
+  m.def("add_outer_sum", &outer_sum, "sum"_a.noconvert(), "weights"_a.noconvert(),
+        "a"_a.noconvert(), "g"_a.noconvert(), "first"_a);
+  m.def("add_placed_sum", &placed_sum, "sum"_a.noconvert(), "weights"_a.noconvert(),
+        "g"_a.noconvert(), "places"_a.noconvert().none(), "rows"_a);
   m.def(
       "norms_of",
-      [](std::uintptr_t squares, std::uintptr_t norms, std::size_t records, std::size_t parts,
-         double factor) {
-        norms_of(pointer<const double>(squares), pointer<double>(norms), records, parts, factor);
+      [](const Matrix<const double>& squares, const Matrix<double>& norms, double factor) {
+        const std::size_t parts = squares.shape(0), records = squares.shape(1);
+        require_shape("norms_of", norms, {records, parts});
+        norms_of(squares.data(), norms.data(), records, parts, factor);
       },
-      "squares"_a, "norms"_a, "records"_a, "parts"_a, "factor"_a);
+      "squares"_a.noconvert(), "norms"_a.noconvert(), "factor"_a);
   m.def(
       "weights_of",
-      [](std::uintptr_t norms, std::uintptr_t scales, std::uintptr_t weights, std::size_t records,
-         std::size_t parts, double factor, bool wide) {
-        return weights_of(pointer<const double>(norms), pointer<const double>(scales), weights,
-                          records, parts, factor, wide);
+      [](const Matrix<const double>& norms, const Matrix<const double>& scales,
+         const Matrix<double>& weights, double factor, bool wide) {
+        constexpr const char* op = "weights_of";
+        const std::size_t records = norms.shape(0), parts = norms.shape(1);
+        require_shape(op, scales, {records, parts});
+        require_shape(op, weights, {parts, records});
+        weights_of(norms.data(), scales.data(), weights.data(), records, parts, factor, wide);
       },
-      "norms"_a, "scales"_a, "weights"_a, "records"_a, "parts"_a, "factor"_a, "wide"_a);
-  m.def("clipped_weights", &clipped_weights, "squares"_a, "weights"_a, "records"_a, "bound"_a,
-        "mean_of"_a, "factor"_a, "wide"_a);
+      "norms"_a.noconvert(), "scales"_a.noconvert(), "weights"_a.noconvert(), "factor"_a, "wide"_a);
+  m.def(
+      "clipped_weights",
+      [](const Vector<const double>& squares, const Vector<double>& weights, double bound,
+         double mean_of, double factor, bool wide) {
+        require_shape("clipped_weights", weights, {squares.shape(0)});
+        clipped_weights(squares.data(), weights.data(), squares.shape(0), bound, mean_of, factor,
+                        wide);
+      },
+      "squares"_a.noconvert(), "weights"_a.noconvert(), "bound"_a, "mean_of"_a, "factor"_a,
+      "wide"_a);
 }

@@ -197,7 +197,7 @@ def test_a_module_of_another_precision_is_refused():
         assert torch.equal(before, weights_of(module)) and len(engine.accountant) == 1
 
 
-def test_half_precision_from_the_beginning_is_summed_and_noised_in_float32():
+def test_half_precision_from_the_beginning_is_summed_and_noised_in_float64():
     # Norms of half precision are charged with 2^-6 more: they are clipped to a bound that is so much smaller.
     results = []
     for dtype, bound in ((torch.float16, 1.0), (torch.float32, 1.0 / HALF_CHARGE)):
@@ -205,7 +205,7 @@ def test_half_precision_from_the_beginning_is_summed_and_noised_in_float32():
                                                   loss_reduction="sum", max_grad_norm=bound)
         x, y = next(iter(private))
         F.cross_entropy(module(x.to(dtype)).float(), y, reduction="sum").backward()
-        assert all(s.dtype == torch.float32 for s in engine._clipper.buffers.values())
+        assert all(s.dtype == torch.float64 for s in engine._clipper.buffers.values())
         optimizer.step()
         results.append(released(module).float())
     assert (results[0] - results[1]).norm() < 0.01 * results[1].norm()

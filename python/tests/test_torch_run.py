@@ -312,6 +312,66 @@ def test_a_killed_process_leaves_a_run_that_can_be_resumed(tmp_path):
     engine.close()
 
 
+def cut_lines(run, count):
+    whole = (run / "trace.jsonl").read_text().splitlines(keepends=True)
+    (run / "trace.jsonl").write_text("".join(whole[:-count]))
+
+
+@pytest.mark.parametrize("count_file", [True, False])
+def test_lines_cut_off_after_the_checkpoint_do_not_lower_what_is_charged_again(tmp_path, count_file):
+    """Whoever writes to the folder cannot hide steps that were released: they are counted under the run's key, and
+    without that count the whole plan is charged."""
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run, noise=20.0)
+    steps(module, optimizer, loader)
+    engine.save_checkpoint()
+    done = len(lines(run, "iter"))
+    steps(module, optimizer, loader, most=4)  # lost
+    engine.close()
+    cut_lines(run, 3)
+    assert len(lines(run, "iter")) == done + 1
+    if not count_file:
+        (run / "trace.steps").unlink()
+    engine, module, optimizer, loader = begin(run, resume=True, noise=20.0)
+    planned = lines(run)[0]["planned_steps"]
+    assert engine._session.charged_again == (4 if count_file else planned - done)
+    engine.close()
+    # Charged once, and not with every resume.
+    engine, *_ = begin(run, resume=True, noise=20.0)
+    assert engine._session.charged_again == 0
+    engine.close()
+
+
+@pytest.mark.skipif("DISCREET" not in os.environ, reason="needs the command")
+def test_a_run_is_released_and_its_gate_answers(tmp_path):
+    """The user's path: train, finish, release, ask. A model with a table of other types than float32."""
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run)
+    module.register_buffer("seen", torch.arange(3))
+    for _ in range(3):
+        steps(module, optimizer, loader)
+    claim = engine.finish()
+    engine.close()
+    command = os.environ["DISCREET"]
+    subprocess.run([command, "keygen", str(tmp_path / "release")], check=True, capture_output=True)
+    done = subprocess.run([command, "release", str(run), "--key", str(tmp_path / "release.key"), "--json"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert claim.upper <= said["epsilon_upper"] <= claim.upper + 2e-6 and said["adjacency"] == "add_remove"
+    assert said["model"]["model.safetensors"] == hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
+    gate = [command, "gate", str(run / "release.json"), "--public-key", str(tmp_path / "release.pub"), "--json"]
+    asked = subprocess.run(gate, capture_output=True, text=True, input='{"generation_class": "predict", "purpose": "any"}')
+    assert json.loads(asked.stdout)["allowed"], asked.stdout + asked.stderr
+    # Another model's weights are not signed under this claim.
+    model = bytearray((run / "model.safetensors").read_bytes())
+    model[-1] ^= 1
+    (run / "model.safetensors").write_bytes(model)
+    again = subprocess.run([command, "release", str(run), "--key", str(tmp_path / "release.key")], capture_output=True,
+                           text=True)
+    assert again.returncode == 1 and "is not the model of this run" in again.stderr
+
+
 @pytest.mark.parametrize("directory", [True, False])
 def test_a_run_cut_short_is_not_completed_and_claims_its_plan(tmp_path, directory):
     whole, module, optimizer, loader = begin(tmp_path / "whole")

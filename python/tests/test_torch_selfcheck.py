@@ -132,9 +132,23 @@ class WithoutPadding(nn.Module):
         return self.head(torch.zeros_like(h).masked_scatter(keep.unsqueeze(-1), flat).sum(1))
 
 
-def test_a_number_of_rows_that_differs_between_records_is_rejected():
-    with pytest.raises(discreet.Error, match="which rows are whose cannot be told"):
-        make(WithoutPadding(), words())
+def test_the_module_above_rows_that_differ_between_records_runs_record_by_record():
+    with pytest.warns(UserWarning, match="the module runs record by record"):
+        engine, *made = make(WithoutPadding(), words())
+    assert engine._clipper.whole == {""}
+    steps(engine, *made, most=2)
+    with pytest.warns(UserWarning, match="0 runs record by record"):
+        engine, *made = make(nn.Sequential(WithoutPadding(), nn.Linear(2, 2)), words())
+    assert engine._clipper.whole == {"0"} and [site.name for site in engine._clipper.sites] == ["0", "1"]
+
+
+def test_rows_that_differ_between_records_are_rejected_where_no_module_can_run_record_by_record():
+    class RecordsLast(WithoutPadding):
+        def forward(self, ids):
+            return super().forward(ids).T
+
+    with pytest.raises(discreet.Error, match="layer layer .*which rows are whose cannot be told"):
+        make(RecordsLast(), words())
 
 
 def test_rows_that_divide_but_are_not_the_learned_number_are_rejected_in_a_step():
@@ -369,7 +383,7 @@ def test_gradients_that_are_zero_but_for_rounding_are_no_alarm(module, shape, dt
     steps(*make(module().to(dtype), DataLoader(records, batch_size=BATCH, shuffle=True)), most=2)
 
 
-def test_a_weight_that_is_used_by_a_function_is_rejected_with_a_sentence():
+def test_a_weight_that_is_used_by_a_function_runs_record_by_record():
     class Functional(nn.Module):
         def __init__(self):
             super().__init__()
@@ -383,8 +397,9 @@ def test_a_weight_that_is_used_by_a_function_is_rejected_with_a_sentence():
             return F.linear(F.linear(x, self.layer.weight), self.head.weight)
 
     for kind in (Functional, Whole):
-        with pytest.raises(discreet.Error, match="used directly|outside of its layer"):
-            make(kind())
+        with pytest.warns(UserWarning, match="the module runs record by record"):
+            engine, *made = make(kind())
+        steps(engine, *made, most=2)
 
 
 def test_a_module_that_cannot_be_copied_is_rejected_with_a_sentence():

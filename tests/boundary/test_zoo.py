@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import zoo_apart  # noqa: E402
 import zoo_couplings  # noqa: E402
 import zoo_honest  # noqa: E402
 import zoo_memories  # noqa: E402
@@ -46,3 +47,10 @@ def test_an_honest_model_is_accepted_and_exact(name):
     assert not verdict.crashed, verdict.crashed
     assert not verdict.rejected, verdict.rejected
     assert not verdict.faults, "; ".join(verdict.faults)
+
+
+@pytest.mark.parametrize("case", [case for case in zoo_apart.cases() if case.collate is zoo_apart.inputs.default_collate],
+                         ids=lambda case: case.name)
+def test_an_honest_model_is_exact_for_a_record_that_is_alone_in_its_batch(case):
+    verdict = judge(case, 2)
+    assert verdict.accepted and not verdict.faults, verdict

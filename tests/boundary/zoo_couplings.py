@@ -262,25 +262,6 @@ class Table(nn.Module):
         return self.body(self, ids, self.table(ids), **others)
 
 
-def dropped_padding(m, ids, h):
-    """Layers see the tokens that are not padding, as rows."""
-    kept = ids != 0
-    out = torch.zeros(*ids.shape, D, dtype=h.dtype).masked_scatter(kept[..., None], torch.tanh(m.first(h[kept])))
-    return m.head(out.sum(1))
-
-
-def dropped_by_nonzero(m, ids, h):
-    rows, places = (ids != 0).nonzero(as_tuple=True)
-    out = torch.zeros(len(ids), D, dtype=h.dtype).index_add(0, rows, torch.tanh(m.first(h[rows, places])))
-    return m.head(out)
-
-
-def dropped_at_the_root(m, ids, h):
-    kept = ids != 0
-    words = m.head(torch.tanh(m.first(m.table(ids[kept]))))
-    return torch.zeros(len(ids), inputs.WORDS, dtype=words.dtype).index_add(0, kept.nonzero()[:, 0], words)
-
-
 def padded_mean(m, ids, h):
     """A mean over positions, padded ones too."""
     return m.head(torch.tanh(m.first(h)).mean(1))
@@ -315,26 +296,9 @@ def with_logits(m, ids, h, labels):
     return {"loss": F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100), "logits": logits}
 
 
-def unique_words(m, ids, h):
-    """A table looked up once for every word of the batch."""
-    words, where = ids.unique(return_inverse=True)
-    return m.head(m.first(m.table(words))[where].sum(1))
-
-
 def document_frequency(m, ids, h):
     seen = F.one_hot(ids, inputs.WORDS).amax(1).sum(0).to(h.dtype)
     return m.head((torch.tanh(m.first(h)) / seen[ids][..., None]).sum(1))
-
-
-class Bag(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table, self.head = nn.EmbeddingBag(inputs.WORDS, D, mode="sum"), nn.Linear(D, 3)
-
-    def forward(self, ids):
-        kept = ids != 0
-        offsets = torch.cat([torch.zeros(1, dtype=torch.long), kept.sum(1).cumsum(0)[:-1]])
-        return self.head(self.table(ids[kept], offsets))
 
 
 class Packed(nn.Module):
@@ -552,17 +516,12 @@ models = {
         h[:, 0], h[:, 0], h[:, 0])[0]), inputs.sequences),
     "unbatched_convolution": (lambda: TimeMajor(nn.Conv1d(D, D, 3, padding=1), lambda layer, h: layer(
         h[:, 0].t()).t()), inputs.sequences),
-    "embedding_bag_with_offsets": (Bag, inputs.ragged, inputs.padded),
     "packed_sequence_mean": (Packed, inputs.ragged, inputs.padded),
-    "padding_dropped": (lambda: Table(dropped_padding), inputs.ragged, inputs.padded),
-    "padding_dropped_by_nonzero": (lambda: Table(dropped_by_nonzero), inputs.ragged, inputs.padded),
-    "padding_dropped_before_the_table": (lambda: Table(dropped_at_the_root), inputs.ragged, inputs.padded),
     "mean_over_padded_positions": (lambda: Table(padded_mean), inputs.ragged, inputs.padded),
     "attention_to_padding": (lambda: Table(padded_attention), inputs.ragged, inputs.padded),
     "last_padded_position": (lambda: Table(from_the_end), inputs.ragged, inputs.padded),
     "positions_from_the_padded_end": (lambda: Table(places_from_the_end), inputs.ragged, inputs.padded),
     "cut_to_the_shortest": (Shortest, inputs.ragged, inputs.padded_mask),
-    "unique_words": (lambda: Table(unique_words), inputs.ids),
     "document_frequency": (lambda: Table(document_frequency), inputs.ids),
     "loss_over_tokens": (lambda: Table(language_model), inputs.ragged, inputs.padded_labels),
     "loss_over_tokens_with_logits": (lambda: Table(with_logits), inputs.ragged, inputs.padded_labels,

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import inputs
+import zoo_apart
 from inputs import LENGTH, WIDTH, WORDS
 from oracle import Case
 from zoo_couplings import Between, InTraining, Rooted, drop_path
@@ -41,7 +42,6 @@ def first(y):
 
 
 def converged():
-    """Its power iteration goes on with every pass; the oracle makes others than the engine."""
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, D))
     for _ in range(400):
         layer.weight  # noqa: B018
@@ -507,4 +507,4 @@ def cases() -> list[Case]:
     options = {"in_pieces": {"max_physical_batch_size": 3}, "accumulated": {"gradient_accumulation_steps": 2}}
     out += [Case(f"{case.name}_{name}", case.make, case.records, options=option) for name, option in options.items()
             for case in out if case.name in ("language_tied", "class_token")]
-    return out
+    return out + zoo_apart.cases()

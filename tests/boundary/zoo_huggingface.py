@@ -1,6 +1,6 @@
 """Architectures of Hugging Face from tiny configurations: no weights are fetched.
 
-All are accepted and exact but those of REJECTED and UNSUPPORTED.
+All are accepted and exact but those of REJECTED.
 """
 
 import torch
@@ -86,9 +86,8 @@ MODELS = {
         vocab_size=WORDS, n_embd=WIDTH, n_layer=1, n_head=2, n_positions=32, use_cache=False), "ids", True),
     "bert_with_dropout": ("BertForSequenceClassification", "BertConfig", TEXT | {"num_hidden_layers": 1}, "masked", True),
 }
-# What must be rejected, and what is not supported yet, with a part of the sentence; if it is accepted, it must be exact.
+# What must be rejected, with a part of the sentence.
 REJECTED = {"resnet": "BatchNorm2d", "llama_with_its_loss": "", "gpt2_with_its_loss": "", "t5_with_its_loss": ""}
-UNSUPPORTED = {"t5": "relative_attention_bias", "deberta_v2": "", "swin": ""}  # tables that all records share
 
 
 def _records(kind):

@@ -35,6 +35,18 @@ def test_proofs_receipts_and_bundles_hold(old):
     assert found["verified"] and found["uses"] == 3 and found["releases"] == 1
 
 
+def test_a_ledger_without_plans_is_stated_under_the_sentence_that_it_needs(old):
+    """Schema 1 records what epochs spent, not what runs planned: of withdrawn contributions all uses that they allowed."""
+    found = answer("ledger", "verify", old / "ledger.db")
+    assert found["schema"] == 1
+    assert "every run ended as it was planned" in discreet("ledger", "verify", str(old / "ledger.db")).stdout
+    withdrawn = answer("withdraw", "--verify", old / "bundle.json")
+    traced = answer("ledger", "trace", old / "ledger.db", withdrawn["descriptor_hash"])
+    assert withdrawn["epsilon"] == traced["epsilon"] > max(use["cumulative_epsilon"] for use in traced["uses"])
+    text = discreet("ledger", "trace", str(old / "ledger.db"), withdrawn["descriptor_hash"]).stdout
+    assert "all uses that it allowed" in text and "planned" not in text
+
+
 def test_receipts_of_deletions_hold(old):
     line = json.loads((old / "unlearn.receipts.jsonl").read_text().splitlines()[0])
     (old / "one.json").write_text(json.dumps({"leaf": line["leaf"], "receipt": line["receipt"]}))

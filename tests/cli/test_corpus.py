@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -414,3 +415,75 @@ def test_a_run_that_lost_its_note_of_the_ledger_is_not_resumed(corpus):
     if (folder / "run" / "checkpoint.cbor").exists():
         again = train(folder, "run", "--resume")
         assert again.returncode == 2 and "ledger.note is missing" in again.stderr
+
+
+def stopped(folder, out):
+    """Ctrl-C after the first epochs of the run."""
+    running = subprocess.Popen([os.environ["DISCREET"], "train", "train.yaml", "--out", out], cwd=folder,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    trace = folder / out / "trace.jsonl"
+    for _ in range(20000):
+        if trace.exists() and trace.read_bytes().count(b'"iter"') > 6:
+            break
+        time.sleep(0.002)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate()
+    assert running.returncode == 0, said
+    end = json.loads(trace.read_text().splitlines()[-1])
+    assert end["ended"] == "interrupted" and end["steps"] < end["planned_steps"]
+
+
+def test_a_run_that_was_stopped_states_and_releases_what_it_planned(corpus):
+    """Somebody who looked may have stopped it: what it had spent by then is no bound, its plan is."""
+    folder = corpus(uses=6, steps=2000)
+    assert discreet("keygen", "release", cwd=folder).returncode == 0
+    stopped(folder, "run")
+    ledger = str(folder / "ledger.db")
+
+    def stated():
+        found = json.loads(discreet("ledger", "verify", ledger, "--json").stdout)
+        assert found["verified"] and found["schema"] == 2
+        return found["counts"]["epochs"], {c["class"]: c["most_spent"] for c in found["classes"]}
+
+    def released():
+        done = discreet("release", "run", "--key", "release.key", "--json", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["epsilon_upper"]
+
+    epochs, spent = stated()
+    # One Gaussian release of multiplier 0.4 and 1 at 1e-5, of which 2000 planned steps take all, and a few steps little.
+    assert epochs < 400 and spent["open"] > 13 and spent["clinical"] > 4.3
+    early = released()
+    assert early >= max(spent.values())
+    text = discreet("ledger", "verify", ledger).stdout
+    assert "the number of runs was fixed; each counts with all steps that it planned" in text
+    assert train(folder, "run", "--resume").returncode == 0
+    # It went on until the budget of the run ended it: what contributions are charged stays the plan.
+    later, same = stated()
+    assert later > epochs and same == spent
+    assert released() == early
+
+
+def test_a_contribution_withdrawn_midway_states_the_plan_of_its_run(corpus):
+    """And not what its promise would have allowed over all runs."""
+    folder = corpus(uses=60, steps=300)
+    stopped(folder, "run")
+    ledger, origin = str(folder / "ledger.db"), "notes"
+    clinical = [json.loads(line)["descriptor_hash"] for line in (folder / "anchors.jsonl").read_text().splitlines()][1]
+
+    def trace(hash):
+        return json.loads(discreet("ledger", "trace", ledger, hash, "--json").stdout)
+
+    before = trace(clinical)
+    assert discreet("withdraw", clinical, "--origin", origin, "--key", str(folder / "hospital.key"), "--events",
+                    str(folder / "events")).returncode == 0
+    assert discreet("withdraw", "--ledger", ledger, "--key", str(folder / "steward.key"), "--events",
+                    str(folder / "events"), "--bundles", str(folder)).returncode == 0
+    after = trace(clinical)
+    bundle = json.loads(discreet("withdraw", "--verify", str(folder / f"{clinical}.json"), "--json").stdout)
+    assert bundle["epsilon"] == after["epsilon"] == before["epsilon"]
+    # The oracle composes the planned steps, at the multiplier of a use: sqrt(60) under noise 4 and C = 1.
+    planned = json.loads(discreet("account", "--sampling-rate", "0.2", "--noise-multiplier", repr(60 ** 0.5), "--steps", "300",
+                                  "--accountant", "rdp", "--adjacency", "zero_out", "--delta", "1e-5", "--json").stdout)
+    assert planned["epsilon"]["upper"] == pytest.approx(after["epsilon"], rel=1e-4)
+    assert len(after["uses"]) < 60 and "all that its runs planned" in discreet("ledger", "trace", ledger, clinical).stdout

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import http.server
 import json
+import pathlib
 import re
 import subprocess
 import threading
@@ -231,6 +232,15 @@ def flip_signature(ledger):
     ledger[3][2] = f"{text} {base64.b64encode(bytes(raw)).decode()}\n"
 
 
+def test_the_page_of_a_ledger_without_plans_is_verified_too(folder):
+    old = pathlib.Path(__file__).parents[1] / "compat" / "0.1-first" / "ledger.db"
+    result = discreet("report", str(folder / "run"), "--ledger", str(old), "--out", str(folder / "old.html"))
+    assert result.returncode == 0, result.stderr
+    assert "if each ended as it was planned" in text_of(folder, "old.html")
+    found, *_ = ask(folder, [{"name": "old", "page": "old.html"}])
+    assert [found["old"][check][0] for check in ("signed", "order", "tables")] == [VERIFIED] * 3, found
+
+
 def test_every_tampered_page_is_broken_and_says_where(folder):
     def note_by_a_stranger(ledger):
         ledger[3][-1] = note_of(folder, ledger[2], "stranger")
@@ -286,7 +296,24 @@ def test_rules_that_the_signer_itself_broke_are_found(folder):
         ledger[2][at] = cbor2.dumps([10, bytes(32)])
         ledger[3][1:] = [note_of(folder, ledger[2][:int(note.split("\n")[1])]) for note in ledger[3][1:]]
 
-    cases = {"after": (used_after_withdrawal, "is used after its withdrawal"),
+    def beyond_the_plan(ledger):
+        terms = [i for i, leaf in enumerate(ledger[2]) if isinstance(leaf, bytes) and cbor2.loads(leaf)[0] == 3]
+        replaced(ledger, terms[2], lambda e: e.__setitem__(14, 901))
+        sign_again(folder, ledger)
+
+    def another_plan(ledger):
+        terms = [i for i, leaf in enumerate(ledger[2]) if isinstance(leaf, bytes) and cbor2.loads(leaf)[0] == 3]
+        replaced(ledger, terms[2], lambda e: e.__setitem__(15, 9000))
+        sign_again(folder, ledger)
+
+    def no_plan(ledger):
+        replaced(ledger, first(ledger, 3), lambda e: e.pop())
+        sign_again(folder, ledger)
+
+    cases = {"beyond": (beyond_the_plan, "the run has more steps than it planned"),
+             "another": (another_plan, "its terms are not those that the run planned"),
+             "without": (no_plan, "it cannot be read"),
+             "after": (used_after_withdrawal, "is used after its withdrawal"),
              "epoch": (epoch_left_out, "an epoch ends that did not begin"),
              "stranger": (use_of_a_stranger, "contribution 99 is used under terms that are not its own"),
              "type": (unknown_type, "it is of a type that no entry has"),

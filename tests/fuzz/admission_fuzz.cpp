@@ -5,8 +5,11 @@
 //   a contribution  the gate gives a verdict; it admits nothing that key 1 did not sign
 //   a policy        read throws kInvalidDpConfig in one line that names the file, or its hash is
 //                   that of a second reading
+//   files           of anchors, statements, hashes: kInvalidInput (a line) or kMalformed (a
+//   statement) a private key   in PEM: kMalformed or kInvalidInput
 #include <string>
 
+#include "discreet/admission/anchor_file.h"
 #include "discreet/admission/cose.h"
 #include "discreet/admission/gate.h"
 #include "discreet/admission/policy_testing.h"
@@ -20,11 +23,11 @@ namespace {
 
 template <class F>
 void malformed_or(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    fuzz::require(error.code() == ErrorCode::kMalformed, "another code was thrown");
-  }
+  fuzz::throws_only({ErrorCode::kMalformed}, f);
+}
+template <class F>
+void invalid_or(F&& f) {
+  fuzz::throws_only({ErrorCode::kInvalidInput}, f);
 }
 
 void policy(std::string_view text) {
@@ -40,11 +43,23 @@ void policy(std::string_view text) {
 
 }  // namespace
 
+// Of the files that hold the above; the others are in corpus/admission.
+std::vector<Bytes> fuzz::seeds() {
+  const Bytes good = encode(admission::testing::clinical());
+  const Bytes signature = attest(admission::testing::key_of(1), good);
+  const Bytes statement = sign_rotation(admission::testing::key_of(1),
+                                        admission::testing::key_of(2), admission::testing::now());
+  return {seed(5, R"({"descriptor":")" + to_hex(good) + R"(","attestation":")" + to_hex(signature) +
+                      "\"}\n"),
+          seed(6, R"({"statement":")" + to_hex(statement) + "\"}\n"),
+          seed(7, to_hex(hash_of(good)) + "\n"), seed(8, admission::testing::key_of(1).to_pem())};
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const ByteView bytes(data + 1, size - 1);
   const Bytes copy(bytes.begin(), bytes.end());
-  switch (data[0] % 5) {
+  switch (data[0] % 9) {
     case 0:
       malformed_or([&] {
         fuzz::require(encode(decode_descriptor(bytes)) == copy, "a descriptor has two encodings");
@@ -68,7 +83,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         fuzz::require(!v.admitted() || v.hash == hash_of(good), "a forgery was admitted");
       break;
     }
-    default: policy({reinterpret_cast<const char*>(bytes.data()), bytes.size()}); break;
+    case 4: policy(fuzz::text_of(bytes)); break;
+    case 5: invalid_or([&] { parse_anchors(fuzz::text_of(bytes), "fuzz"); }); break;
+    case 6:
+      fuzz::throws_only({ErrorCode::kMalformed, ErrorCode::kInvalidInput},
+                        [&] { parse_statements(fuzz::text_of(bytes), "fuzz"); });
+      break;
+    case 7: invalid_or([&] { parse_hashes(fuzz::text_of(bytes), "fuzz"); }); break;
+    default:
+      fuzz::throws_only({ErrorCode::kMalformed, ErrorCode::kInvalidInput},
+                        [&] { SigningKey::from_pem(fuzz::text_of(bytes), "passphrase"); });
+      break;
   }
   return 0;
 }

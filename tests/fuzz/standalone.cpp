@@ -91,14 +91,16 @@ int main(int argc, char** argv) {
   for (const int fatal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS, SIGILL})
     std::signal(fatal, print_input);
   std::vector<std::filesystem::path> paths;
-  for (const auto& file : std::filesystem::directory_iterator(argv[1]))
-    paths.push_back(file.path());
+  if (std::filesystem::is_directory(argv[1]))
+    for (const auto& file : std::filesystem::directory_iterator(argv[1]))
+      paths.push_back(file.path());
   std::sort(paths.begin(), paths.end());
   std::vector<Input> corpus{{}};
   for (const auto& path : paths) {
     std::ifstream file(path, std::ios::binary);
     corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
+  for (Input& seed : fuzz::seeds()) corpus.push_back(std::move(seed));
   for (const Input& input : corpus) execute(input);
   Mutator mutator(std::move(corpus));
   const long executions = std::stol(argv[2]);

@@ -14,8 +14,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def machine(tmp_path):
     """A checkout on a machine whose dpkg-query, apt-get and id we control."""
     shutil.copytree(ROOT / "tools/setup", tmp_path / "checkout/tools/setup")
-    (tmp_path / "checkout/python").mkdir()
-    shutil.copy(ROOT / "python/constraints.txt", tmp_path / "checkout/python")
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
 

@@ -57,22 +57,32 @@ fi
 # --- The virtual environment -----------------------------------------------------------------
 [ $python = yes ] || exit 0
 venv=$root/build/venv
-requirements=()
+locks=()
 for group in "${groups[@]}"; do
-  [ -f "$here/python-$group.txt" ] && requirements+=(-r "$here/python-$group.txt")
+  [ -f "$here/python-$group.lock" ] && locks+=("$here/python-$group.lock")
 done
-[ ${#requirements[@]} -gt 0 ] || exit 0
+[ ${#locks[@]} -gt 0 ] || exit 0
 
-# The stamp of a group set holds what was installed for it; the constraints pin every version.
+# The stamp of a group set holds what was installed for it.
 stamp=$venv/.installed-$(IFS=-; echo "${groups[*]}")
-content=$(cat "$root/python/constraints.txt" "$here"/python-*.txt)
+content=$(cat "$here"/python-*.lock)
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$content" ]; then
   exit 0
 fi
 [ -x "$venv/bin/python" ] || ${PYTHON:-/usr/bin/python3} -m venv "$venv" >>"$log" 2>&1 ||
   fail "${PYTHON:-/usr/bin/python3} could not make a virtual environment; is python3-venv installed?"
+# A lock names everything, so nothing is resolved. Wheels only: what builds a source package has no hash.
+install() {
+  "$venv/bin/python" -m pip install --no-cache-dir --disable-pip-version-check \
+    --require-hashes --no-deps --only-binary :all: "$@" >>"$log" 2>&1
+}
 echo "set-up: installing Python packages into build/venv (log: build/setup.log)"
-"$venv/bin/python" -m pip install --no-cache-dir --disable-pip-version-check \
-  -c "$root/python/constraints.txt" "${requirements[@]}" >>"$log" 2>&1 ||
-  fail "pip could not install the packages of python/constraints.txt; is the network up? The log is build/setup.log."
+# Where pip finds a build of PyTorch for processors only, that one: it needs none of CUDA's libraries, of two gigabytes.
+if grep -q '^torch==' "${locks[@]}"; then install -r "$here/python-cpu.lock" || true; fi
+install "${locks[@]/#/--requirement=}" ||
+  fail "pip could not install the packages of tools/setup/python-*.lock; is the network up? The log is build/setup.log."
+if grep -qs '^Requires-Dist: cuda-' "$venv"/lib/python3*/site-packages/torch-*.dist-info/METADATA; then
+  install -r "$here/python-cuda.lock" ||
+    fail "pip could not install the packages of tools/setup/python-cuda.lock; is the network up? The log is build/setup.log."
+fi
 echo "$content" >"$stamp"

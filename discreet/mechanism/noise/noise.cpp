@@ -107,10 +107,9 @@ class Discrete {
 };
 
 // From above, by quarters side by side.
-template <class Real>
-double square_of(std::span<const Real> values) {
+double square_of(std::span<const double> values) {
   const std::size_t n = values.size() / 4;
-  const Real* rows[5];
+  const double* rows[5];
   for (std::size_t k = 0; k < 5; ++k) rows[k] = values.data() + k * n;
   double norms[5];
   kernels::norms_from_above(rows, 4, n, norms);
@@ -194,10 +193,11 @@ NoiseState generate(const ModelLayout& layout, const Partition& partition,
   return {request.seed_per_step ? 0 : counter.offset()};
 }
 
-template <class Real>
-NoiseState generate_into(const ModelLayout& layout, const Partition& partition,
-                         const NoiseRequest& request, const random::Generator& generator,
-                         const NoiseState& state, std::span<const std::span<Real>> values) {
+}  // namespace
+
+NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
+                          const NoiseRequest& request, const random::Generator& generator,
+                          const NoiseState& state, std::span<const std::span<double>> values) {
   if (request.family != NoiseFamily::kGaussian)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "noise on values that lie elsewhere is gaussian; take that noise.family");
@@ -205,7 +205,8 @@ NoiseState generate_into(const ModelLayout& layout, const Partition& partition,
   struct Task {
     random::Position at;
     double stddev;
-    std::span<Real> values;
+    std::span<double> values;
+    float* rounded;
     double square = 0;
   };
   std::vector<Task> tasks;
@@ -214,12 +215,16 @@ NoiseState generate_into(const ModelLayout& layout, const Partition& partition,
       [&](std::size_t i, double stddev, const random::Position& at) {
         for (std::size_t begin = 0; begin < values[i].size(); begin += kTask)
           tasks.push_back({at.from(at.coordinate + begin), stddev,
-                           values[i].subspan(begin, std::min(kTask, values[i].size() - begin))});
+                           values[i].subspan(begin, std::min(kTask, values[i].size() - begin)),
+                           request.rounded.empty() ? nullptr : request.rounded[i].data() + begin});
       });
   const auto run = [&](std::size_t k) {
     Task& task = tasks[k];
-    if (request.square != nullptr) task.square = square_of<Real>(task.values);
+    if (request.square != nullptr) task.square = square_of(task.values);
     random::add_gaussian(generator, task.at, task.stddev, task.values);
+    if (task.rounded != nullptr)
+      std::ranges::transform(task.values, task.rounded,
+                             [](double v) { return static_cast<float>(v); });
   };
   if (request.team != nullptr)
     (*request.team)(tasks.size(), run);
@@ -233,8 +238,6 @@ NoiseState generate_into(const ModelLayout& layout, const Partition& partition,
   }
   return after;
 }
-
-}  // namespace
 
 NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                           const NoiseRequest& request, const random::Generator& generator,
@@ -272,18 +275,6 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                                add(k * unit, std::min(count, (k + 1) * unit));
                            });
   return after;
-}
-
-NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
-                          const NoiseRequest& request, const random::Generator& generator,
-                          const NoiseState& state, std::span<const std::span<float>> values) {
-  return generate_into(layout, partition, request, generator, state, values);
-}
-
-NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
-                          const NoiseRequest& request, const random::Generator& generator,
-                          const NoiseState& state, std::span<const std::span<double>> values) {
-  return generate_into(layout, partition, request, generator, state, values);
 }
 
 }  // namespace discreet::mechanism

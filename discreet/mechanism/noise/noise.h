@@ -49,8 +49,9 @@ struct NoiseRequest {
   // and what is in the values then is to be thrown away.
   std::function<void()> meanwhile;
   // For values that lie elsewhere:
-  const numerics::Team* team = nullptr;  // instead of `threads`
-  double* square = nullptr;              // set to the sum of their squares before noise
+  const numerics::Team* team = nullptr;       // instead of `threads`
+  double* square = nullptr;                   // set to the sum of their squares before noise
+  std::span<const std::span<float>> rounded;  // empty, or set to the noisy values in binary32
 };
 
 // Throws kInvalidDpConfig for a standard deviation that the family cannot draw.
@@ -64,11 +65,7 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                           const NoiseRequest& request, const random::Generator& generator,
                           const NoiseState& state, GradientSum& values);
 // The same where the values lie elsewhere: one span per tensor of the layout, in its order; that of
-// a tensor that is not private is not read. Gaussian only, else kInvalidDpConfig. A binary32 value
-// is x + stddev z formed in binary64 and rounded once.
-NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
-                          const NoiseRequest& request, const random::Generator& generator,
-                          const NoiseState& state, std::span<const std::span<float>> values);
+// a tensor that is not private is not read. Gaussian only, else kInvalidDpConfig.
 NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                           const NoiseRequest& request, const random::Generator& generator,
                           const NoiseState& state, std::span<const std::span<double>> values);

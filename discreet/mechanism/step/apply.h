@@ -59,7 +59,13 @@ struct PriorRelease {
 
 // The clipped gradients of a step that whoever trains holds, as PyTorch does: one span per tensor
 // of the layout, in its order; empty where the tensor is not private.
-using HeldGradients = std::variant<std::vector<std::span<float>>, std::vector<std::span<double>>>;
+//   averages  in: the clipped averages; out: with noise
+//   rounded   no span, or as many and as long: set to what `averages` are in the end, rounded to
+//             binary32. This is post-processing: the noise was added in binary64.
+struct HeldGradients {
+  std::vector<std::span<double>> averages;
+  std::vector<std::span<float>> rounded;
+};
 
 // What one optimizer step gives: gradients, budget, released and warnings are what the event is of,
 // or follow from configuration and accountant; metrics are confidential.
@@ -149,12 +155,12 @@ class Mechanism {
   // compression, routes, and accumulation steps (pieces need none); kInvalidGradient for more
   // records than most_records(); then nothing is taken.
   void take_norms(RecordNorms& norms, std::optional<double> stability = std::nullopt);
-  // averages: in, sum_i s_ig x_ig / B with B = sampling().batch, of the precision of
-  // run.compute_dtype (bfloat16: binary32); out, the noisy average. Assumed, not checked: that each
-  // record's term has norm at most C_g / B, in what was computed. Rounding of that sum is not
-  // charged. Throws as release(); the values are then to be thrown away, and nothing was released.
+  // held.averages: in, sum_i s_ig x_ig / B with B = sampling().batch; out, the noisy average.
+  // Assumed, not checked: that each record's term has norm at most C_g / B, in what was computed.
+  // Rounding of that sum is not charged. Throws as release(); the values are then to be thrown
+  // away, and nothing was released.
   //   team: threads to use instead of our own.
-  StepResult release_into(const HeldGradients& averages, const numerics::Team* team = nullptr);
+  StepResult release_into(const HeldGradients& held, const numerics::Team* team = nullptr);
 
   std::uint64_t t() const noexcept;  // optimizer steps done
   // How the run ends if all steps to come are taken: the decisions of release(), one after the

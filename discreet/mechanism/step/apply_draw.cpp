@@ -160,34 +160,38 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
   return out;
 }
 
-template <class Real>
-Drawn draw(const Fixed& fixed, const State& state, Held<Real>& held, const Decided& decided) {
+Drawn draw(const Fixed& fixed, const State& state, Held& held, const Decided& decided) {
+  const auto& [averages, rounded] = held.values;
   const Partition& parts = state.now.allocation.plan.partition;
   Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
   double square = 0;
   if (decided.sigma > 0) {
-    draw_noise(fixed, state, decided, out,
-               [&](NoiseRequest& request, const random::Generator& generator, bool first, bool) {
-                 request.team = held.team;
-                 request.square = first ? &square : nullptr;
-                 return generate_noise(state.now.layout, parts, request, generator, out.noise,
-                                       held.tensors);
-               });
+    draw_noise(
+        fixed, state, decided, out,
+        [&](NoiseRequest& request, const random::Generator& generator, bool first, bool last) {
+          request.team = held.team;
+          request.square = first ? &square : nullptr;
+          if (last) request.rounded = rounded;
+          return generate_noise(state.now.layout, parts, request, generator, out.noise, averages);
+        });
   } else {
-    for (const std::span<const Real> values : held.tensors) {
-      const double norm = numerics::norm_l2(values, fixed.threads);
+    for (std::size_t i = 0; i < averages.size(); ++i) {
+      const double norm = numerics::norm_l2(std::span<const double>(averages[i]), fixed.threads);
       square += norm * norm;
+      if (!rounded.empty())
+        std::ranges::transform(averages[i], rounded[i].begin(),
+                               [](double v) { return static_cast<float>(v); });
     }
   }
   out.signal = std::sqrt(square);
   if (is_far_from_overflow(out)) return out;
-  if (!std::ranges::all_of(held.tensors, [](std::span<const Real> v) { return all_finite(v); }))
-    refuse_infinite(fixed, state,
-                    [&](std::size_t i) { return std::span<const Real>(held.tensors[i]); });
+  const auto require_finite = [&]<class Real>(const std::vector<std::span<Real>>& tensors) {
+    if (!std::ranges::all_of(tensors, [](std::span<const Real> v) { return all_finite(v); }))
+      refuse_infinite(fixed, state,
+                      [&](std::size_t i) { return std::span<const Real>(tensors[i]); });
+  };
+  rounded.empty() ? require_finite(averages) : require_finite(rounded);
   return out;
 }
-
-template Drawn draw(const Fixed&, const State&, Held<float>&, const Decided&);
-template Drawn draw(const Fixed&, const State&, Held<double>&, const Decided&);
 
 }  // namespace discreet::mechanism

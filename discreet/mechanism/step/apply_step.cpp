@@ -241,17 +241,11 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
 
 template StepResult Mechanism::release(const Accumulation&, GradientSum&);
 
-StepResult Mechanism::release_into(const HeldGradients& averages, const numerics::Team* team) {
+StepResult Mechanism::release_into(const HeldGradients& held, const numerics::Team* team) {
   if (!state_->elsewhere)
     throw Error(ErrorCode::kInvalidDpConfig, kOperator,
                 "no norms were taken; call take_norms for every piece of the step first");
-  const auto run = [&](const auto& tensors) {
-    using Real = typename std::remove_cvref_t<decltype(tensors)>::value_type::element_type;
-    if (std::is_same_v<Real, double> !=
-        (fixed_->config.run.compute_dtype == ComputeDtype::kFloat64))
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  fmt::format("run.compute_dtype is {}; give gradients of that precision",
-                              spelling(fixed_->config.run.compute_dtype)));
+  const auto require_fit = [&](const auto& tensors) {
     if (tensors.size() != fixed_->layout.size())
       throw Error(ErrorCode::kInvalidGradient, kOperator,
                   fmt::format("gradients of {} tensors for a layout of {}", tensors.size(),
@@ -263,14 +257,15 @@ StepResult Mechanism::release_into(const HeldGradients& averages, const numerics
             ErrorCode::kInvalidGradient, kOperator,
             fmt::format("the gradient of {} has {} elements", tensor.name, tensors[i].size()));
     }
-    Accumulation accumulation = *state_->elsewhere;
-    accumulation.microbatches = 1;
-    Held<Real> held{tensors, team};
-    StepResult result = release(accumulation, held);
-    ++state_->t_micro;
-    return result;
   };
-  return std::visit(run, averages);
+  require_fit(held.averages);
+  if (!held.rounded.empty()) require_fit(held.rounded);
+  Accumulation accumulation = *state_->elsewhere;
+  accumulation.microbatches = 1;
+  Held values{held, team};
+  StepResult result = release(accumulation, values);
+  ++state_->t_micro;
+  return result;
 }
 
 }  // namespace discreet::mechanism

@@ -43,9 +43,8 @@ struct Drawn {
 };
 
 // Values that lie elsewhere: averages already.
-template <class Real>
 struct Held {
-  std::span<const std::span<Real>> tensors;
+  const HeldGradients& values;
   const numerics::Team* team = nullptr;
 };
 
@@ -53,9 +52,8 @@ struct Held {
 // depends on none of it and is done by one thread meanwhile.
 Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, const GradientSum& sum,
            GradientSum& values, const Decided& decided, const std::function<void()>& account);
-// The same for averages that lie elsewhere. Real: float, double.
-template <class Real>
-Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, Held<Real>& held,
+// The same for averages that lie elsewhere.
+Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, Held& held,
            const Decided& decided);
 
 }  // namespace discreet::mechanism

@@ -6,6 +6,7 @@
 #include "discreet/base/error.h"
 #include "discreet/unlearning/records_impl.h"
 #include "discreet/unlearning/require_impl.h"
+#include "discreet/unlearning/saved_impl.h"
 
 namespace discreet::unlearning {
 namespace {
@@ -39,6 +40,15 @@ std::uint64_t scaled_up(const char* name, double value, double scale) {
   return static_cast<std::uint64_t>(scaled);
 }
 
+// Which engine's state it is.
+std::string type_of(ByteView state) {
+  try {
+    return std::string(cbor::decode(state).at("type").as_text());
+  } catch (const Error& error) {
+    malformed_state(error.sentence());
+  }
+}
+
 }  // namespace
 
 Bytes saved(const Learner& learner) {
@@ -46,8 +56,7 @@ Bytes saved(const Learner& learner) {
 }
 
 Learner restored_learner(ByteView state, NoiseSource noise) {
-  const cbor::Value value = cbor::decode(state);
-  const std::string_view type = value.at("type").as_text();
+  const std::string type = type_of(state);
   if (type == "unlearning/exact/1") return ExactEngine::restore(state);
   if (type == "unlearning/erm/1") return ErmEngine::restore(state, std::move(noise));
   return MemoryPair::restore(state, std::move(noise));

@@ -1,13 +1,14 @@
 """Collects what the backward pass shows, and turns it into sums of clipped gradients.
 
 One backward pass is one piece of a step. When it ends, the norms of its records are complete, the sink (the core's
-mechanism) says what each record is multiplied by, and every parameter's weighted sum is added to its buffer. Buffers are
-not `p.grad`: that only ever holds what was released.
+mechanism) says what each record is multiplied by, and every parameter's weighted sum is added to its buffer, in float64.
+Buffers are not `p.grad`: that only ever holds what was released.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import NoReturn
 
 import torch
@@ -18,21 +19,21 @@ from discreet import _core
 from discreet.torch import rules
 from discreet.torch.errors import refuse
 from discreet.torch.generic import GenericSite
-from discreet.torch.layers import check_layer, modules_of, watch_batch_norms
+from discreet.torch.layers import check_layer, modules_of, steady_gradients, watch_batch_norms
 from discreet.torch.pieces import Column, Outer, Sum
-from discreet.torch.sites import AttentionSite, Forward, LayerSite, Site, as_type
+from discreet.torch.sites import AttentionSite, Forward, LayerSite, Site
 
 
 class Clipper:
     """sink: an object with take_norms(norms [records, parts] float64) → scales, of the same shape.
     parts: by parameter name, the part of the clip plan it belongs to. fused: every part's records are clipped as soon as
-    its layer's gradient is there.
+    its layer's gradient is there. whole: names of modules that run record by record, with all that is below them.
     """
 
     def __init__(self, module: nn.Module, parts: dict[str, int], *, fused: bool = False,
-                 bounds=None, mean: bool = True, batch: float = 1.0) -> None:
+                 bounds=None, mean: bool = True, batch: float = 1.0, whole: Collection[str] = ()) -> None:
         self.module, self.mean, self.batch = module, mean, batch
-        self.fused, self.bounds = fused, bounds
+        self.fused, self.bounds, self.whole = fused, bounds, whole
         self.anchor = torch.zeros(1, requires_grad=True)
         self.names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
@@ -54,11 +55,13 @@ class Clipper:
         self.look = True  # whether the next backward pass is searched for half precision
         self.half = False  # whether any was found
         self.sink = None
+        self.outside = ""  # a parameter that received a gradient outside of its layer
+        self.unbatched: str | None = None  # a module whose records must run one after the other
         self.buffers: dict[str, torch.Tensor] = {}
         for name, layer in modules_of(module):
             check_layer(name, layer)
         self.sites = list(self._sites())
-        self._hooks: list = watch_batch_norms(module)
+        self._hooks: list = watch_batch_norms(module) + steady_gradients(module)
         try:
             for site in self.sites:
                 site.install()
@@ -83,9 +86,15 @@ class Clipper:
             attention = isinstance(module, nn.MultiheadAttention)
             if parametrize.is_parametrized(module) and any(p.requires_grad for p in module.parameters()):
                 own = dict(module.named_parameters())
+            if name in self.whole:
+                site: Site = GenericSite(self, name, module)
+                covered |= {id(p) for p in site.parameters.values()}
+                inside.append(name)
+                yield site
+                continue
             if attention and any(p.requires_grad for p in module.parameters()):
                 if type(module).forward is nn.MultiheadAttention.forward and AttentionSite.serves(module):
-                    site: Site = AttentionSite(self, name, module)
+                    site = AttentionSite(self, name, module)
                     covered |= {id(p) for s in (site.inward, site.outward) for p in s.parameters.values()}
                     inside.append(name)
                     yield site
@@ -114,12 +123,15 @@ class Clipper:
         finally:
             self.active = before
 
-    def learn(self, rows: dict) -> None:
-        """By layer, how its rows belong to records (the self-check's result)."""
+    def learn(self, rows: dict, looped: Collection[str] = ()) -> None:
+        """By layer, how its rows belong to records, and modules whose records run one after the other (the self-check's
+        result)."""
         self.probed = True
         for site in self.sites:
             if site.name in rows:
                 site.learn(rows[site.name])
+            if site.name in looped:
+                site.by_vmap = False
         if any(getattr(one, "products", ()) for layout in rows.values()
                for one in (layout if isinstance(layout, list) else [layout])):
             self._hooks.append(self.module.register_forward_pre_hook(Look(self), with_kwargs=True))
@@ -225,6 +237,7 @@ class Clipper:
     def _outside(self, name: str):
         def hook(_):
             if self.active:
+                self.outside = name
                 refuse(f"{name} received a gradient outside of its layer, which nothing clips: it is used directly, as in a "
                        "penalty on weights (take weight_decay of the optimizer) or a functional call. Nothing was released",
                        "INVALID_GRADIENT")
@@ -264,7 +277,7 @@ class Clipper:
         """[records, parts] of [parts, records]."""
         parts, n = norm2.shape
         norms = torch.empty(n, parts, dtype=torch.float64)
-        _core.norms_of(norm2.data_ptr(), norms.data_ptr(), n, parts, self._norm_factor())
+        _core.norms_of(norm2, norms, self._norm_factor())
         return norms
 
     def _sum_now(self, pieces: dict) -> None:
@@ -272,34 +285,24 @@ class Clipper:
         part = self.parts[next(iter(pieces))]
         if {name for name in self.of_part[part] if self.parameters[name].requires_grad} != pieces.keys():
             return
-        weights = torch.empty(self.records, dtype=self.dtype)
-        bad = _core.clipped_weights(self._row(part).data_ptr(), weights.data_ptr(), self.records, self.bounds()[part],
-                                    self._norm_factor(), self._factor() / self.batch, self.dtype == torch.float64)
-        left_out = torch.tensor(bad) if bad else None
+        weights = torch.empty(self.records, dtype=torch.float64)
+        _core.clipped_weights(self._row(part), weights, self.bounds()[part], self._norm_factor(),
+                              self._factor() / self.batch, self.dtype == torch.float64)
         for name, piece in pieces.items():
-            self._add(name, piece, weights, left_out)
+            self._add(name, piece, weights)
             del self._done[name]
             self._summed.add(name)
 
-    def _weights(self, norms: torch.Tensor, scales: torch.Tensor):
-        """What the gradients as they are must be multiplied by [parts, records], in their precision and rounded down,
-        and the records to leave out."""
+    def _weights(self, norms: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        """What the gradients as they are must be multiplied by [parts, records], rounded down; 0 for a record to leave out."""
         n, parts = norms.shape
-        weights = torch.empty(parts, n, dtype=self.dtype)
-        bad = _core.weights_of(norms.data_ptr(), scales.data_ptr(), weights.data_ptr(), n, parts,
-                               self._factor() / self.batch, self.dtype == torch.float64)
-        return weights, torch.tensor(bad) if bad else None
+        weights = torch.empty(parts, n, dtype=torch.float64)
+        _core.weights_of(norms, scales, weights, self._factor() / self.batch, self.dtype == torch.float64)
+        return weights
 
-    def _add(self, name: str, piece, weights: torch.Tensor, bad: torch.Tensor | None) -> None:
-        if self.absent:
-            return
-        if bad is not None:
-            _leave_out(piece, bad)
-        total = as_type(piece.weighted(weights), self.dtype)
-        if name in self.buffers:
-            self.buffers[name].add_(total)
-        else:
-            self.buffers[name] = total.contiguous()
+    def _add(self, name: str, piece, weights: torch.Tensor) -> None:
+        if not self.absent:
+            self.buffers[name] = piece.weighted(weights, self.buffers.get(name))
 
     def _finish(self) -> None:
         try:
@@ -311,10 +314,9 @@ class Clipper:
                 norms = self._norms(self._totals())
                 scales = self.sink.take_norms(norms).contiguous()
                 if self._done:
-                    weights, bad = self._weights(norms, scales)
-                    by_part = weights.unbind()
+                    by_part = self._weights(norms, scales).unbind()
                 for name in list(self._done):
-                    self._add(name, self._done.pop(name), by_part[self.parts[name]], bad)
+                    self._add(name, self._done.pop(name), by_part[self.parts[name]])
         except BaseException:
             self.failed()
             raise
@@ -374,10 +376,3 @@ def _half_below(node) -> str:
                 return f"the backward pass has a gradient of {grad.dtype} ({node.name()})"
         waiting.extend(below for below, _ in node.next_functions)
     return ""
-
-
-def _leave_out(piece, rows: torch.Tensor) -> None:
-    for one in getattr(piece, "pieces", [piece]):
-        for key in ("a", "g", "gradients"):
-            if hasattr(one, key):
-                setattr(one, key, getattr(one, key).index_fill(0, rows, 0))

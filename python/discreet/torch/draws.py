@@ -54,18 +54,59 @@ def _low_high(args) -> tuple[int, int]:
     return (0, args[0]) if len(args) == 1 else (args[0], args[1])
 
 
+class Drew(Exception):
+    """Random numbers were drawn where none were expected."""
+
+
+class AsDrawn:
+    """Random numbers are what they are."""
+
+    drawn = chosen = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass
+
+    def begin(self, value: int) -> None:
+        """Before the collate function, or the module, is called."""
+        seed(value)
+
+    def end(self) -> None:
+        """After it."""
+
+
+class NoneDrawn(AsDrawn):
+    """As OneNumber, and faster, for a module that draws none: it throws Drew if one was drawn."""
+
+    def begin(self, value: int) -> None:
+        seed(value)
+        self.before = state()
+
+    def end(self) -> None:
+        (own, python, numpy), (own_after, python_after, numpy_after) = self.before, state()
+        if not torch.equal(own, own_after) or python != python_after or numpy is not None and (
+                numpy[2:] != numpy_after[2:] or (numpy[1] != numpy_after[1]).any()):
+            raise Drew
+
+
 class OneNumber(TorchDispatchMode):
     """Within, every random operator draws the same number, for any shape: what a record draws does not depend on how many
-    records or positions there are. An operator that is not known is rejected; `drawn` says whether there were any."""
+    records or positions there are. An operator that is not known is rejected; `drawn` says whether there were any, and
+    `chosen` whether values chose a shape or what the code does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.drawn = False
+        self.drawn = self.chosen = False
+
+    begin, end = AsDrawn.begin, AsDrawn.end
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         if torch.Tag.nondeterministic_seeded not in func.tags and name not in UNTAGGED:
+            self.chosen |= torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
             return func(*args, **kwargs)
         if name in ("native_dropout",) and args[2] is False or name.startswith("_scaled_dot_product") \
                 or name.startswith("_dropout"):

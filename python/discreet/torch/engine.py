@@ -221,7 +221,7 @@ class PrivacyEngine:
 
         # The self-check comes first: nothing is left behind by a module that cannot be served.
         if self_check:
-            rows_of_layers = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion)
+            layout = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion)
         else:
             validate(module, strict=True)
         text = _json(config).encode()
@@ -248,10 +248,10 @@ class PrivacyEngine:
                 session.close()
             raise
         self._clipper = Clipper(module, parts, fused=clipping == "per_layer", bounds=session.clip_bounds,
-                                mean=loss_reduction == "mean", batch=float(batch))
+                                mean=loss_reduction == "mean", batch=float(batch), whole=layout.whole if self_check else ())
         self._clipper.sink, self._clipper.check, self._clipper.failed = self, self._check_forward, self.drop
         if self_check:
-            self._clipper.learn(rows_of_layers)
+            self._clipper.learn(layout.rows, layout.looped)
         self._session, self._rows, self._batch = session, rows, batch
         _share_threads(self.threads)
         self._layout = tensors
@@ -326,8 +326,7 @@ class PrivacyEngine:
         scales = torch.zeros_like(norms)
         drawn = 0 if self._clipper.absent else records
         try:
-            self._session.take_norms(norms.data_ptr(), scales.data_ptr(), drawn, norms.shape[1],
-                                     0.01 if self._automatic else None)
+            self._session.take_norms(norms, scales, drawn, 0.01 if self._automatic else None)
         except Error as error:
             self._failed(error)
             raise
@@ -357,28 +356,38 @@ class PrivacyEngine:
             # That a piece is left out may depend on a record in it, which would count for all of them.
             refuse(f"optimizer.step() after backward passes of {self._seen} of the batch's {self._handed} records; call "
                    "loss.backward() for every piece, or iterate the loader anew: it begins this batch again")
-        buffers = self._clipper.buffers
-        averages = []
+        noisy, rounded = self._clipper.buffers, {}
+        averages, narrow = [], []
         for name, shape, _, _, trains, _ in self._layout:
-            if trains and name not in buffers:
-                buffers[name] = torch.zeros(shape, dtype=self._clipper.dtype)
-            averages.append((buffers[name].data_ptr(), buffers[name].numel()) if trains else (0, 0))
+            if trains and name not in noisy:
+                noisy[name] = torch.zeros(shape, dtype=torch.float64)
+            averages.append(noisy[name] if trains else None)
+            if self._clipper.dtype == torch.float64:
+                continue
+            if trains:
+                rounded[name] = torch.empty(shape, dtype=torch.float32)
+            narrow.append(rounded[name] if trains else None)
         try:
-            step = self._session.release_into(averages, False)
+            step = self._session.release_into(averages, narrow, False)
         except Error as error:
             self._failed(error)
             if error.code in ("PRIVACY_BUDGET_EXCEEDED", "ACCOUNTANT_OVERFLOW"):
                 refuse(f"{error.sentence}. Stop here, or begin a run with a larger target_epsilon or more noise", error.code,
                        error.op)
             raise
-        for name, p in self._clipper.parameters.items():
-            p.grad = as_type(buffers[name], p.dtype) if p.requires_grad else None
+        self._give(noisy, rounded)
         self._clipper.drop()
         self._close_batch()
         state.after_step(self, step)
         for callback in self.callbacks:
             callback({"step": step["t"] + 1, "epsilon": step["after"][1], "delta": self._session.budget()[1],
                       "confidential": step["metrics"]})
+
+    def _give(self, noisy: dict[str, torch.Tensor], rounded: dict[str, torch.Tensor]) -> None:
+        """Gives every parameter its gradient. noisy: what the mechanism released, in float64; rounded: the same in float32,
+        for a module that is not of float64. Rounding comes after the noise. Tests replace this to see what was released."""
+        for name, p in self._clipper.parameters.items():
+            p.grad = as_type((rounded or noisy)[name].view_as(p), p.dtype) if p.requires_grad else None
 
     def _failed(self, error: Error) -> None:
         self.drop()

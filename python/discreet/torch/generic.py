@@ -8,6 +8,7 @@ import contextlib
 
 import torch
 from torch import nn
+from torch.utils import checkpoint
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from discreet.torch import draws
@@ -27,8 +28,11 @@ def wide(x: torch.Tensor) -> torch.Tensor:
 class Pass:
     """What the backward pass needs of a forward pass."""
 
-    def __init__(self, leaves, spec, held, chunk) -> None:
+    def __init__(self, leaves, spec, held, chunk, module) -> None:
         self.leaves, self.spec, self.held, self.chunk = leaves, spec, held, chunk
+        # Every record begins with this state, in both runs.
+        self.buffers = {"inner." + key: x.detach().clone() for key, x in module.named_buffers()}
+        self.states: list[dict[str, torch.Tensor]] = []  # after records of the forward pass
         self.draws = draws.state()
         self.autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
         self.outputs: list[torch.Tensor] = []
@@ -39,6 +43,18 @@ class Pass:
         with draws.kept(), torch.autocast("cpu", self.autocast[1], enabled=self.autocast[0]):
             draws.restore(self.draws)
             yield
+
+
+@contextlib.contextmanager
+def nothing_is_checkpointed():
+    """Within, checkpoint(use_reentrant=False) calls its function and no more: it would run it again in the backward pass, where
+    parameters are no longer constants. The gradients are formed by a second run in any case."""
+    before = checkpoint._checkpoint_without_reentrant_generator
+    checkpoint._checkpoint_without_reentrant_generator = lambda *_, **__: (yield)
+    try:
+        yield
+    finally:
+        checkpoint._checkpoint_without_reentrant_generator = before
 
 
 class Inner(nn.Module):
@@ -80,7 +96,7 @@ class GenericSite(Site):
     def __call__(self, *args, **kwargs):
         leaves, spec = tree_flatten((args, kwargs))
         n = self.clipper.records
-        run = Pass(leaves, spec, self.records_of(leaves), self.chunk(n))
+        run = Pass(leaves, spec, self.records_of(leaves), self.chunk(n), self.module)
         outputs, out_spec, places = self.as_a_whole(args, kwargs) if self.recurrent or n == 0 else self.by_record_(run, n)
         run.outputs = [y.detach() for y in outputs]
         run.drew = not torch.equal(run.draws[0], torch.get_rng_state())
@@ -149,8 +165,10 @@ class GenericSite(Site):
             for i, x in zip(run.held, blocks):
                 leaves[i] = x
             args, kwargs = tree_unflatten(leaves, run.spec)
-            with self.clipper.inactive():
-                y = torch.func.functional_call(Inner(self), parameters, args, kwargs)
+            held = parameters | {key: x.clone() for key, x in run.buffers.items()}
+            with self.clipper.inactive(), nothing_is_checkpointed():
+                y = torch.func.functional_call(Inner(self), held, args, kwargs)
+            run.states.append({key: held[key] for key in run.buffers})
             outputs, out_spec = tree_flatten(y)
             found[:] = [out_spec, self.places(outputs)]
             return tuple(self.separated(outputs)[0])
@@ -168,13 +186,27 @@ class GenericSite(Site):
                 function = self.as_differentiated(one) if run.autocast[0] else one
                 outputs = torch.func.vmap(function, in_dims=(None, *[0] * len(blocks)), randomness="different",
                                           chunk_size=run.chunk)(parameters, *blocks)
+                self.take_state(run)
             except CANNOT_BATCH:
                 self.by_vmap = False  # an operation without a batching rule, or a branch on values
                 draws.restore(run.draws)
+                run.states.clear()
         if outputs is None:
             outputs = [torch.stack(parts) for parts in zip(*(one(parameters, *(x[i] for x in blocks)) for i in range(n)))]
+            self.take_state(run)
         dims = self.dims(len(outputs))
         return [y.movedim(0, dim).flatten(dim, dim + 1) for y, dim in zip(outputs, dims)], *found
+
+    def take_state(self, run: Pass) -> None:
+        """Buffers after the pass, as of a power iteration or a counter: the same whichever record ran."""
+        buffers = dict(self.module.named_buffers())
+        for key, before in run.buffers.items():
+            after = run.states[0][key]
+            if after.shape != before.shape or not all(torch.equal(after, state[key]) for state in run.states):
+                refuse(f"{self.named()}: its buffer {key.removeprefix('inner.')} changes with the records that it sees, and "
+                       "nothing noises it. Use a layer that does not remember records, or keep it in eval mode")
+            buffers[key.removeprefix("inner.")].copy_(after.detach())
+        run.states.clear()
 
     @staticmethod
     def as_differentiated(one):
@@ -210,6 +242,7 @@ class GenericSite(Site):
         both += [g.unflatten(dim, (n, g.shape[dim] // n)).movedim(dim, 0) for g, dim in zip(gs, dims)]
         with run.again():
             gradients, outputs = self.gradients(loss, both, n, run)
+            run.states.clear()
         for y, before, dim in zip(outputs, run.outputs, dims):
             y = y.movedim(0, dim).flatten(dim, dim + 1)
             if not _same(y, before):
@@ -229,6 +262,7 @@ class GenericSite(Site):
                                        chunk_size=run.chunk)(parameters, *both)
             except CANNOT_BATCH:
                 if run.drew:
+                    self.clipper.unbatched = self.name
                     refuse(f"{self.named()} has no rule, and PyTorch cannot form its gradients for all records at a time, with "
                            "the random numbers that were drawn so; register a rule for it with register_grad_sampler")
                 self.by_vmap = False

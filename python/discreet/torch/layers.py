@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -83,6 +84,18 @@ class TrainingStatistics:
     def __call__(self, module: nn.Module, _) -> None:
         if module.training:
             refuse(self.refusal)
+
+
+def steady_gradients(module: nn.Module) -> list:
+    """Hooks that hand normalisations contiguous gradients. Of strides with the channels last, PyTorch 2.13 on the CPU returns
+    wrong gradients for one record and right ones for several, so that a record's would depend on whether it is alone."""
+    return [one.register_forward_hook(_contiguous_gradient) for _, one in modules_of(module)
+            if isinstance(one, nn.modules.batchnorm._NormBase)]
+
+
+def _contiguous_gradient(module: nn.Module, inputs, y) -> None:
+    if isinstance(y, torch.Tensor) and y.requires_grad and not torch._C._functorch.is_functorch_wrapped_tensor(y):
+        y.register_hook(torch.Tensor.contiguous)
 
 
 def watch_batch_norms(module: nn.Module) -> list:

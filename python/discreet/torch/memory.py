@@ -21,6 +21,7 @@ from discreet.torch.errors import refuse
 
 GENERATORS = "random generators"
 LIMIT = 200_000  # things looked at
+_BY_HOOK = ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")  # ids count upwards
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 _SKIPPED = (type, types.ModuleType, torch.dtype, torch.device, torch.Size, types.BuiltinFunctionType, torch.Generator)
 
@@ -42,7 +43,7 @@ def fingerprint(module: nn.Module) -> dict[str, object]:
             continue
         seen[id(one)] = one
         if isinstance(one, torch.Tensor):
-            found[path] = _of_tensor(one)
+            found[path] = of_tensor(one)
             if one.grad_fn is None and one._backward_hooks:
                 waiting += _below(path + "~", one._backward_hooks)
         elif type(one).__module__ == "numpy":
@@ -54,7 +55,7 @@ def fingerprint(module: nn.Module) -> dict[str, object]:
 
 
 def fingerprint_of_tensors(tensors: Mapping[str, object]) -> dict[str, object]:
-    return {path: _of_tensor(x) for path, x in tensors.items() if isinstance(x, torch.Tensor)}
+    return {path: of_tensor(x) for path, x in tensors.items() if isinstance(x, torch.Tensor)}
 
 
 def _below(path: str, one) -> list[tuple[str, object]]:
@@ -77,7 +78,8 @@ def _below(path: str, one) -> list[tuple[str, object]]:
     if isinstance(one, types.GeneratorType):
         return [(join(key), value) for key, value in (one.gi_frame.f_locals if one.gi_frame else {}).items()]
     if isinstance(one, nn.Module):
-        own = {key: value for key, value in vars(one).items() if key not in ("forward", "_compiled_call_impl")}
+        own = {key: list(value.values()) if key in _BY_HOOK else value for key, value in vars(one).items()
+               if key not in ("forward", "_compiled_call_impl")}
         below = [(join(key), value) for kind in ("_parameters", "_buffers", "_modules")
                  for key, value in own.pop(kind).items()]
         below += [(join(key), value) for key, value in own.items() if not _of_discreet(value)]
@@ -114,7 +116,7 @@ def _of_discreet(value) -> bool:
     return type(value).__module__.startswith("discreet.")
 
 
-def _of_tensor(x: torch.Tensor):
+def of_tensor(x: torch.Tensor):
     try:
         if torch._C._functorch.is_functorch_wrapped_tensor(x):
             return object()  # a record's, of a pass that is over: equal to nothing

@@ -1,12 +1,14 @@
 """Per-record gradients of one parameter, in whichever form is cheapest to measure and to sum.
 
 A piece has the gradients x_1 … x_n of n records. `add_norm2(total)` adds upper estimates of |x_i|² to n numbers of float64,
-`weighted(s)` gives the sum of s_i x_i, `explicit(rows)` the gradients themselves, for a few records. Nothing here decides
-what is private.
+`weighted(w)` gives the sum of w_i x_i in float64, `explicit(rows)` the gradients themselves, for a few records. Nothing here
+decides what is private.
 
 Rounding. Norms are never below those of what `weighted` sums, up to its own rounding: of the factors, or of the gradients
 where these were formed. Proof: ghost.md (pairs, sums of vectors, several uses). It takes of PyTorch's products and sums in
-float64 that a term meets no more roundings than there are terms, in whatever order.
+float64 that a term meets no more roundings than there are terms, in whatever order. Sums are the core's, in float64; only
+products of large float32 matrices with several positions are added up in float32 first, 32 positions at a time
+(record_sums.h).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def add_squares(total: torch.Tensor, rows: torch.Tensor) -> None:
     if rows.shape[0] != n:
         refuse(f"gradients of {rows.shape[0]} records where the batch has {n}; a rule gives one a record")
     rows = (rows if rows.dtype in (torch.float32, torch.float64) else rows.float()).contiguous()
-    _core.add_row_squares(total.data_ptr(), rows.data_ptr(), n, rows.numel() // max(1, n), rows.dtype == torch.float64)
+    _core.add_row_squares(total, rows.detach())
 
 
 def norms(rows: torch.Tensor) -> torch.Tensor:
@@ -39,15 +41,25 @@ def norms(rows: torch.Tensor) -> torch.Tensor:
 
 def add_placed(total: torch.Tensor, g: torch.Tensor, places: torch.Tensor | None) -> None:
     """total += |x|² where the rows of g [n, T, d] are added up by their places [n, T], or all of them."""
-    n, positions, width = g.shape
-    g = g.contiguous()
     places = places if places is None else places.long().contiguous()
-    assert total.shape == (n,) and (places is None or places.shape == (n, positions))
-    _core.add_placed_squares(total.data_ptr(), g.data_ptr(), 0 if places is None else places.data_ptr(), n, positions,
-                             width, g.dtype == torch.float64)
+    _core.add_placed_squares(total, g.detach().contiguous(), places)
+
+
+def add_rows(total: torch.Tensor | None, weights: torch.Tensor, g: torch.Tensor, places: torch.Tensor | None,
+             count: int) -> torch.Tensor:
+    """total [count, d] += the rows of g [n, T, d], by the weights of their records, at their places [n, T]."""
+    total = torch.zeros(count, g.shape[2], dtype=torch.float64) if total is None else total
+    places = places if places is None else places.long().contiguous()
+    _core.add_placed_sum(total, weights, g.detach().contiguous(), places, count)
+    return total
 
 
 class Piece:
+    def weighted(self, weights: torch.Tensor, total: torch.Tensor | None = None) -> torch.Tensor:
+        """The sum of weights_i x_i, added to `total` if there is one. Both are contiguous and of float64. A record of weight 0
+        is not read."""
+        raise NotImplementedError
+
     def add_norm2(self, total: torch.Tensor) -> None:
         raise NotImplementedError
 
@@ -69,13 +81,14 @@ class Explicit(Piece):
     """The gradients themselves, [n, ...]."""
 
     def __init__(self, gradients: torch.Tensor) -> None:
-        self.gradients = gradients
+        self.gradients = gradients.contiguous()
 
     def add_norm2(self, total: torch.Tensor) -> None:
         add_squares(total, self.gradients)
 
-    def weighted(self, scales: torch.Tensor) -> torch.Tensor:
-        return (scales @ self.gradients.reshape(len(scales), -1)).view(self.gradients.shape[1:])
+    def weighted(self, weights, total=None):
+        rows = self.gradients.reshape(len(weights), 1, -1)
+        return add_rows(total, weights, rows, None, 1).view(self.gradients.shape[1:])
 
     def explicit(self, rows: slice) -> torch.Tensor:
         return self.gradients[rows]
@@ -96,9 +109,8 @@ class Column(Piece):
     def add_norm2(self, total: torch.Tensor) -> None:
         add_placed(total, self.g, None)
 
-    def weighted(self, scales: torch.Tensor) -> torch.Tensor:
-        positions = self.g.shape[1]
-        return (scales if positions == 1 else scales.repeat_interleave(positions)) @ self.g.flatten(0, 1)
+    def weighted(self, weights, total=None):
+        return add_rows(total, weights, self.g, None, 1).view(-1)
 
     def explicit(self, rows: slice) -> torch.Tensor:
         return self.g[rows].sum(1)
@@ -118,16 +130,13 @@ class Outer(Piece):
 
     def add_norm2(self, total: torch.Tensor, bias: bool = False) -> None:
         """bias: together with the Column of the same g."""
-        a, g = self.a.contiguous(), self.g.contiguous()
-        n, positions, d = a.shape
-        assert a.dtype == g.dtype and g.shape[:2] == (n, positions) and total.shape == (n,)
-        _core.add_outer_squares(total.data_ptr(), a.data_ptr(), g.data_ptr(), n, positions, d, g.shape[2], bias,
-                                g.dtype == torch.float64)
+        _core.add_outer_squares(total, self.a.detach().contiguous(), self.g.detach().contiguous(), bias)
 
-    def weighted(self, scales: torch.Tensor) -> torch.Tensor:
-        by_record = scales.view(-1, 1, 1)
-        a, g = (self.a, self.g * by_record) if self.g.shape[2] <= self.a.shape[2] else (self.a * by_record, self.g)
-        return g.flatten(0, 1).t() @ a.flatten(0, 1)
+    def weighted(self, weights, total=None):
+        first = total is None
+        total = torch.empty(self.g.shape[2], self.a.shape[2], dtype=torch.float64) if first else total
+        _core.add_outer_sum(total, weights, self.a.detach().contiguous(), self.g.detach().contiguous(), first)
+        return total
 
     def explicit(self, rows: slice) -> torch.Tensor:
         return torch.bmm(self.g[rows].transpose(1, 2), self.a[rows])
@@ -157,9 +166,8 @@ class Rows(Piece):
     def add_norm2(self, total: torch.Tensor) -> None:
         add_placed(total, self.g, self.ids)
 
-    def weighted(self, scales: torch.Tensor) -> torch.Tensor:
-        g = (self.g * scales.view(-1, 1, 1)).flatten(0, 1)
-        return g.new_zeros(self.size, g.shape[1]).index_add_(0, self.ids.flatten(), g)
+    def weighted(self, weights, total=None):
+        return add_rows(total, weights, self.g, self.ids, self.size)
 
     def explicit(self, rows: slice) -> torch.Tensor:
         ids, g = self.ids[rows], self.g[rows]
@@ -216,8 +224,10 @@ class Sum(Piece):
             together = (own[rows] + 2 * cross + 2 * error * size).clamp_(min=0)
             total[rows] += together + 2.0**-48 * own[rows]
 
-    def weighted(self, scales: torch.Tensor) -> torch.Tensor:
-        return sum(piece.weighted(scales).view(self.shape) for piece in self.pieces)
+    def weighted(self, weights, total=None):
+        for piece in self.pieces:
+            total = piece.weighted(weights, total)
+        return total.view(self.shape)
 
 
 def _joined(pieces: list) -> list:

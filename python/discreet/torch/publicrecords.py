@@ -42,6 +42,7 @@ class Drawn:
         self.lowest = 0
         self.ignored = IGNORED
         self.ignoring: set[str] = set()  # leaves of which some values are `ignored`
+        self._known: dict[tuple, torch.Tensor] = {}
 
     def length(self, i: int, version: int, longest: int) -> int:
         """Of what is not padding: the first record is the longest."""
@@ -50,6 +51,13 @@ class Drawn:
         return longest - (i + version) % self.count % min(longest, 4)
 
     def __call__(self, leaf: str, shape, dtype: torch.dtype, i: int, version: int) -> torch.Tensor:
+        key = (leaf, tuple(shape), dtype, i, version, self.count, self.ranges.get(leaf), self.floats, self.lowest,
+               leaf in self.ignoring)
+        if key not in self._known:
+            self._known[key] = self.draw(leaf, shape, dtype, i, version)
+        return self._known[key].clone()
+
+    def draw(self, leaf: str, shape, dtype: torch.dtype, i: int, version: int) -> torch.Tensor:
         shape = tuple(shape)
         seed = hash((i, version, tuple(map(ord, leaf)), shape)) & 0x7FFFFFFF
         g = torch.Generator().manual_seed(seed)
@@ -201,7 +209,7 @@ class Records:
     # ---------------------------------------------------------------- values with which the module can be called
 
     def settle(self, call, sizes: list[int], dtype: torch.dtype) -> None:
-        """Finds how to call the module. call: (args, kwargs) → whether all that it returns is a number; it may raise.
+        """Finds how to call the module. call: (numbers, versions) → whether all that it returns is a number; it may raise.
         sizes: of tables. dtype: of parameters."""
         first = None
         for self.from_rows, self.vary in [(True, False)] if self.given else [(False, True), (False, False), (True, False)]:
@@ -229,12 +237,12 @@ class Records:
 
     def _works(self, call) -> bool:
         # The second record may be shorter: then the module must take both lengths.
-        return call(*self.of([0, 1])) and (not self.vary or call(*self.of([1])))
+        return call([0, 1]) and (not self.vary or call([1]))
 
     def _works_for_all(self, call) -> bool:
         """With every record that the check will make up, of both versions."""
         everybody = list(range(self.count))
-        return self._works(call) and all(call(*self.of(everybody, [version] * self.count)) for version in (0, 1))
+        return self._works(call) and all(call(everybody, [version] * self.count) for version in (0, 1))
 
     def _widen(self, call, sizes: list[int]) -> None:
         """Larger indices, and ones that a loss ignores, where the module takes them. Lengths reach the sizes of inputs."""
@@ -261,9 +269,9 @@ class Records:
             self.drawn.ignoring.add(leaf)
             try:
                 # A record whose every label is ignored may have a loss that is not a number when it is alone.
-                if call(*self.of([0, 1])) and call(*self.of(list(range(self.count)))):
+                if call([0, 1]) and call(list(range(self.count))):
                     for i in range(self.count):
-                        call(*self.of([i]))
+                        call([i])
                     continue
             except CANNOT_CALL:
                 pass

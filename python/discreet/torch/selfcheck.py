@@ -21,41 +21,45 @@ docs/concepts/pytorch.md lists this, with what would lift it.
 
 from __future__ import annotations
 
-import copy
+import contextlib
+import itertools
 import math
 import warnings
+from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_flatten, tree_map
 
 from discreet.errors import Error
 from discreet.torch import criterion as losses
 from discreet.torch import collated, draws, memory, rows
 from discreet.torch.clipper import HALF_CHARGE, Clipper, shapes_of
-from discreet.torch.errors import refuse
+from discreet.torch.errors import refusal, refuse
 from discreet.torch.generic import GenericSite
+from discreet.torch.layers import steady_gradients
 from discreet.torch.outputs import SCALAR, SHARED, away, floats_of, loss_of, part, places_of, same
 from discreet.torch.publicrecords import CANNOT_CALL, Records
+from discreet.torch.twins import Twins, copy_of
 
 # (b): differences allowed, relative to a parameter's gradient, and to the record's whole gradient. The second is for
 # gradients that are 0 but for rounding, as that of an attention's key bias.
 TOLERANCE = {torch.float64: (1e-7, 1e-10), torch.float32: (1e-3, 2e-5), torch.bfloat16: (0.1, 0.02), torch.float16: (0.1, 0.02)}
 FROZEN_IN_EVAL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 DRAWS = range(10, 18)  # seeds under which a module that draws random numbers is judged
-SMALL = 1 << 16  # frozen parameters up to this many numbers are copied for every pass
+VERSIONS = range(2, 5)  # of records, under which rows are counted again where values choose shapes
 
 
-def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str = "mean", criterion=None) -> dict:
-    """Rejects a module whose records cannot be bounded; else how rows belong to records, by layer (Clipper.learn).
+def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str = "mean", criterion=None) -> Layout:
+    """Rejects a module whose records cannot be bounded; else how rows belong to records.
     criterion: the loss, of outputs and targets; scalars among the outputs are then not taken for losses."""
     with draws.kept(), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a module warns in its own run
         draws.seed(0)
         try:
             check = Check(module, data_loader, example_inputs, reduction, criterion)
-            found = check.run()
+            check.run()
             check.run_as_given()
-            return found
         except CANNOT_CALL as error:
             if "use_reentrant" in str(error):
                 refuse("checkpoint(use_reentrant=True) begins a backward pass inside another, of which norms would be "
@@ -63,11 +67,36 @@ def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str =
             refuse(f"self-check: the module failed in training mode ({type(error).__name__}: {error}). Check that it can be "
                    "called and differentiated for one record, and several times; it must not keep tensors of a pass for the "
                    "next one")
+    if check.whole:
+        named = ", ".join(sorted(name or "the module" for name in check.whole))
+        warnings.warn(f"{named} {'runs' if len(check.whole) == 1 else 'run'} record by record, because layers in it see rows "
+                      "that cannot be told apart by records. That is exact, slower, and holds the gradients of its parameters "
+                      "for every record of a piece; to avoid it, freeze those layers, or train adapters (LoRA) of others",
+                      stacklevel=4)
+    return Layout(check.rows, check.whole, check.looped)
 
 
 def norm_of(x: torch.Tensor) -> float:
     """An estimate, for comparisons: not of what is clipped."""
     return torch.linalg.vector_norm(x if x.dtype == torch.float64 else x.float()).item()
+
+
+class Layout(NamedTuple):
+    """rows: by layer, how its rows belong to records (Clipper.learn). whole: modules that run record by record because that
+    cannot be told of layers below them. looped: modules whose records run one after the other."""
+
+    rows: dict
+    whole: frozenset[str]
+    looped: frozenset[str]
+
+
+class Unattributed(Exception):
+    """Which rows of these layers are whose cannot be told. error: what to say if no module above them can run record by
+    record."""
+
+    def __init__(self, layers: list[str], error: Error) -> None:
+        super().__init__(str(error))
+        self.layers, self.error = layers, error
 
 
 class FixedScales:
@@ -81,19 +110,21 @@ class FixedScales:
         return self.scales.view(-1, 1).expand_as(norms)
 
 
-class Outcome:
-    """Of one pass through the clipper: outputs, norms and the sums of scaled gradients."""
+class Outcome(NamedTuple):
+    """Of one pass through the clipper: outputs, norms, the sums of scaled gradients, and the module's state afterwards."""
 
-    def __init__(self, outputs, norms, sums) -> None:
-        self.outputs, self.norms, self.sums = outputs, norms, sums
+    outputs: list
+    norms: torch.Tensor
+    sums: dict[str, torch.Tensor]
+    state: dict
 
 
-def copy_of(module: nn.Module, shared: dict | None = None) -> nn.Module:
-    try:
-        return copy.deepcopy(module, dict(shared or {}))
-    except Exception as error:  # noqa: BLE001
-        refuse(f"the self-check cannot copy the module ({type(error).__name__}: {error}); it must be an ordinary module that "
-               "copy.deepcopy can copy, without tensors of a graph in its attributes, sharded parameters, locks or open files")
+class Twice(NamedTuple):
+    """Two passes of a module as it was at first; held: by the module between them."""
+
+    first: Outcome
+    held: dict
+    second: Outcome
 
 
 def in_training(module: nn.Module) -> nn.Module:
@@ -110,112 +141,199 @@ class Check:
         self.reduction, self.criterion = reduction, criterion
         if criterion is not None:
             losses.check_reduction(criterion, reduction)
-        served = Clipper(module, {name: 0 for name, _ in module.named_parameters()}).remove()  # says what cannot be
-        self.sites = {site.name: site for site in served.sites}
-        self.original, self.held = module, memory.fingerprint(module)
+        self.original = module
+        self.serve(frozenset())
+        self.held = memory.fingerprint(module)
         self.module = in_training(copy_of(module))
+        steady_gradients(self.module)
         self.parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        self.shared = {id(p): p for p in self.module.parameters() if p.requires_grad or p.numel() > SMALL}
+        self.twins = Twins(self.module)
         self.dtype = next(iter(self.parameters.values())).dtype
         self.records = Records(self.module, data_loader, example_inputs)
         self.numbers = list(range(self.records.count))
         self.replaced = self.records.count // 2
-        self.drawn = False
+        self.versions = [int(i == self.replaced) for i in self.numbers]
+        self.watched = self.drawn = self.chosen = False
+        self.called: list = []
+        self.looped: frozenset[str] = frozenset()
 
-    def twin(self) -> nn.Module:
-        """The module as it was at first, with the same parameters."""
-        return copy_of(self.module, self.shared)
+    def serve(self, whole: frozenset[str]) -> None:
+        """whole: modules that run record by record. Says what cannot be."""
+        served = Clipper(self.original, {name: 0 for name, _ in self.original.named_parameters()}, whole=whole).remove()
+        self.sites, self.whole = {site.name: site for site in served.sites}, whole
+
+    def serve_above(self, found: Unattributed) -> None:
+        """Lets the modules above these layers run record by record, where each row is of the record that runs."""
+        whole = set(self.whole)
+        for name in found.layers:
+            if name == "":
+                raise found.error
+            above = name.rpartition(".")[0]
+            while isinstance(self.module.get_submodule(above), (nn.ModuleList, nn.ModuleDict)) and above:
+                above = above.rpartition(".")[0]
+            whole.add(above)
+        self.serve(frozenset(one for one in whole if not any(
+            one != other and (other == "" or one.startswith(other + ".")) for other in whole)))
 
     # ---------------------------------------------------------------- passes
 
-    def quiet(self) -> draws.OneNumber:
-        draws.seed(1)
-        return draws.OneNumber()
+    def quiet(self) -> draws.OneNumber | draws.NoneDrawn:
+        """A record draws what it draws in any other batch."""
+        return draws.NoneDrawn() if self.watched and not self.drawn else draws.OneNumber()
 
-    def call(self, *inputs) -> bool:
-        with torch.no_grad(), self.quiet():
-            outputs = floats_of(self.twin()(*inputs[0], **inputs[1]))
-        return not any(y.isnan().any() for _, y in outputs)
+    def again_if_drawn(self, judge) -> None:
+        try:
+            judge()
+        except draws.Drew:
+            self.drawn = True
+            judge()
+
+    def call(self, numbers, versions=None) -> bool:
+        """Whether all outputs for these records are numbers; what it was called with before is known."""
+        twin = self.twins.new()
+        with torch.no_grad(), self.quiet() as mode:
+            mode.begin(1)
+            try:
+                inputs = self.records.of(numbers, versions)
+                if any(same_tree(inputs, other) for other in self.called):
+                    self.twins.give_back(twin)
+                    return True
+                outputs = floats_of(twin(*tree_map(copied, inputs[0]), **tree_map(copied, inputs[1])))
+                mode.end()
+            except draws.Drew:
+                self.drawn = True
+                return self.call(numbers, versions)
+        self.drawn |= mode.drawn
+        self.watched = True
+        self.twins.give_back(twin)
+        if any(y.isnan().any() for _, y in outputs):
+            return False
+        self.called.append(inputs)
+        return True
 
     def plain(self, numbers, gradient: bool = False, versions=None):
         """Outputs of an ordinary pass, the rows that each layer saw, and the shapes of the inputs."""
-        twin, seen = self.twin(), {}
-        for name, site in self.sites.items():
-            twin.get_submodule(name).register_forward_pre_hook(Watch(site, seen.setdefault(name, [])), with_kwargs=True)
+        twin, seen = self.twins.new(), {}
+        hooks = [twin.get_submodule(name).register_forward_pre_hook(Watch(site, seen.setdefault(name, [])), with_kwargs=True)
+                 for name, site in self.sites.items()]
         with self.quiet() as mode, torch.set_grad_enabled(gradient):
+            mode.begin(1)
             args, kwargs = self.records.of(numbers, versions)
-            draws.seed(1)
+            mode.end()
+            mode.begin(1)
             try:
                 outputs = floats_of(twin(*args, **kwargs))
+                mode.end()
             except CANNOT_CALL as error:
                 if len(numbers) > 1:
                     refuse(f"self-check: the module cannot be called with {len(numbers)} records of the data set's shapes and "
                            f"types ({error}); give example_inputs=(…), the module's arguments for 3 records or more")
                 refuse(f"self-check: the module cannot be called with one record alone ({error}); does it mix the records of a "
                        "batch, as batch normalisation does?")
+        for hook in hooks:
+            hook.remove()
+        self.twins.give_back(twin)
         self.drawn |= mode.drawn
+        self.chosen |= mode.chosen
         return outputs, seen, shapes_of((args, kwargs))
 
-    def clipped(self, twin, numbers, versions=None, quiet=False, seed=2) -> Outcome:
-        clipper = Clipper(twin, dict.fromkeys(self.parameters, 0), mean=False)
-        clipper.learn(self.rows)
+    @contextlib.contextmanager
+    def clipper(self):
+        """Of a module as it was at first."""
+        twin = self.twins.new()
+        clipper = Clipper(twin, dict.fromkeys(self.parameters, 0), mean=False, whole=self.whole)
+        clipper.learn(self.rows, self.looped)
+        try:
+            yield clipper
+        finally:
+            clipper.remove()
+        self.twins.give_back(twin)
+
+    def twice(self, versions=None, quiet=False) -> Twice:
+        with self.clipper() as clipper:
+            first = self.clipped(clipper, self.numbers, versions, quiet)
+            held = memory.fingerprint(clipper.module)
+            return Twice(first, held, self.clipped(clipper, self.numbers, seed=3))
+
+    def clipped(self, clipper, numbers, versions=None, quiet=False, seed=2) -> Outcome:
+        clipper.drop()
         clipper.sink = FixedScales(torch.tensor([self.scale(i) for i in numbers], dtype=torch.float64))
         clipper.begin(len(numbers))
         try:
-            with self.quiet() if quiet else torch.enable_grad():
-                draws.seed(seed)  # the collate function may draw, too
+            with self.quiet() if quiet else draws.AsDrawn() as mode:
+                mode.begin(seed)
                 args, kwargs = self.records.of(numbers, versions)
-                draws.seed(seed)
+                mode.end()
+                mode.begin(seed)
                 try:
-                    outputs = floats_of(twin(*args, **kwargs))
+                    outputs = floats_of(clipper.module(*args, **kwargs))
                 except CANNOT_CALL as error:
-                    self.refuse_shared(error)
-                    raise
+                    raise self.because_shared(error) or error
                 loss_of(outputs, self.places, self.shapes, numbers, self.scalars).backward()
+                mode.end()
             if clipper.sink.norms is None:
                 refuse("self-check: no gradient reached a layer whose gradients are clipped; parameters are used directly, as by "
                        "torch.nn.functional. Call the layers that hold them")
-            sums = {name: clipper.buffers[name] if name in clipper.buffers else torch.zeros(p.numel(), dtype=clipper.dtype)
+            sums = {name: clipper.buffers[name] if name in clipper.buffers else torch.zeros(p.numel(), dtype=torch.float64)
                     for name, p in self.parameters.items()}
             norms = clipper.sink.norms[:, 0] / (HALF_CHARGE if clipper.half else 1.0)
-            return Outcome([(path, y.detach()) for path, y in outputs], norms, sums)
-        finally:
-            clipper.remove()
+            state = memory.fingerprint_of_tensors(clipper.module.state_dict()) if quiet else {}
+            return Outcome([(path, y.detach()) for path, y in outputs], norms, sums, state)
+        except Error as error:
+            if clipper.outside:
+                raise Unattributed([clipper.outside.rpartition(".")[0]], error) from error
+            if clipper.unbatched is not None:
+                self.looped |= {clipper.unbatched}
+                raise Unattributed([], error) from error
+            raise
 
-    def refuse_shared(self, error) -> None:
+    def because_shared(self, error) -> Unattributed | None:
         """A layer whose input is not a record's is given it once a record, which what follows may not expect."""
         layouts = {name: self.rows.get(name, []) for name in self.sites}
         shared = [name for name, layout in layouts.items() if layout is rows.BROADCAST or isinstance(layout, list) and not any(
             isinstance(one, rows.RowsPerRecord) for one in layout)]
-        if shared:
-            refuse(f"self-check: {', '.join(shared)}: all records share the input of these layers, so that they are run once a "
-                   f"record, and the module does not take what they return ({error}). Freeze them with requires_grad_(False), or "
-                   "train adapters (LoRA) of other layers")
+        return Unattributed(shared, refusal(
+            f"self-check: {', '.join(shared)}: all records share the input of these layers, so that they are run once a "
+            f"record, and the module does not take what they return ({error}). Freeze them with requires_grad_(False), or "
+            "train adapters (LoRA) of other layers")) if shared else None
 
     # ---------------------------------------------------------------- the check
 
-    def run(self) -> dict:
+    def run(self) -> None:
         tables = (nn.Embedding, nn.EmbeddingBag)
         sizes = {m.num_embeddings for m in self.module.modules() if isinstance(m, tables)}
         before = memory.fingerprint_of_tensors(dict(self.module.named_parameters()))
-        with self.quiet():
-            self.records.settle(self.call, sorted(sizes, reverse=True), self.dtype)
+        self.records.settle(self.call, sorted(sizes, reverse=True), self.dtype)
         after = memory.fingerprint_of_tensors(dict(self.module.named_parameters()))
         self.judge_state(before, after, "the records that the module sees")
         collated.check(self.records, self.numbers, self.replaced)
-        self.learn()
-        first, fewer, left = self.twin(), self.twin(), self.numbers[1:]
-        together = self.clipped(first, self.numbers, quiet=True)
-        self.judge_gradients(together, self.numbers)
-        self.judge_gradients(self.clipped(fewer, left, quiet=True), left)
-        self.judge_outputs()
-        counts = [memory.fingerprint_of_tensors(one.state_dict()) for one in (first, fewer)]
-        self.judge_replaced(None if self.drawn else (first, together))
-        self.judge_state(*counts, "the number of records in a batch")
+        first: Error | None = None
+        while True:
+            try:
+                self.again_if_drawn(self.judge)
+                break
+            except Unattributed as found:
+                first = first or found.error
+                self.serve_above(found)
+            except CANNOT_CALL:  # what a module returns of one record does not fit where it was expected
+                if not self.whole or first is None:
+                    raise
+                self.serve_above(Unattributed(list(self.whole), first))
         self.judge_outside()
         if self.criterion is not None:
             self.judge_criterion()
-        return self.rows
+
+    def judge(self) -> None:
+        self.learn()
+        left = self.numbers[1:]
+        first = self.twice(quiet=True)
+        with self.clipper() as clipper:
+            fewer = self.clipped(clipper, left, quiet=True)
+        self.judge_gradients(first.first, self.numbers)
+        self.judge_gradients(fewer, left)
+        self.judge_outputs()
+        self.judge_replaced(None if self.drawn else first)
+        self.judge_state(first.first.state, fewer.state, "the number of records in a batch")
 
     def run_as_given(self) -> None:
         """(a), (c) and (d) again in the mode in which the module was given, where that is another one."""
@@ -225,37 +343,54 @@ class Check:
             return
         for ours, training in modes:
             ours.training = training
+        self.twins.forget()
         learned = self.rows
         try:
-            self.learn()
-            self.judge_outputs()
-            self.judge_replaced(None)
-        except Error as error:
+            self.again_if_drawn(self.judge_as_given)
+        except (Error, Unattributed) as error:
+            error = getattr(error, "error", error)
             refuse(f"in eval mode, in which parts of the module were given: {error.sentence}. If you train in training mode, call "
                    "module.train() before make_private")
         finally:
             self.rows = learned
 
+    def judge_as_given(self) -> None:
+        self.learn()
+        self.judge_outputs()
+        self.judge_replaced(None)
+
     def judge_criterion(self) -> None:
         def outputs_of(numbers, versions):
             args, kwargs = self.records.of(numbers, versions)
-            with self.quiet():
-                return self.twin()(*args, **kwargs)
+            draws.seed(1)
+            with draws.OneNumber():
+                return self.twins.new()(*args, **kwargs)
 
         losses.check(self.criterion, self.reduction, self.records, self.numbers, self.replaced, outputs_of, self.places)
 
     def learn(self) -> None:
         """Of the batch and of each record alone: outputs, losses, gradients and rows."""
         generic = any(isinstance(site, GenericSite) for site in self.sites.values())
+        self.watched = False
         together, seen, shapes = self.plain(self.numbers, gradient=generic)
+        self.watched = True
         self.batch = [(path, y.detach()) for path, y in together]
         alone = [self.plain([i], gradient=True) for i in self.numbers]
         self.places = places_of(self.batch, [outputs for outputs, _, _ in alone])
         self.shapes = [[y.unflatten(place, (1, -1)).select(place, 0).shape if isinstance(place, int) else y.shape
                         for (_, y), place in zip(outputs, self.places)] for outputs, _, _ in alone]
         self.scalars = self.judge_losses([outputs for outputs, _, _ in alone])
-        self.rows = {name: self.rows_of(site, seen[name], shapes, [(saw[name], own) for _, saw, own in alone])
-                     for name, site in self.sites.items() if seen[name]}
+        self.rows, lost = {}, {}
+        for name, site in self.sites.items():
+            try:
+                if seen[name]:
+                    self.rows[name] = self.rows_of(site, seen[name], shapes, [(saw[name], own) for _, saw, own in alone])
+            except Error as error:
+                lost[name] = error
+        if lost:
+            raise Unattributed(list(lost), next(iter(lost.values())))
+        if self.chosen:
+            self.judge_rows()
         self.alone = [[y.detach() for _, y in outputs] for outputs, _, _ in alone]
         # Sums of gradients, and their sizes: not the gradients of all records at a time.
         self.sizes, self.scaled, self.total = [], self.zeros(), self.zeros() if generic else {}
@@ -270,6 +405,19 @@ class Check:
                 self.first = gradients
         if generic:
             self.judge_ordinary_gradient(together)
+
+    def judge_rows(self) -> None:
+        """Where values choose shapes, as in routing to experts, rows may be as many a record by chance: other records show it."""
+        for version, i in itertools.product(VERSIONS, self.numbers):
+            _, seen, shapes = self.plain([i], versions=[version])
+            for name, layout in self.rows.items():
+                layouts = layout if isinstance(layout, list) else [layout]
+                if any(own is not rows.BROADCAST and own.of(count, 1, shapes) is None
+                       for call in seen[name] for count, own in zip(call, layouts)):
+                    raise Unattributed([name], refusal(
+                        f"self-check: how many rows layer {name} sees of a record depends on what the record holds: which rows "
+                        "are whose cannot be told. Give every record the same number of rows, with the records in the first "
+                        "dimension"))
 
     def zeros(self) -> dict[str, torch.Tensor]:
         return {name: torch.zeros(p.shape, dtype=torch.float64 if p.dtype == torch.float64 else torch.float32)
@@ -321,8 +469,10 @@ class Check:
         if not loss.requires_grad:
             refuse("the self-check found no output that depends on trained parameters; give example_inputs=(…), with which the "
                    "module returns one, or self_check=False")
-        with self.quiet():
+        with self.quiet() as mode:
+            mode.begin(1)
             found = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+            mode.end()
         return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(self.parameters.items(), found)}
 
     def judge_gradients(self, got: Outcome, numbers) -> None:
@@ -336,9 +486,13 @@ class Check:
                 difference.add_(self.first[name], alpha=self.scale(0))
             size, apart = max(self.sizes[i][name] for i in numbers), norm_of(difference)
             if not apart <= own * size + floor * whole:
-                refuse(f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its "
-                       "layer mixes records of a batch, or depends on how many there are or how long the longest is, or its "
-                       f"rows are not the records, or its rule is wrong; relative difference {apart / max(size, 1e-300):.2g}")
+                error = refusal(
+                    f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its layer "
+                    "mixes records of a batch, or depends on how many there are or how long the longest is, or its rows are "
+                    f"not the records, or its rule is wrong; relative difference {apart / max(size, 1e-300):.2g}")
+                # A tensor that seemed to be shared may hold the records in another dimension.
+                shared = [name for name, layout in self.rows.items() if isinstance(layout, list) and rows.BROADCAST in layout]
+                raise Unattributed(shared, error) if shared else error
         if not torch.allclose(got.norms, norms, rtol=own, atol=floor * whole):
             refuse("self-check: the norms of records are not those of autograd")
 
@@ -385,21 +539,15 @@ class Check:
                    "variable of a function, so that whether it remembers records cannot be judged. Keep state in buffers of the "
                    "module, or do not keep it")
 
-    def judge_replaced(self, done) -> None:
-        """(a), (c) and (d), with random numbers that are drawn again from the same seed."""
-        versions = [int(i == self.replaced) for i in self.numbers]
+    def judge_replaced(self, before: Twice | None) -> None:
+        """(a), (c) and (d), with random numbers that are drawn again from the same seed. before: with no record replaced."""
         if self.drawn:
-            self.judge_ordinary(versions)
-        first, before = done or (self.twin(), None)
-        before = before or self.clipped(first, self.numbers)
-        held = memory.fingerprint(first)
-        second_before = self.clipped(first, self.numbers, seed=3)
-        other = self.twin()
-        after = self.clipped(other, self.numbers, versions)
-        self.judge_state(held, memory.fingerprint(other), "the records that the module sees")
-        self.judge_equal(before, after, [i for i in self.numbers if i != self.replaced],
+            self.judge_ordinary()
+        before, after = before or self.twice(), self.twice(self.versions)
+        self.judge_state(before.held, after.held, "the records that the module sees")
+        self.judge_equal(before.first, after.first, [i for i in self.numbers if i != self.replaced],
                          "a record changes when another one is replaced: the module mixes the records of a batch")
-        self.judge_equal(second_before, self.clipped(other, self.numbers, seed=3), self.numbers,
+        self.judge_equal(before.second, after.second, self.numbers,
                          "a record changes with the records of the pass before: the module remembers them")
 
     def judge_ordinary_gradient(self, outputs) -> None:
@@ -414,20 +562,22 @@ class Check:
                 refuse(f"self-check: the gradient of {name} for a batch is not the sum of those of its records alone: the module "
                        "mixes the records of a batch, or depends on how many there are")
 
-    def judge_ordinary(self, versions) -> None:
+    def judge_ordinary(self) -> None:
         """(a) for outputs of an ordinary pass of a module that draws random numbers, which may hide its mixing in one draw and
         show it in another."""
         for seed in DRAWS:
-            self.judge_draw(versions, seed)
+            self.judge_draw(seed)
 
-    def judge_draw(self, versions, seed: int) -> None:
+    def judge_draw(self, seed: int) -> None:
         found = []
-        for version in (None, versions):
+        for versions in (None, self.versions):
+            twin = self.twins.new()
             draws.seed(2)
-            args, kwargs = self.records.of(self.numbers, version)
+            args, kwargs = self.records.of(self.numbers, versions)
             draws.seed(seed)
             with torch.no_grad():
-                found.append(floats_of(self.twin()(*args, **kwargs)))
+                found.append(floats_of(twin(*args, **kwargs)))
+            self.twins.give_back(twin)
         for (path, x), (_, y), place, shapes in zip(*found, self.places, zip(*self.shapes)):
             if isinstance(place, int) and not all(
                     same(*(part(z, place, len(self.numbers), i, shapes[i]) for z in (x, y)))
@@ -451,6 +601,18 @@ class Check:
 
     def scale(self, i: int) -> float:
         return 0.0 if i == self.replaced else 1 / (1 + i)
+
+
+def copied(x):
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def same_tree(a, b) -> bool:
+    """Of inputs: in every bit."""
+    (a, spec), (b, other) = tree_flatten(a), tree_flatten(b)
+    return spec == other and all(
+        x.dtype == y.dtype and torch.equal(x, y) if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
+        else type(x) is type(y) and not isinstance(x, torch.Tensor) and x == y for x, y in zip(a, b))
 
 
 class Rows(list):

@@ -93,7 +93,7 @@ def finish(engine, ended: str | None):
     claim = session.claim(ended)
     if engine.directory is not None:
         engine._session.write_checkpoint(_pack(engine, engine._more))
-        engine._session.write_model(_safetensors(engine.module.state_dict()))
+        engine._session.write_model(_safetensors(engine.module.state_dict(), engine._session.about_model()))
         end = session.end(ended)
         claim = end["epsilon"]
         if end["zeroed"]:
@@ -101,10 +101,10 @@ def finish(engine, ended: str | None):
     return engine._epsilon(None if session.not_private() else claim)
 
 
-def _safetensors(tensors: dict[str, torch.Tensor]) -> bytes:
+def _safetensors(tensors: dict[str, torch.Tensor], about: dict[str, str]) -> bytes:
     kinds = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16",
              torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
-    header, body, at = {}, [], 0
+    header, body, at = {"__metadata__": about}, [], 0
     for name, tensor in tensors.items():
         data = tensor.detach().contiguous().cpu().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
         header[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + len(data)]}

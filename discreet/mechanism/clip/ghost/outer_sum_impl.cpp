@@ -138,14 +138,16 @@ HWY_INLINE void Merge(const Real* HWY_RESTRICT tiles, const std::size_t* runs, s
     MergeRuns<columns, 0>(tiles, runs, groups, target, stride, first);
 }
 
+// record: at most kGroupRows; rows begin with one.
 template <class Real>
-void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, double* target,
-          std::size_t stride, bool first, std::size_t live_rows, std::size_t live_columns) {
+void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, std::size_t record,
+          double* target, std::size_t stride, bool first, std::size_t live_rows,
+          std::size_t live_columns) {
   constexpr std::size_t kColumns = kTileColumns<Real>, kElements = kTileRows * kColumns;
   HWY_ALIGN Real tiles[kGroups * kRuns * kElements];
   std::size_t runs[kGroups] = {};
   const bool whole = live_rows == kTileRows && live_columns == kColumns;
-  if (whole && kGroupRows <= kRuns * run) {
+  if (whole && record == kGroupRows && kGroupRows <= kRuns * run) {
     // All that the rows bring in one pass over the target.
     std::size_t groups = 0;
     for (std::size_t k = 0; k < rows; ++groups) {
@@ -158,13 +160,15 @@ void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, doubl
   }
   HWY_ALIGN double total[kElements];
   for (std::size_t k = 0; k < rows;) {
-    const std::size_t end = std::min(rows, k + kGroupRows);
+    const std::size_t end = std::min(rows, k + kGroupRows / record * record);
     std::fill_n(total, kElements, 0.0);
     while (k < end) {
       runs[0] = 0;
-      for (; runs[0] < kRuns && k < end; k += std::min(run, end - k))
-        Accumulate(x + k * kTileRows, y + k * kColumns, std::min(run, end - k),
-                   tiles + runs[0]++ * kElements, target, 0);
+      for (std::size_t terms; runs[0] < kRuns && k < end; k += terms) {
+        terms = std::min({run, end - k, record - k % record});
+        Accumulate(x + k * kTileRows, y + k * kColumns, terms, tiles + runs[0]++ * kElements,
+                   target, 0);
+      }
       Merge<kColumns>(tiles, runs, 1, total, kColumns, false);
     }
     for (std::size_t m = 0; m < live_rows; ++m)
@@ -177,11 +181,15 @@ void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, doubl
 template <class Real, class Source>
 void AddOuter(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& y,
               std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-              std::size_t stride, bool first, Real* packed) {
+              std::size_t stride, bool first, Real* packed, std::size_t record) {
   Real* packed_y = packed + kBlockRows * kBlockOutputs;
-  for (std::size_t k = 0; k < rows; k += kBlockRows)
+  // Whole records, or a part of one that begins at a multiple of kGroupRows inside it.
+  const std::size_t together = std::min(record, kGroupRows);
+  const std::size_t whole = record > kGroupRows ? kBlockRows : kBlockRows / record * record;
+  for (std::size_t k = 0, terms; k < rows; k += terms) {
+    terms = std::min(whole, rows - k);
+    if (record > kGroupRows) terms = std::min(terms, record - k % record);
     for (std::size_t m = 0; m < x_columns; m += kBlockOutputs) {
-      const std::size_t terms = std::min(kBlockRows, rows - k);
       const std::size_t outputs = std::min(kBlockOutputs, x_columns - m);
       Pack<kTileRows>(x, x.row_factor, k, terms, m, outputs, packed);
       for (std::size_t n = 0; n < y_columns; n += kBlockColumns) {
@@ -189,27 +197,28 @@ void AddOuter(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& 
         Pack<kTileColumns<Real>>(y, x.row_factor, k, terms, n, columns, packed_y);
         for (std::size_t r = 0; r < outputs; r += kTileRows)
           for (std::size_t c = 0; c < columns; c += kTileColumns<Real>)
-            Tile(packed + r * terms, packed_y + c * terms, terms, run,
+            Tile(packed + r * terms, packed_y + c * terms, terms, run, together,
                  target + (m + r) * stride + n + c, stride, first && k == 0,
                  std::min(kTileRows, outputs - r), std::min(kTileColumns<Real>, columns - c));
       }
     }
+  }
 }
 
 void FloatsFromFloats(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                       std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-                      std::size_t stride, bool first, float* packed) {
-  AddOuter<float>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed);
+                      std::size_t stride, bool first, float* packed, std::size_t record) {
+  AddOuter<float>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed, record);
 }
 void DoublesFromFloats(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                        std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-                       std::size_t stride, bool first, double* packed) {
-  AddOuter<double>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed);
+                       std::size_t stride, bool first, double* packed, std::size_t record) {
+  AddOuter<double>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed, record);
 }
 void DoublesFromDoubles(const Rows<double>& x, std::size_t x_columns, const Rows<double>& y,
                         std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-                        std::size_t stride, bool first, double* packed) {
-  AddOuter<double>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed);
+                        std::size_t stride, bool first, double* packed, std::size_t record) {
+  AddOuter<double>(x, x_columns, y, y_columns, rows, run, target, stride, first, packed, record);
 }
 
 }  // namespace discreet::mechanism::HWY_NAMESPACE
@@ -237,26 +246,26 @@ Real* aligned(std::unique_ptr<Real[]>& packed) {
 template <>
 void add_outer<float, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                              std::size_t y_columns, std::size_t rows, std::size_t run,
-                             double* target, std::size_t stride, bool first,
-                             OuterScratch& scratch) {
+                             double* target, std::size_t stride, bool first, OuterScratch& scratch,
+                             std::size_t record) {
   HWY_DYNAMIC_DISPATCH(FloatsFromFloats)
-  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.floats));
+  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.floats), record);
 }
 template <>
 void add_outer<double, float>(const Rows<float>& x, std::size_t x_columns, const Rows<float>& y,
                               std::size_t y_columns, std::size_t rows, std::size_t run,
-                              double* target, std::size_t stride, bool first,
-                              OuterScratch& scratch) {
+                              double* target, std::size_t stride, bool first, OuterScratch& scratch,
+                              std::size_t record) {
   HWY_DYNAMIC_DISPATCH(DoublesFromFloats)
-  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.doubles));
+  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.doubles), record);
 }
 template <>
 void add_outer<double, double>(const Rows<double>& x, std::size_t x_columns, const Rows<double>& y,
                                std::size_t y_columns, std::size_t rows, std::size_t run,
                                double* target, std::size_t stride, bool first,
-                               OuterScratch& scratch) {
+                               OuterScratch& scratch, std::size_t record) {
   HWY_DYNAMIC_DISPATCH(DoublesFromDoubles)
-  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.doubles));
+  (x, x_columns, y, y_columns, rows, run, target, stride, first, aligned(scratch.doubles), record);
 }
 
 }  // namespace discreet::mechanism

@@ -30,11 +30,14 @@ struct OuterScratch {
 //   (fused multiply-add; two roundings on processors without) in ascending k, in runs of at most
 //   `run` rows that begin at zero; what a run leaves is widened and added in binary64.
 // A row k for which x has a row_factor of 0 is read in neither matrix and counts as zeros.
-// Runs begin anew at every multiple of 256 rows. The bits of an element depend on its rows and on
-// `run` alone: not on its place in the matrix, on the width of the vectors, or on who calls.
+//   record: rows that belong together, > 0. Runs begin anew at every multiple of it and, inside, at
+//   every multiple of 256 rows: what a record of several rows leaves in Real does not depend on
+//   other records. 256: rows are their own.
+// The bits of an element depend on its rows, on `run` and on `record` alone: not on its place in
+// the matrix, on the width of the vectors, or on who calls.
 template <class Real, class Source>
 void add_outer(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& y,
                std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
-               std::size_t stride, bool first, OuterScratch& scratch);
+               std::size_t stride, bool first, OuterScratch& scratch, std::size_t record = 256);
 
 }  // namespace discreet::mechanism

@@ -1,0 +1,128 @@
+#include "discreet/run/step_count.h"
+
+#include <gtest/gtest.h>
+
+#include "discreet/base/error.h"
+#include "discreet/base/files.h"
+#include "discreet/base/folder_testing.h"
+#include "discreet/config/config_read.h"
+#include "discreet/run/run_files.h"
+#include "discreet/run/secret.h"
+
+namespace discreet::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+Config config(const char* planned = "    target_steps: 50\n") {
+  return load_config(std::string("security:\n  differential_privacy:\n    target_epsilon: 8\n"
+                                 "    declared_size: 1000\n    effective_batch_size: 10\n"
+                                 "    noise_multiplier: 1\n") +
+                         planned,
+                     "config.yaml")
+      .config;
+}
+
+cbor::Value header() {
+  return cbor::map({{"specification", "s"},
+                    {"config_hash", "c"},
+                    {"layout_hash", "l"},
+                    {"data_commitment", "d"},
+                    {"noise_generator", "g"},
+                    {"environment", cbor::map({{"blas", "here"}})}});
+}
+
+std::string text_of(const fs::path& path) {
+  const Bytes bytes = read_file(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+void cut_lines(const fs::path& trace, int lines) {
+  std::string text = text_of(trace);
+  for (int i = 0; i < lines; ++i) text.resize(text.rfind('\n', text.size() - 2) + 1);
+  write_atomically(trace, bytes_of(text));
+}
+
+// A run that was killed after so many steps.
+struct Killed {
+  explicit Killed(int steps, const Config& of = config()) {
+    RunFiles files(folder / "run", of, false);
+    files.begin_trace(header(), {});
+    for (int t = 0; t < steps; ++t) files.append("iter", cbor::map({{"t", t}}));
+    files.flush();
+  }
+  Folder folder;
+  fs::path run = folder / "run";
+};
+
+TEST(StepCount, LinesThatAreCutOffAreStillCounted) {
+  const Killed killed(7);
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 7u);
+  cut_lines(killed.run / "trace.jsonl", 2);
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 7u);
+  cut_lines(killed.run / "trace.jsonl", 5);
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 7u);
+}
+
+TEST(StepCount, WithoutItAllPlannedStepsAreCounted) {
+  const Killed killed(7);
+  fs::remove(killed.run / kStepCountFile);
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 50u);
+  fs::remove(killed.run / "trace.seal");
+  cut_lines(killed.run / "trace.jsonl", 4);
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 50u);
+  const Killed unplanned(7, config(""));
+  fs::remove(unplanned.run / kStepCountFile);
+  EXPECT_THROW(static_cast<void>(RunFiles(unplanned.run, config(""), true).steps_after({}, 0)),
+               Error);
+}
+
+TEST(StepCount, OfAnotherRunOrAlteredIsRejected) {
+  const Killed killed(7), other(2);
+  fs::copy_file(other.run / kStepCountFile, killed.run / kStepCountFile,
+                fs::copy_options::overwrite_existing);
+  EXPECT_THROW(static_cast<void>(RunFiles(killed.run, config(), true).steps_after({}, 0)), Error);
+  const Killed edited(7);
+  std::string text = text_of(edited.run / kStepCountFile);
+  text[text.find('7')] = '2';
+  write_atomically(edited.run / kStepCountFile, bytes_of(text));
+  EXPECT_THROW(static_cast<void>(RunFiles(edited.run, config(), true).steps_after({}, 0)), Error);
+}
+
+TEST(StepCount, GoesWithTheSealOfARunThatEnded) {
+  const Killed killed(0);
+  {
+    RunFiles files(killed.run, config(), true);
+    files.extend_trace({}, cbor::map({}));
+    for (int t = 0; t < 3; ++t) files.append("iter", cbor::map({{"t", t}}));
+    EXPECT_TRUE(fs::exists(killed.run / kStepCountFile));
+    files.end(cbor::map({{"ended", "interrupted"}}));
+  }
+  EXPECT_FALSE(fs::exists(killed.run / kStepCountFile));
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 3u);
+  // Resumed and killed: counted again.
+  {
+    RunFiles files(killed.run, config(), true);
+    files.extend_trace({}, cbor::map({}));
+    files.append("iter", cbor::map({{"t", 3}}));
+    files.flush();
+  }
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 4u);
+  cut_lines(killed.run / "trace.jsonl", 1);
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 4u);
+}
+
+// Executed again on the same bits, a run does not forget what an earlier process had released.
+TEST(StepCount, NeverFallsWhileStepsAreExecutedAgain) {
+  const Killed killed(7);
+  {
+    RunFiles files(killed.run, config(), true);
+    files.begin_trace(header(), {});
+    files.append("iter", cbor::map({{"t", 0}}));
+  }
+  cut_lines(killed.run / "trace.jsonl", 6);
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 7u);
+}
+
+}  // namespace
+}  // namespace discreet::run
