@@ -36,8 +36,7 @@ random::Key create_secret(const std::filesystem::path& path) {
     line.push_back(static_cast<std::uint8_t>("0123456789abcdef"[byte >> 4]));
     line.push_back(static_cast<std::uint8_t>("0123456789abcdef"[byte & 15]));
   }
-  line.push_back('
-');
+  line.push_back('\n');
   try {  // whole or not at all: half a key would keep a killed run from being started again
     write_new(path, line, Access::kOwner);
   } catch (const Error& error) {
