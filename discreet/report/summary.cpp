@@ -15,6 +15,7 @@
 #include "discreet/mechanism/prevalidation.h"
 #include "discreet/run/files.h"
 #include "discreet/run/recount.h"
+#include "discreet/run/run_files.h"
 #include "discreet/run/seal.h"
 #include "discreet/run/trace.h"
 
@@ -421,11 +422,7 @@ RunSummary summarize(const std::filesystem::path& run,
                   fmt::format("{} is not there; give the directory of a run", path.string()));
   RunSummary summary;
   Declared& declared = summary.declared;
-  const Bytes yaml = run::read_file(run / "config.yaml");
-  declared.config =
-      mechanism::load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
-                             (run / "config.yaml").string())
-          .config;
+  declared.config = run::read_config(run);
   declared.planned_steps = declared.config.privacy.target_steps;
   declared.config_hash = to_hex(mechanism::config_hash(declared.config));
   Observed& observed = summary.observed;

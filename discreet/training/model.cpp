@@ -7,8 +7,8 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/mechanism/config_read.h"
 #include "discreet/run/files.h"
+#include "discreet/run/run_files.h"
 #include "discreet/run/trace.h"
 #include "discreet/training/features.h"
 #include "discreet/training/safetensors.h"
@@ -54,11 +54,7 @@ void map_features(const mechanism::Config& config, Dataset& data, int threads) {
 }
 
 TrainedModel load_model(const std::filesystem::path& run) {
-  const Bytes yaml = run::read_file(run / "config.yaml", std::size_t{1} << 20);
-  mechanism::Config config =
-      mechanism::load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
-                             (run / "config.yaml").string())
-          .config;
+  mechanism::Config config = run::read_config(run);
   const Bytes file = run::read_file(run / "model.safetensors", std::size_t{1} << 36);
   const std::vector<NamedTensor> tensors = decode_safetensors(file);
   const auto refuse = [&] {
