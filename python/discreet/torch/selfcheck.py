@@ -190,14 +190,13 @@ class Check:
 
     def call(self, numbers, versions=None) -> bool:
         """Whether all outputs for these records are numbers; what it was called with before is known."""
-        twin = self.twins.new()
         with torch.no_grad(), self.quiet() as mode:
             mode.begin(1)
             try:
                 inputs = self.records.of(numbers, versions)
                 if any(same_tree(inputs, other) for other in self.called):
-                    self.twins.give_back(twin)
                     return True
+                twin = self.twins.new()
                 outputs = floats_of(twin(*tree_map(copied, inputs[0]), **tree_map(copied, inputs[1])))
                 mode.end()
             except draws.Drew:

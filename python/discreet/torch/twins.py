@@ -95,7 +95,10 @@ class Held:
         elif isinstance(one, dict):
             for key, value in one.items():
                 self.values.append(key)
-                self.note(value, shared)
+                if isinstance(value, _VALUES):
+                    self.values += (type(value), value)
+                else:
+                    self.note(value, shared)
         elif isinstance(one, (list, tuple, deque)):
             self.values.append(len(one))
             for value in one:
