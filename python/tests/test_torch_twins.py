@@ -33,7 +33,8 @@ ACTS = {
     "buffer": lambda m: m.buffer.add_(1), "buffer_data": lambda m: m.buffer.data.add_(1),
     "buffer_replaced": lambda m: setattr(m, "buffer", m.buffer + 1), "frozen": lambda m: m.frozen.data.add_(1),
     "number": lambda m: setattr(m, "number", m.number + 1), "large_number": lambda m: setattr(m, "number", m.number + 10**9),
-    "list": lambda m: m.items.append(1), "dictionary": lambda m: m.table.update(a=1), "deep": lambda m: m.deep["a"][0].append(2),
+    "list": lambda m: m.items.append(1), "dictionary": lambda m: m.table.update(a=1),
+    "deep": lambda m: m.deep["a"][0].append(2),
     "attribute": lambda m: setattr(m, "new", 1), "same_shape": lambda m: setattr(m, "items", []),
 }
 

@@ -1,6 +1,7 @@
 """The judge of discreet.torch: what a release should be, by plain autograd, and what the engine released.
 
-Nothing here uses the library except PrivacyEngine itself (the self-check is only kept from running again). A case is judged by what leaves the engine: noise is off, every
+Nothing here uses the library except PrivacyEngine itself (the self-check is only kept from
+running again). A case is judged by what leaves the engine: noise is off, every
 record is in every batch (batch size = declared size), the learning rate is 0, and `p.grad` after the step, times the batch
 size, is the clipped sum S. It is compared with
 - the sum of every record's gradient alone, in float64, clipped to C (the engine is exact);
@@ -133,7 +134,7 @@ def right_when_alone(module: nn.Module) -> nn.Module:
 def gradients_alone(case: Case, records: list, in_turn: bool = False) -> torch.Tensor:
     """[n, parameters] in float64. Every record alone; where the model draws random numbers, its part of the whole batch with
     the numbers that the engine draws. Records of equal content (same `id` of their input) are computed once.
-    in_turn: alone too where it draws, one record's numbers after the other's, as a module that runs record by record draws them."""
+    in_turn: alone too where it draws, one record's numbers after the other's, as in a module that runs record by record."""
     plain = dataclasses.replace(case, autocast=False)
     module = right_when_alone(plain.module().to(case.reference))
     parameters, out, known = trained(module), [], {}
