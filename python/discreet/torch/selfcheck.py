@@ -1,7 +1,7 @@
 """The check before a run: that no record changes what others contribute, and that the module remembers none.
 
-It works on copies of the module (twins.py), in its own precision and in training mode, and again in eval mode if parts of it were given
-so, with records that it makes up (publicrecords.py). What the collate function makes of each record must not depend on the others
+It works on copies of the module (twins.py), in its own precision and in training mode, and again in eval mode if parts of it
+were given so, with records that it makes up (publicrecords.py). What the collate function makes of each record must not depend on the others
 (collated.py). Settings of layers are looked at first, at every depth (layers.py). Then, for a batch of a few records,
 
 (a) one record is replaced, shapes equal: the outputs, norms and clipped gradients of all others are unchanged in every bit;
