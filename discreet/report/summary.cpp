@@ -9,7 +9,6 @@
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/mechanism/config_read.h"
 #include "discreet/mechanism/config_resolve.h"
 #include "discreet/mechanism/config_table.h"
 #include "discreet/mechanism/prevalidation.h"
