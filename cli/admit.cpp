@@ -76,6 +76,7 @@ int run(const Options& options) {
   }
   const std::vector<Anchored> anchors = read_anchors(options.anchors);
   std::vector<Contribution> contributions;
+  contributions.reserve(anchors.size());
   for (const Anchored& a : anchors) contributions.push_back(a.contribution);
   Gate gate(policy, std::move(at));
   const int threads = options.threads > 0

@@ -155,7 +155,7 @@ GovernedCorpus make_governed_corpus(const fs::path& run) {
   if (fs::exists(run) && !fs::is_empty(run))
     throw Error(ErrorCode::kInvalidInput, "demo",
                 fmt::format("{} is not empty; give another --out, or --resume", run.string()));
-  const GovernedCorpus corpus{run / "corpus"};
+  GovernedCorpus corpus{run / "corpus"};
   std::error_code failed;
   fs::create_directories(corpus.folder, failed);
   if (failed)

@@ -119,7 +119,7 @@ json release_and_ask(const Stage& stage) {
   input.terms.generation = release::parse_scopes(
       R"({"classify": {"purposes": ["research"], "serves_withdrawn": true}})");
   const auto steward = stage.key(GovernedCorpus::kSteward);
-  const Released released = release_run(input, steward, {});
+  const Released released = release_run(input, steward, stage.key(GovernedCorpus::kSteward));
   const release::Gate gate(read_input(released.path.string()),
                            {steward.public_key(), released.manifest.model, stage.ledger()});
   json asked = json::array();

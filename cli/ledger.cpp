@@ -244,7 +244,8 @@ void run_show(const Options& options) {
     print("{:>8}  {}", leaf.position, row["type"].get<std::string>());
     for (const auto& [key, value] : row.items()) {
       const bool says_nothing =
-          value == "" || (value == 0 && key != "contribution" && key != "epoch" && key != "terms");
+          (value.is_string() && value.get_ref<const std::string&>().empty()) ||
+          (value == 0 && key != "contribution" && key != "epoch" && key != "terms");
       if (says_nothing || key == "type" || key == "entry" || key == "under" || key == "signature" ||
           key == "policy")
         continue;

@@ -24,6 +24,13 @@ struct Options {
   bool json = false, unsealed = false;
 };
 
+// With every digit, but for the unit that rounding to whole units may have added.
+std::string delta_text(std::uint64_t atto) {
+  const double delta = static_cast<double>(atto) / ledger::kAtto;
+  const std::string brief = fmt::format("{:.12g}", delta);
+  return std::stod(brief) >= delta - 1.5 / ledger::kAtto ? brief : fmt::format("{}", delta);
+}
+
 double epsilon(std::uint64_t micro) { return static_cast<double>(micro) / ledger::kMicro; }
 
 void print_json(const Released& released) {
@@ -51,8 +58,7 @@ void print_text(const Released& released) {
   print("{}\n", released.path.string());
   print("  hash           {}\n", to_hex(released.hash));
   print("  promise        epsilon ≤ {:.6f} at delta = {}, {}\n", epsilon(m.privacy.epsilon),
-        static_cast<double>(m.privacy.delta) / ledger::kAtto,
-        accounting::to_string(m.privacy.adjacency));
+        delta_text(m.privacy.delta), accounting::to_string(m.privacy.adjacency));
   if (released.entry)
     print("  ledger         {} entries seen; recorded as entry {}\n", release::position_of(m),
           *released.entry);

@@ -6,13 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "cli/config_file.h"
 #include "cli/print.h"
 #include "cli/training_run.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/config/config_read.h"
+#include "discreet/run/run_files.h"
 #include "discreet/run/trace.h"
 
 namespace discreet::cli {
@@ -71,9 +70,7 @@ Replayed replay(const fs::path& run, int threads) {
     if (line.kind == "iter") ++steps;
     ended = line.kind == "run_end";
   }
-  const Config config =
-      load_config(read_config_file((run / "config.yaml").string()), (run / "config.yaml").string())
-          .config;
+  const Config config = run::read_config(run);
   const Scratch scratch;
   std::atomic<bool> stop = steps == 0;
   training::TrainOptions options;

@@ -312,6 +312,9 @@ struct Config {
   OptimizerConfig optimizer;
   RunConfig run;
   CorpusConfig corpus;
+  // Of a run that an earlier version started: its hash and config.yaml have whole paths and the
+  // name of the private key.
+  bool has_whole_paths = false;
   friend bool operator==(const Config&, const Config&) = default;
 };
 

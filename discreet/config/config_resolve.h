@@ -56,12 +56,17 @@ DpConfig in_phase(const DpConfig& resolved, TrainingPhase phase);
 // Steps of an epoch: ceil(N / B), or ceil(1 / q) where N is not declared.
 std::uint64_t batches_per_epoch(const DpConfig& resolved);
 
+// The files that a configuration names, but for the private key.
+std::vector<std::optional<std::string>*> files_of(Config& config);
+// What may be published: the files' names without their folders, and no private key.
+Config without_places(Config config);
+
 // Deterministic CBOR of every setting, by path: same meaning, same bytes. The position of
-// accumulation is no part of it.
+// accumulation is no part of it, nor are the folders of files (unless has_whole_paths).
 Bytes canonical_bytes(const Config& resolved);
 // SHA-256 of canonical_bytes.
 Digest config_hash(const Config& resolved);
-// Every setting as YAML; reads back to the same hash.
+// Every setting as YAML, files as they are named; reads back to the same hash.
 std::string write_yaml(const Config& resolved);
 
 }  // namespace discreet

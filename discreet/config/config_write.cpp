@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "discreet/base/cbor.h"
 #include "discreet/config/config_resolve.h"
 #include "discreet/config/config_table.h"
@@ -66,7 +68,22 @@ void write_section(std::string& out, const KeyTree<Config>& tree, const Config& 
 
 }  // namespace
 
-Bytes canonical_bytes(const Config& resolved) {
+std::vector<std::optional<std::string>*> files_of(Config& config) {
+  DataConfig& d = config.data;
+  CorpusConfig& c = config.corpus;
+  return {&d.train,       &d.train_labels, &d.test,   &d.test_labels, &c.policy,
+          &c.descriptors, &c.uses,         &c.ledger, &c.statements,  &c.withdrawn};
+}
+
+Config without_places(Config config) {
+  for (std::optional<std::string>* file : files_of(config))
+    if (*file) *file = std::filesystem::path(**file).filename().string();
+  config.corpus.ledger_key.reset();
+  return config;
+}
+
+Bytes canonical_bytes(const Config& given) {
+  const Config resolved = given.has_whole_paths ? given : without_places(given);
   std::vector<cbor::Entry> entries;
   for (const Key<Config>& key : config_keys()) {
     if (is_written(key, resolved))

@@ -45,6 +45,9 @@ class Ledger {
   void let_go();
   void refresh();
 
+  // Reads the file again; kMalformed if it does not extend this note, as open().
+  void require_extends(std::string note) { reload(std::move(note)); }
+
   const State& state() const { return state_; }
   const std::string& note() const { return note_; }  // the last checkpoint: keep a copy elsewhere
 

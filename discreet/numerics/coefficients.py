@@ -5,7 +5,7 @@ Each polynomial is the near-minimax Chebyshev interpolant of its function on its
 into monomials and rounded to binary64. The achieved error, relative to the value in which the
 polynomial is a term, is printed beside it. Use: python3 coefficients.py > coefficients.h
 """
-from mpmath import mp, mpf, cos, pi, exp, log, log1p, sin, sqrt, erfc, atan, floor, ldexp, factorial
+from mpmath import mp, mpf, cos, pi, exp, log, log1p, sin, sqrt, erfc, atan, floor, ldexp
 
 mp.dps = 80
 

@@ -156,14 +156,12 @@ bool has_wide_aes() noexcept { return HWY_DYNAMIC_DISPATCH(HasWideAes)(); }
 
 void expand_aes_key(std::span<const std::uint8_t, 16> key, AesSchedule& schedule) noexcept {
   HWY_DYNAMIC_DISPATCH(ExpandKey)(key.data(), schedule.round_keys.data());
-  wipe_stack();
 }
 
 void fill_wide_aes(const AesSchedule& schedule, std::uint64_t high, std::uint64_t block,
                    std::span<std::uint64_t> words) noexcept {
   HWY_DYNAMIC_DISPATCH(FillWideAes)
   (schedule.round_keys.data(), high, block, words.data(), words.size());
-  wipe_stack();  // of round keys
 }
 
 }  // namespace discreet::random

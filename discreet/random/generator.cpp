@@ -107,7 +107,9 @@ BlockSource::BlockSource(const Generator& generator) : algorithm_(generator.algo
     cipher_ = std::make_unique<Cipher>(algorithm_, key);
   }
 }
-BlockSource::~BlockSource() = default;
+BlockSource::~BlockSource() {
+  if (wide_aes_ != nullptr) wipe_stack();  // of round keys that did not fit the registers
+}
 BlockSource::BlockSource(BlockSource&&) noexcept = default;
 
 void BlockSource::seek(std::uint64_t high, std::uint64_t block) {

@@ -39,8 +39,8 @@ struct LedgerAt {
 
 // What whoever releases decides.
 struct ReleaseTerms {
-  std::uint64_t issued = 0;               // now, seconds since 1970
-  std::uint64_t max_age = 7 * 24 * 3600;  // seconds
+  std::uint64_t issued = 0;         // now, seconds since 1970
+  std::uint64_t max_age = 604'800;  // seconds: a week
   struct Scope {
     std::optional<std::vector<std::string>> layers;  // none: all of the model
     std::vector<std::string> adapters;

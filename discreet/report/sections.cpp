@@ -259,7 +259,7 @@ std::string happenings(const Observed& observed) {
 std::string configuration(const Declared& declared, bool is_public) {
   // The section `data` names files and columns.
   constexpr std::array<std::string_view, 4> kPublic = {"security:", "model:", "optimizer:", "run:"};
-  const std::string yaml = write_yaml(declared.config);
+  const std::string yaml = write_yaml(without_places(declared.config));
   std::string shown;
   bool is_shown = !is_public;
   for (std::size_t begin = 0; begin < yaml.size();) {

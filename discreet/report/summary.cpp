@@ -10,11 +10,11 @@
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/config/config_read.h"
 #include "discreet/config/config_resolve.h"
 #include "discreet/config/config_table.h"
 #include "discreet/config/prevalidation.h"
 #include "discreet/run/recount.h"
+#include "discreet/run/run_files.h"
 #include "discreet/run/seal.h"
 #include "discreet/run/trace.h"
 
@@ -416,10 +416,7 @@ RunSummary summarize(const std::filesystem::path& run,
                   fmt::format("{} is not there; give the directory of a run", path.string()));
   RunSummary summary;
   Declared& declared = summary.declared;
-  const Bytes yaml = read_file(run / "config.yaml");
-  declared.config = load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
-                                (run / "config.yaml").string())
-                        .config;
+  declared.config = run::read_config(run);
   declared.planned_steps = declared.config.privacy.target_steps;
   declared.config_hash = to_hex(config_hash(declared.config));
   Observed& observed = summary.observed;

@@ -69,6 +69,42 @@ std::string config_difference(const Config& before, const Config& now) {
   return out;
 }
 
+namespace {
+
+fs::path normal_absolute(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
+
+// As config.yaml names the files of a run in `directory`.
+Config as_published(const Config& config, const fs::path& directory) {
+  if (config.has_whole_paths) return config;
+  Config out = config;
+  const fs::path from = normal_absolute(directory / "");
+  for (std::optional<std::string>* file : files_of(out)) {
+    if (!*file || !fs::path(**file).is_absolute()) continue;
+    const fs::path path = fs::path(**file).lexically_normal();
+    // The first component is the root.
+    const bool is_apart = *std::next(path.begin()) != *std::next(from.begin());
+    *file = (is_apart ? path.filename() : path.lexically_relative(from)).string();
+  }
+  out.corpus.ledger_key.reset();
+  return out;
+}
+
+}  // namespace
+
+Config read_config(const fs::path& run) {
+  const fs::path path = run / "config.yaml";
+  const Bytes bytes = read_file(path, std::size_t{1} << 20);
+  Config out = load_config(text_of(bytes), path.string()).config;
+  for (std::optional<std::string>* file : files_of(out)) {
+    if (!*file) continue;
+    if (fs::path(**file).is_absolute())
+      out.has_whole_paths = true;
+    else
+      *file = normal_absolute(run / **file).string();
+  }
+  return out;
+}
+
 RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
                    const std::optional<fs::path>& secret)
     : directory_(std::move(directory)), planned_(resolved.privacy.target_steps) {
@@ -122,9 +158,15 @@ RunFiles::~RunFiles() { ::close(lock_); }
 void RunFiles::open_config(const Config& resolved) {
   const fs::path path = at("config.yaml");
   if (fs::exists(path)) {
-    const Bytes bytes = read_file(path, std::size_t{1} << 20);
-    const Config before = load_config(text_of(bytes), path.string()).config;
-    const std::string differs = config_difference(before, resolved);
+    Config before = read_config(directory_), now = resolved;
+    std::string differs = config_difference(before, now);
+    for (std::size_t i = 0; differs.empty() && i < files_of(now).size(); ++i) {
+      const auto &was = *files_of(before)[i], &is = *files_of(now)[i];
+      const bool is_named_only =
+          was && fs::path(*was).parent_path() == normal_absolute(directory_ / "x").parent_path();
+      if (was && is && !is_named_only && normal_absolute(*is) != *was)
+        differs = fmt::format("it began with {} and this is {}", *was, *is);
+    }
     if (!differs.empty())
       refuse(
           fmt::format("{} is a run of another configuration: {}. A run goes on as it was begun; "
@@ -135,7 +177,7 @@ void RunFiles::open_config(const Config& resolved) {
   if (fs::exists(at("trace.jsonl")))
     refuse(fmt::format("{} has a trace but no config.yaml: put it back, or begin another run",
                        directory_.string()));
-  write_atomically(path, bytes_of(write_yaml(resolved)));
+  write_atomically(path, bytes_of(write_yaml(as_published(resolved, directory_))));
 }
 
 void RunFiles::open_secret(const Config& resolved, const std::optional<fs::path>& elsewhere) {

@@ -77,6 +77,8 @@ class Corpus {
   // again finds what it reserved.
   std::vector<std::uint32_t> reserve(std::uint64_t step, std::span<const std::uint64_t> records);
 
+  CorpusLedger& ledger() noexcept { return *ledger_; }
+
   // For the trace: the ledger, and the run's name there from now on. Public.
   cbor::Value ledger_name() const;
   // For the trace: policy, what was admitted and refused and why, the classes and what each was

@@ -61,8 +61,8 @@ admission::SigningKey key_of(const CorpusConfig& corpus) {
     refuse(
         "corpus.ledger_key is missing: it signs the ledger; make one with 'discreet keygen "
         "steward' and set corpus.ledger_key: steward.key");
-  const Bytes pem = read_file(*corpus.ledger_key, 1 << 16);
-  const std::string text(pem.begin(), pem.end());
+  const SecretBytes pem = read_secret(*corpus.ledger_key);
+  const std::string_view text = text_of(pem);
   if (admission::SigningKey::is_encrypted(text))
     refuse(
         fmt::format("{} is under a passphrase, which a run cannot ask for; give it a key without",
@@ -86,8 +86,8 @@ CorpusLedger::CorpusLedger(const Config& config, const admission::Policy& policy
   if (!corpus.ledger) refuse("corpus.ledger is missing: name the file of the ledger");
   file_ = *corpus.ledger;
   header_ = header_of(policy, config);
-  const std::optional<std::string> last_seen = kept_note(note_);
-  if (append && !last_seen && std::filesystem::exists(note_.parent_path() / "checkpoint.cbor"))
+  kept_ = kept_note(note_);
+  if (append && !kept_ && std::filesystem::exists(note_.parent_path() / "checkpoint.cbor"))
     throw Error(
         ErrorCode::kMalformed, "corpus",
         fmt::format("{} is missing, and the run has a checkpoint: without the note a ledger "
@@ -101,11 +101,9 @@ CorpusLedger::CorpusLedger(const Config& config, const admission::Policy& policy
     ledger::Verification where;
     read_ = ledger::load(store, options, true, where).state;
   } else if (std::filesystem::exists(file_)) {
-    ledger_.emplace(ledger::Ledger::open(file_, key_of(corpus), last_seen));
-  } else if (last_seen) {
-    throw Error(ErrorCode::kMalformed, "corpus",
-                fmt::format("{} is gone, but the run has a note of it ({}); put the ledger back",
-                            file_.string(), note_.string()));
+    ledger_.emplace(ledger::Ledger::open(file_, key_of(corpus), kept_));
+  } else if (kept_) {
+    refuse_missing();
   } else {
     key_ = key_of(corpus);
     header_.stewards.push_back(raw(key_->public_key()));
@@ -123,6 +121,18 @@ CorpusLedger::CorpusLedger(const Config& config, const admission::Policy& policy
   if (amplified_delta(policy) && there.delta != header_.delta)
     refuse(fmt::format("{} has another delta than the amplified classes", file_.string()));
   header_ = there;
+}
+
+void CorpusLedger::refuse_missing() const {
+  throw Error(ErrorCode::kMalformed, "corpus",
+              fmt::format("{} is gone, but the run has a note of it ({}); put the ledger back",
+                          file_.string(), note_.string()));
+}
+
+void CorpusLedger::require_extends(const std::string& note) {
+  if (kept_ == note) return;  // the ledger was opened with it
+  if (key_) refuse_missing();
+  if (ledger_) ledger_->require_extends(note);
 }
 
 void CorpusLedger::make() {
@@ -193,9 +203,10 @@ void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contributi
 
 // Of a ledger with the epoch at `position`; a process that was killed may not have come to it.
 void CorpusLedger::keep_note(std::uint64_t position) {
-  const std::optional<std::string> kept = kept_note(note_);
-  if (!kept || ledger::read_unverified(*kept).size <= position)
+  if (!kept_ || ledger::read_unverified(*kept_).size <= position) {
     write_atomically(note_, bytes_of(ledger_->note()));
+    kept_ = ledger_->note();
+  }
   ledger_->let_go();
 }
 

@@ -33,6 +33,13 @@ class CorpusLedger {
                bool append);
 
   const ledger::Header& header() const { return header_; }
+
+  // The last note that the run kept; its sealed checkpoint has a copy.
+  const std::optional<std::string>& note() const { return kept_; }
+  // Throws kMalformed if the ledger does not extend a note that the checkpoint has: the file of the
+  // note could have been rolled back together with the ledger.
+  void require_extends(const std::string& note);
+
   // Withdrawn when the run began; now, if it is not in the ledger yet. Nobody else writes until its
   // first epoch is reserved.
   std::set<Digest> withdrawn_before(const std::string& run) const;
@@ -65,9 +72,11 @@ class CorpusLedger {
  private:
   const ledger::State& state() const { return ledger_ ? ledger_->state() : read_; }
   void keep_note(std::uint64_t position);
+  [[noreturn]] void refuse_missing() const;
   void make();
 
   std::filesystem::path file_, note_;
+  std::optional<std::string> kept_;
   ledger::Header header_;
   Bytes policy_;
   std::optional<admission::SigningKey> key_;  // of a ledger that is to be made

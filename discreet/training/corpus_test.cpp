@@ -7,6 +7,7 @@
 
 #include "discreet/admission/descriptor.h"
 #include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 #include "discreet/base/json.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
@@ -124,6 +125,30 @@ class SmallCorpus : public SmallRun {
   SigningKey steward = SigningKey::from_seed(Bytes(32, 2));
   std::vector<Digest> hashes;
 };
+
+TEST(GovernedRun, IsNotResumedOverALedgerThatWasRolledBackTogetherWithItsNote) {
+  const SmallCorpus corpus;
+  const std::filesystem::path note = corpus.folder / "run" / "ledger.note";
+  const auto put_back = [&](const char* suffix) {
+    for (const std::filesystem::path& file : {corpus.ledger(), note})
+      std::filesystem::copy_file(file.string() + suffix, file,
+                                 std::filesystem::copy_options::overwrite_existing);
+  };
+  const auto keep = [&](const char* suffix) {
+    for (const std::filesystem::path& file : {corpus.ledger(), note})
+      std::filesystem::copy_file(file, file.string() + suffix);
+  };
+  corpus.train_to("run", 12, false, [&](std::uint64_t step) {
+    // The note is sealed before the first step.
+    EXPECT_TRUE(std::filesystem::exists(corpus.folder / "run" / "checkpoint.cbor"));
+    if (step == 5) keep(".first");
+  });
+  keep(".second");
+  put_back(".first");
+  EXPECT_EQ(code_of([&] { corpus.train_to("run", 30, true); }), ErrorCode::kMalformed);
+  put_back(".second");
+  EXPECT_EQ(corpus.train_to("run", 30, true).steps, 30u);
+}
 
 // 30 steps, 10 an epoch.
 TEST(GovernedRun, ReservesEveryEpochOnceForEveryContribution) {

@@ -8,8 +8,8 @@
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/config/config_read.h"
 #include "discreet/data/features.h"
+#include "discreet/run/run_files.h"
 #include "discreet/run/trace.h"
 #include "discreet/training/safetensors.h"
 
@@ -51,10 +51,7 @@ void map_features(const Config& config, data::Dataset& data, int threads) {
 }
 
 TrainedModel load_model(const std::filesystem::path& run) {
-  const Bytes yaml = read_file(run / "config.yaml", std::size_t{1} << 20);
-  Config config = load_config({reinterpret_cast<const char*>(yaml.data()), yaml.size()},
-                              (run / "config.yaml").string())
-                      .config;
+  Config config = run::read_config(run);
   const Bytes file = read_file(run / "model.safetensors", std::size_t{1} << 36);
   const std::vector<NamedTensor> tensors = decode_safetensors(file);
   const auto refuse = [&] {

@@ -9,6 +9,7 @@
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
 #include "discreet/config/config_resolve.h"
+#include "discreet/run/environment.h"
 #include "discreet/run/run_keys.h"
 #include "discreet/run/session.h"
 #include "discreet/training/corpus.h"
@@ -20,12 +21,19 @@ namespace {
 
 constexpr const char* kOperator = "train";
 
+// A run of an earlier version goes on under its own hash.
+Config as_begun(Config config, const TrainOptions& options) {
+  if (options.resume && std::filesystem::exists(options.directory / "config.yaml"))
+    config.has_whole_paths |= run::read_config(options.directory).has_whole_paths;
+  return config;
+}
+
 class Run {
  public:
   Run(const Config& config, const TrainOptions& options)
-      : config_(config),
+      : config_(as_begun(config, options)),
         options_(options),
-        files_(options.directory, config, options.resume, options.secret) {
+        files_(options.directory, config_, options.resume, options.secret) {
     try {
       open();
       begin_or_resume();
@@ -126,6 +134,8 @@ class Run {
       state = saved->mechanism;
       t = saved->step;
       session_->restore(training);
+      if (const cbor::Value* note = training.find("ledger_note"); note != nullptr && corpus())
+        corpus()->ledger().require_extends(std::string(note->as_text()));
     }
     const std::string differs = run::environment_difference(before, environment_);
     if (differs.empty()) {
@@ -133,6 +143,8 @@ class Run {
       use_lineage();
       begin_corpus();
       files_.begin_trace(header(), at);
+      // The note of the ledger is sealed before the first step.
+      if (!saved && corpus() != nullptr) write_checkpoint();
       return;
     }
     go_on_elsewhere(state, t, at, differs);
@@ -180,6 +192,8 @@ class Run {
   void write_checkpoint() {
     std::vector<cbor::Entry> more;
     if (lineage_epoch_ != 0) more.push_back({"lineage_epoch", lineage_epoch_});
+    if (corpus() != nullptr && corpus()->ledger().note())
+      more.push_back({"ledger_note", *corpus()->ledger().note()});
     session_->write_checkpoint(training().save(), std::move(more));
   }
 
@@ -251,7 +265,7 @@ class Run {
     return out;
   }
 
-  const Config& config_;
+  const Config config_;
   const TrainOptions& options_;
   run::RunFiles files_;
   const cbor::Value environment_ = run::environment();
@@ -275,13 +289,11 @@ LoadedConfig load_training_config(std::string_view yaml, std::string_view name,
   if (!read_config(yaml, name, settings).where.contains("security.differential_privacy.nonfinite"))
     all.emplace_back("nonfinite=zero");
   LoadedConfig out = load_config(yaml, name, all);
-  for (auto* path :
-       {&out.config.data.train, &out.config.data.train_labels, &out.config.data.test,
-        &out.config.data.test_labels, &out.config.corpus.policy, &out.config.corpus.descriptors,
-        &out.config.corpus.uses, &out.config.corpus.ledger, &out.config.corpus.ledger_key,
-        &out.config.corpus.statements, &out.config.corpus.withdrawn})
-    if (*path) *path = std::filesystem::absolute(relative_to / **path).lexically_normal().string();
   CorpusConfig& corpus = out.config.corpus;
+  std::vector<std::optional<std::string>*> files = files_of(out.config);
+  files.push_back(&corpus.ledger_key);
+  for (std::optional<std::string>* path : files)
+    if (*path) *path = std::filesystem::absolute(relative_to / **path).lexically_normal().string();
   if (corpus.policy && !corpus.ledger)
     corpus.ledger = (std::filesystem::path(*corpus.policy).parent_path() / "ledger.db").string();
   return out;

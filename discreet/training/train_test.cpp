@@ -71,6 +71,27 @@ TEST(Train, LearnsAndLeavesTheFilesOfARun) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
+// Earlier versions wrote whole paths into config.yaml and took them into its hash.
+TEST(Train, ResumesARunOfAnEarlierVersionUnderItsOwnHash) {
+  SmallRun run;
+  run.config.has_whole_paths = true;
+  std::atomic<bool> stop = false;
+  TrainOptions options = run.options("a");
+  options.stop = &stop;
+  options.progress = [&](const Progress& p) { stop = p.step == 10; };
+  training::train(run.resolved(), options);
+  const std::string before = run.read("a", "config.yaml");
+  EXPECT_NE(before.find((run.folder / "train.csv").string()), std::string::npos);
+  run.config.has_whole_paths = false;
+  EXPECT_EQ(run.train("a", /*resume=*/true).steps, 30u);
+  EXPECT_EQ(run.read("a", "config.yaml"), before);
+  run.train("b");
+  EXPECT_EQ(run.read("b", "config.yaml").find((run.folder / "train.csv").parent_path().string()),
+            std::string::npos);
+  EXPECT_NE(lines_of(run.read("a", "trace.jsonl"), "run_header").at(0).at("config_hash"),
+            lines_of(run.read("b", "trace.jsonl"), "run_header").at(0).at("config_hash"));
+}
+
 TEST(Train, MinimisesOneScalarTheMeanLoss) {  // S1-0.A-1
   const SmallRun run;
   run.train("a");

@@ -1,3 +1,4 @@
+import decimal
 import json
 import pickle
 import threading
@@ -304,6 +305,17 @@ def test_never_pickles_its_key():
     with pytest.raises(TypeError):
         pickle.dumps(mechanism())
     assert "epsilon ≤ 0" in repr(mechanism())
+
+
+def test_its_text_is_never_below_what_it_spent():
+    m, rounded_up = mechanism(), 0
+    for step in range(8):
+        m.apply(gradients(step))
+        upper = m.spent.epsilon.upper
+        printed = decimal.Decimal(repr(m).split("≤ ")[1].split()[0])
+        assert 0 <= printed - decimal.Decimal(upper) < decimal.Decimal("1e-4")
+        rounded_up += float(f"{upper:.6g}") < upper
+    assert rounded_up > 0  # where rounding to nearest would have stated less
 
 
 def test_steps_that_are_executed_again_take_fresh_noise_and_batches_and_are_charged():

@@ -129,7 +129,7 @@ def test_noise_is_fresh_in_every_step_and_tensor():
 
 def test_poisson_batches_vary_as_coins_do():
     # Fixed batches with Poisson accounting: the rate is right, and the size never varies.
-    sizes, together = [], 0
+    sizes = []
     engine, module, optimizer, private = make(data_loader=DataLoader(Indexed(), batch_size=BATCH, shuffle=True), epochs=10)
     for _ in range(10):
         for x, y, numbers in private:

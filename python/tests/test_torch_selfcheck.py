@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 import discreet  # noqa: E402
 from discreet.torch import validate  # noqa: E402
 from discreet.torch.clipper import Clipper  # noqa: E402
-from test_torch_engine import BATCH, ROWS, loader, make, network, steps, weights_of  # noqa: E402
+from test_torch_engine import BATCH, ROWS, make, network, steps, weights_of  # noqa: E402
 
 torch.set_num_threads(1)
 

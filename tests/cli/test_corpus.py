@@ -4,11 +4,13 @@ import csv
 import hashlib
 import json
 import os
+import pathlib
 import random
 import signal
 import sqlite3
 import stat
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -446,7 +448,7 @@ def test_a_run_that_was_stopped_states_and_releases_what_it_planned(corpus):
         return found["counts"]["epochs"], {c["class"]: c["most_spent"] for c in found["classes"]}
 
     def released():
-        done = discreet("release", "run", "--key", "release.key", "--json", cwd=folder)
+        done = discreet("release", "run", "--key", "release.key", "--ledger-key", "steward.key", "--json", cwd=folder)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["epsilon_upper"]
 
@@ -487,3 +489,34 @@ def test_a_contribution_withdrawn_midway_states_the_plan_of_its_run(corpus):
                                   "--accountant", "rdp", "--adjacency", "zero_out", "--delta", "1e-5", "--json").stdout)
     assert planned["epsilon"]["upper"] == pytest.approx(after["epsilon"], rel=1e-4)
     assert len(after["uses"]) < 60 and "all that its runs planned" in discreet("ledger", "trace", ledger, clinical).stdout
+
+
+def test_public_files_name_neither_folders_nor_the_private_key(corpus):
+    folder = corpus(attested=80)
+    assert train(folder, "run").returncode == 0
+    assert discreet("report", "run", "--public", "--out", "page.html", cwd=folder).returncode == 0
+    for name in ("run/config.yaml", "page.html"):
+        text = (folder / name).read_text()
+        assert str(folder) not in text and str(folder.parent) not in text and "steward.key" not in text, name
+    assert 'train: "../notes.csv"' in (folder / "run" / "config.yaml").read_text()
+    # What it names is found from the run, wherever both are.
+    elsewhere = folder.parent / "elsewhere"
+    folder.rename(elsewhere)
+    assert discreet("replay", "run", cwd=elsewhere).returncode == 0
+    again = train(elsewhere, "run", "--resume")
+    assert again.returncode == 0, again.stderr
+    # Another file of the same name is another run.
+    (elsewhere / "other").mkdir()
+    (elsewhere / "other" / "corpus.uses").touch()
+    other = train(elsewhere, "run", "--resume", "--set", "corpus.uses=other/corpus.uses")
+    assert other.returncode == 2 and "other/corpus.uses" in other.stderr
+
+
+def test_a_run_apart_from_its_files_names_no_folder(corpus):
+    folder = corpus(attested=80)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as apart:
+        run = pathlib.Path(apart) / "run"
+        assert train(folder, run).returncode == 0
+        text = (run / "config.yaml").read_text()
+        assert 'train: "notes.csv"' in text and ".." not in text
+        assert train(folder, run, "--resume").returncode == 0

@@ -117,9 +117,9 @@ def test_an_old_copy_of_the_store_is_refused(store, tmp_path):
     shutil.copy2(tmp_path / "old.db", store / "model.db")
     (tmp_path / "new.csv").write_text("a,b\n0.5,-0.5\n")
     records(tmp_path / "more.csv", 300, 310)
-    for command in (["delete", store, "--subject", "person-2"], ["publish", store], ["status", store], ["retrain", store],
+    for words in (["delete", store, "--subject", "person-2"], ["publish", store], ["status", store], ["retrain", store],
                     ["predict", store, tmp_path / "new.csv"], ["insert", store, tmp_path / "more.csv"]):
-        assert "old copy" in refusal(*command)
+        assert "old copy" in refusal(*words)
 
 
 def test_a_deleted_subject_comes_back_only_with_a_flag(store, tmp_path):
@@ -169,10 +169,10 @@ def test_a_deletion_is_linked_to_its_withdrawal(tmp_path):
     answer("init", tmp_path / "m", "--dimension", 2, "--ledger", ledger, "--key", corpus / "ledger.key")
     answer("insert", tmp_path / "m", records(tmp_path / "records.csv"))
     assert "not withdrawn" in refusal("delete", tmp_path / "m", "--subject", "person-1", "--withdrawal", descriptor)
-    for command in ([descriptor, "--origin", "test.example/corpus", "--key", corpus / "steward.key",
+    for words in ([descriptor, "--origin", "test.example/corpus", "--key", corpus / "steward.key",
                      "--events", events],
                     ["--ledger", ledger, "--key", corpus / "ledger.key", "--events", events]):
-        assert discreet("withdraw", *map(str, command)).returncode == 0
+        assert discreet("withdraw", *map(str, words)).returncode == 0
     receipt = answer("delete", tmp_path / "m", "--subject", "person-1", "--withdrawal", descriptor)["receipts"][0]
     entry = json.loads(discreet("ledger", "show", str(ledger), "--from", str(receipt["withdrawal"]), "--limit", "1",
                                 "--json").stdout)

@@ -39,7 +39,9 @@ def fingerprint(module: nn.Module) -> dict[str, object]:
         if isinstance(one, _PLAIN):
             found[path] = one if one == one else "nan"
             continue
-        if id(one) in seen or isinstance(one, _SKIPPED) or type(one).__module__.startswith("discreet."):
+        # What torch.compile notes of its own work is not the module's; what it compiles is reached as any other module.
+        if id(one) in seen or isinstance(one, _SKIPPED) or type(one).__module__.startswith("discreet.") or \
+                type(one).__module__.startswith("torch._dynamo.") and not isinstance(one, nn.Module):
             continue
         seen[id(one)] = one
         if isinstance(one, torch.Tensor):

@@ -162,13 +162,18 @@ class Records:
     def template(self):
         return self.loader.dataset[0]
 
+    @functools.cached_property
+    def _flat(self):
+        found, spec = tree_flatten_with_path(self.template, is_leaf=_is_numbers)
+        return [(_name(path), x) for path, x in found], spec
+
     def _shape(self, shape, i: int):
         shape = tuple(shape)
         if self.vary and shape and shape[0] == self.longest and self.longest > 2:
             return (self.drawn.length(i, 0, self.longest), *shape[1:])
         return shape
 
-    @property
+    @functools.cached_property
     def longest(self) -> int:
         for x in tree_leaves(self.template, is_leaf=_is_numbers):
             if _is_numbers(x):
@@ -187,9 +192,9 @@ class Records:
         return {_name(path): _length_of(x) < 2 for path, x in found if _is_index(x) and "mask" not in _name(path)}
 
     def record(self, i: int, version: int):
-        found, spec = tree_flatten_with_path(self.template, is_leaf=_is_numbers)
+        leaves, spec = self._flat
         with _disable_current_modes():  # values differ between records where a collate function draws one number
-            return tree_unflatten([self._leaf(_name(path), x, i, version) for path, x in found], spec)
+            return tree_unflatten([self._leaf(name, x, i, version) for name, x in leaves], spec)
 
     def whole(self, numbers, versions=None):
         """The batch as the loader gives it."""

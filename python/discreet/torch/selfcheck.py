@@ -1,7 +1,7 @@
 """The check before a run: that no record changes what others contribute, and that the module remembers none.
 
-It works on one copy of the module, in its own precision and in training mode, and again in eval mode if parts of it were given
-so, with records that it makes up (publicrecords.py). What the collate function makes of each record must not depend on the others
+It works on copies of the module (twins.py), in its own precision and in training mode, and again in eval mode if parts of it
+were given so, with records that it makes up (publicrecords.py). What the collate function makes of each record must not depend on the others
 (collated.py). Settings of layers are looked at first, at every depth (layers.py). Then, for a batch of a few records,
 
 (a) one record is replaced, shapes equal: the outputs, norms and clipped gradients of all others are unchanged in every bit;
@@ -11,7 +11,8 @@ so, with records that it makes up (publicrecords.py). What the collate function 
 (d) a second pass does not depend on the records of the first.
 
 (b) compares with autograd, so that rules of layers are checked too; and it learns how the rows of each layer belong to records
-(rows.py). A scalar output is judged as a loss.
+(rows.py). Where that cannot be told of a layer, the smallest module above it that can runs record by record (generic.py), where
+each row is of the record that runs; (b) compares it with the ordinary module. A scalar output is judged as a loss.
 
 It does not see: a coupling that shows for other values only (a branch that none of the made-up records takes), or with another
 chance; memory outside of what memory.py reaches that has no effect on the next pass; what the training loop does with outputs,
@@ -29,7 +30,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 from discreet.errors import Error
 from discreet.torch import criterion as losses
@@ -39,6 +40,7 @@ from discreet.torch.errors import refusal, refuse
 from discreet.torch.generic import GenericSite
 from discreet.torch.layers import steady_gradients
 from discreet.torch.outputs import SCALAR, SHARED, away, floats_of, loss_of, part, places_of, same
+from discreet.torch.passes import FixedScales, Outcome, Twice, Watch, copied, norm_of, same_tree
 from discreet.torch.publicrecords import CANNOT_CALL, Records
 from discreet.torch.twins import Twins, copy_of
 
@@ -76,11 +78,6 @@ def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str =
     return Layout(check.rows, check.whole, check.looped)
 
 
-def norm_of(x: torch.Tensor) -> float:
-    """An estimate, for comparisons: not of what is clipped."""
-    return torch.linalg.vector_norm(x if x.dtype == torch.float64 else x.float()).item()
-
-
 class Layout(NamedTuple):
     """rows: by layer, how its rows belong to records (Clipper.learn). whole: modules that run record by record because that
     cannot be told of layers below them. looped: modules whose records run one after the other."""
@@ -97,34 +94,6 @@ class Unattributed(Exception):
     def __init__(self, layers: list[str], error: Error) -> None:
         super().__init__(str(error))
         self.layers, self.error = layers, error
-
-
-class FixedScales:
-    """Multiplies each record by a number that is known before."""
-
-    def __init__(self, scales: torch.Tensor) -> None:
-        self.scales, self.norms = scales, None
-
-    def take_norms(self, norms: torch.Tensor) -> torch.Tensor:
-        self.norms = norms.clone()
-        return self.scales.view(-1, 1).expand_as(norms)
-
-
-class Outcome(NamedTuple):
-    """Of one pass through the clipper: outputs, norms, the sums of scaled gradients, and the module's state afterwards."""
-
-    outputs: list
-    norms: torch.Tensor
-    sums: dict[str, torch.Tensor]
-    state: dict
-
-
-class Twice(NamedTuple):
-    """Two passes of a module as it was at first; held: by the module between them."""
-
-    first: Outcome
-    held: dict
-    second: Outcome
 
 
 def in_training(module: nn.Module) -> nn.Module:
@@ -190,14 +159,13 @@ class Check:
 
     def call(self, numbers, versions=None) -> bool:
         """Whether all outputs for these records are numbers; what it was called with before is known."""
-        twin = self.twins.new()
         with torch.no_grad(), self.quiet() as mode:
             mode.begin(1)
             try:
                 inputs = self.records.of(numbers, versions)
                 if any(same_tree(inputs, other) for other in self.called):
-                    self.twins.give_back(twin)
                     return True
+                twin = self.twins.new()
                 outputs = floats_of(twin(*tree_map(copied, inputs[0]), **tree_map(copied, inputs[1])))
                 mode.end()
             except draws.Drew:
@@ -601,40 +569,3 @@ class Check:
 
     def scale(self, i: int) -> float:
         return 0.0 if i == self.replaced else 1 / (1 + i)
-
-
-def copied(x):
-    return x.clone() if isinstance(x, torch.Tensor) else x
-
-
-def same_tree(a, b) -> bool:
-    """Of inputs: in every bit."""
-    (a, spec), (b, other) = tree_flatten(a), tree_flatten(b)
-    return spec == other and all(
-        x.dtype == y.dtype and torch.equal(x, y) if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
-        else type(x) is type(y) and not isinstance(x, torch.Tensor) and x == y for x, y in zip(a, b))
-
-
-class Rows(list):
-    """Of the tensors of one call; rank: that of the first."""
-
-    rank = 0
-
-
-class Watch:
-    """Notes how many rows a layer sees."""
-
-    def __init__(self, site, seen: list) -> None:
-        self.site, self.seen = site, seen
-
-    def __call__(self, module, args, kwargs) -> None:
-        shapes = shapes_of((args, kwargs))
-        dims = [0] * len(shapes)
-        if isinstance(self.site, GenericSite):
-            dims = self.site.dims(len(shapes))
-        elif isinstance(module, nn.MultiheadAttention):
-            dims = [0 if module.batch_first else 1] * len(shapes)
-        call = Rows(shape[dim] if len(shape) > dim else 1 for shape, dim in zip(shapes, dims))
-        call.rank = len(shapes[0]) if shapes else 0
-        if call:
-            self.seen.append(call)

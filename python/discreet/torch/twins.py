@@ -1,7 +1,7 @@
 """Copies of a module for the passes of the self-check, each of which begins with the state that the module had at first.
 
-A copy that a pass left as it was is used again. That is seen where a module holds nothing but tensors, plain values, functions and
-containers of them: the same objects are in the same places, and tensors that belong to the copy have the same values. A module
+A copy that a pass left as it was is used again. That is seen where a module holds nothing but tensors, plain values, functions
+and containers of them: the same objects are in the same places, and tensors that belong to the copy have the same values. A module
 that holds other objects is copied for every pass.
 """
 
@@ -35,7 +35,8 @@ def copy_of(module: nn.Module, shared: dict | None = None) -> nn.Module:
 
 
 class Twins:
-    """new() is the module as it was at first, with the same trained and large parameters; give_back() says that a pass is over."""
+    """new() is the module as it was at first, with the same trained and large parameters; give_back() says that a pass is
+    over."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -95,7 +96,10 @@ class Held:
         elif isinstance(one, dict):
             for key, value in one.items():
                 self.values.append(key)
-                self.note(value, shared)
+                if isinstance(value, _VALUES):
+                    self.values += (type(value), value)
+                else:
+                    self.note(value, shared)
         elif isinstance(one, (list, tuple, deque)):
             self.values.append(len(one))
             for value in one:
