@@ -339,7 +339,8 @@ class Check:
                 refuse(f"self-check: the clipped gradient of {name} is not that of autograd, record by record. Either its "
                        "layer mixes records of a batch, or depends on how many there are or how long the longest is, or its "
                        f"rows are not the records, or its rule is wrong; relative difference {apart / max(size, 1e-300):.2g}")
-        if not torch.allclose(got.norms, norms, rtol=own, atol=floor * whole):
+        # From above they may be further: they include what products of many positions can lose (ghost.md, pairs).
+        if not ((got.norms >= norms * (1 - own) - floor * whole) & (got.norms <= norms * 1.05 + floor * whole)).all():
             refuse("self-check: the norms of records are not those of autograd")
 
     def judge_outputs(self) -> None:
