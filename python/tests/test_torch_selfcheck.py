@@ -8,7 +8,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 import discreet  # noqa: E402
-from discreet.torch import validate  # noqa: E402
+from discreet.torch import PrivacyEngine, validate  # noqa: E402
 from discreet.torch.clipper import Clipper  # noqa: E402
 from test_torch_engine import BATCH, ROWS, make, network, steps, weights_of  # noqa: E402
 
@@ -514,3 +514,11 @@ def test_modules_without_a_rule_take_part_in_autocast():
     F.cross_entropy(out.float(), y, reduction="sum").backward()
     optimizer.step()
     assert all(p.grad.dtype == torch.float32 for p in module.parameters())
+
+
+def test_norms_that_are_charged_for_many_positions_are_accepted():
+    # The charge for 256 nearly orthogonal positions is some 0.15% of the norm: more than float32 differs from autograd.
+    module = nn.Linear(300, 2000, bias=False)
+    data = DataLoader(TensorDataset(torch.randn(4, 256, 300)), batch_size=2, shuffle=True)
+    PrivacyEngine(insecure_seed=1).make_private(module=module, optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+                                                data_loader=data, noise_multiplier=1.0)

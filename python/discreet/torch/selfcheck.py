@@ -461,7 +461,8 @@ class Check:
                 # A tensor that seemed to be shared may hold the records in another dimension.
                 shared = [name for name, layout in self.rows.items() if isinstance(layout, list) and rows.BROADCAST in layout]
                 raise Unattributed(shared, error) if shared else error
-        if not torch.allclose(got.norms, norms, rtol=own, atol=floor * whole):
+        # From above they may be further: they include what products of many positions can lose (ghost.md, pairs).
+        if not ((got.norms >= norms * (1 - own) - floor * whole) & (got.norms <= norms * 1.05 + floor * whole)).all():
             refuse("self-check: the norms of records are not those of autograd")
 
     def judge_outputs(self) -> None:
