@@ -131,7 +131,7 @@ CHECKS = {
     "asan": lambda: sanitizer("asan"),
     "tsan": lambda: sanitizer("tsan"),
     **{f"fuzz_{name}": (lambda name=name: fuzzer(name)) for name in FUZZERS},
-    "tampered": lambda: said("tampered", r"(\w+AreNotAccepted: \d+ tampered, 0 accepted)", "-R", "^tampered_whole$",
+    "tampered": lambda: said("tampered", r"\w+AreNotAccepted: (\d+ \w+) tampered, 0 accepted", "-R", "^tampered_whole$",
                              build=("--target", "tamper_test")),
     "kills": lambda: said("kills", r"(\w+: \d+ kills), nothing lost", "-R", "^crash_kills$", build=CRASH),
     "faults": lambda: said("faults", r"(\d+ commands (?:met|found) [\w ]+)", "-R", "^crash_faults$", build=CRASH),

@@ -161,7 +161,8 @@ class Run {
     if (privacy().enabled && spent > privacy().target_epsilon)
       throw Error(
           ErrorCode::kPrivacyBudgetExceeded, kOperator,
-          fmt::format("{}. The {} steps since the last checkpoint or of a cut epoch would be "
+          fmt::format("{}. The {} steps since the last checkpoint or of a cut epoch (all planned "
+                      "ones where trace.steps is missing, as in runs of earlier versions) would be "
                       "charged again, which takes epsilon to {}, above the target {}; go on where "
                       "the run was begun",
                       differs, again, spent, privacy().target_epsilon));

@@ -156,8 +156,9 @@ class RunSession : public Session {
     if (charged_again > 0 && dp.enabled && !(spent <= dp.target_epsilon))
       throw Error(
           ErrorCode::kPrivacyBudgetExceeded, "PrivacyEngine",
-          fmt::format("the {} steps since the last checkpoint or of a cut epoch are charged "
-                      "again, which takes epsilon to {}, above the target {}",
+          fmt::format("the {} steps since the last checkpoint or of a cut epoch (all planned ones "
+                      "where trace.steps is missing, as in runs of earlier versions) are charged "
+                      "again, which takes epsilon to {}, above the target {}; start another run",
                       charged_again, spent, dp.target_epsilon));
     opened_.files->extend_trace(at,
                                 cbor::map({{"t", t},

@@ -34,9 +34,9 @@ const Honest& honest() {
 struct Tally {
   int tampered = 0, same = 0, less = 0;
   ~Tally() {
-    std::printf("%s: %d tampered, 0 accepted; %d more said the same, %d said less\n",
-                ::testing::UnitTest::GetInstance()->current_test_info()->name(), tampered, same,
-                less);
+    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::printf("%s: %d %s tampered, 0 accepted; %d more said the same, %d said less\n",
+                name.c_str(), tampered, name.substr(0, name.find("Are")).c_str(), same, less);
   }
 };
 
