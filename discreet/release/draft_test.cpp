@@ -52,9 +52,8 @@ TEST(Draft, SaysPerLayerWhichClassesTouchedItUnderWhichBoundsAndSpend) {
   // Spends are those the ledger's own accounting recorded, over all runs.
   std::map<std::string, std::uint64_t> spent;
   for (const auto& c : corpus.ledger.state().contributions())
-    spent[corpus.ledger.state().class_name(c.class_index)] =
-        std::max(spent[corpus.ledger.state().class_name(c.class_index)],
-                 corpus.ledger.state().spend_of(c));
+    spent[corpus.ledger.state().class_name(c.class_index)] = std::max(
+        spent[corpus.ledger.state().class_name(c.class_index)], corpus.ledger.state().spend_of(c));
   for (const Posture& p : m.postures) EXPECT_EQ(p.spend, spent.at(p.admissibility_class));
   EXPECT_GT(m.postures[2].spend, clinical.spend) << "public has been in run-2 too";
 

@@ -35,8 +35,8 @@ struct MadeUpRun {
   std::string config() const {
     return "security:\n  differential_privacy:\n    target_epsilon: " + std::to_string(target) +
            "\n    declared_size: 6000\n    effective_batch_size: 600\n    noise_multiplier: " +
-           std::to_string(noise) + "\n    target_steps: " +
-           std::to_string(planned) + "\n    secure: " + (secure ? "true" : "false") + "\n" + yaml;
+           std::to_string(noise) + "\n    target_steps: " + std::to_string(planned) +
+           "\n    secure: " + (secure ? "true" : "false") + "\n" + yaml;
   }
 
   double epsilon(std::uint64_t step) const {
