@@ -21,6 +21,7 @@ std::vector<ContributorTotal> contributor_totals(std::span<const Descriptor> adm
     }
   }
   std::vector<ContributorTotal> out;
+  out.reserve(by_name.size());
   for (auto& [name, total] : by_name) out.push_back(std::move(total));
   std::ranges::stable_sort(out, std::greater<>(), &ContributorTotal::gdp_mu);
   return out;

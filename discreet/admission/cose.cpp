@@ -81,7 +81,7 @@ Bytes signature_input(const Sign1& message, ByteView payload, ByteView external_
                                    cbor::Value(external_aad), cbor::Value(payload)}));
 }
 
-Sign1 sign_detached(const SigningKey& key, cbor::Value protected_header, ByteView payload) {
+Sign1 sign_detached(const SigningKey& key, const cbor::Value& protected_header, ByteView payload) {
   std::vector<cbor::Entry> entries = protected_header.as_map();
   entries.push_back({cose_label::kAlg, kEdDsa});
   Sign1 message;

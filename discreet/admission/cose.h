@@ -40,7 +40,7 @@ Bytes encode(const Sign1& message);
 Bytes signature_input(const Sign1& message, ByteView payload, ByteView external_aad = {});
 
 // Signs `payload`, detached. `protected_header` must not have `alg`: it is added as -8.
-Sign1 sign_detached(const SigningKey& key, cbor::Value protected_header, ByteView payload);
+Sign1 sign_detached(const SigningKey& key, const cbor::Value& protected_header, ByteView payload);
 bool verifies(const Sign1& message, const PublicKey& key, ByteView payload,
               ByteView external_aad = {});
 

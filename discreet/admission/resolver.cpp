@@ -20,7 +20,6 @@ namespace {
 using numerics::next_down;
 using numerics::next_up;
 using numerics::round_down;
-using numerics::round_up;
 
 // Relative; more than the rounding of a multiplier over thousands of blocks.
 constexpr double kRoom = 0x1p-40;
@@ -61,6 +60,7 @@ std::vector<RouteBlock> blocks_of(const Policy& policy, std::vector<RouteTensor>
     block.tensors.push_back(std::move(t));
   }
   std::vector<RouteBlock> out;
+  out.reserve(blocks.size());
   for (auto& [name, block] : blocks) out.push_back(std::move(block));
   return out;
 }

@@ -82,8 +82,7 @@ Bytes sign_revocation(const SigningKey& signer, std::vector<KeyId> keys, Instant
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   if (keys.empty())
     throw Error(ErrorCode::kInvalidInput, "statement", "a revocation names at least one key");
-  std::vector<cbor::Value> ids;
-  for (const KeyId& key : keys) ids.push_back(cbor::Value(key));
+  std::vector<cbor::Value> ids(keys.begin(), keys.end());
   const Bytes payload = cbor::encode(cbor::map({{0, kRevocation},
                                                 {1, cbor::Value(signer.public_key().bytes())},
                                                 {2, cbor::array(std::move(ids))},

@@ -66,7 +66,16 @@ void Ledger::reload(std::optional<std::string> last_seen) {
   options.checkpoint = std::move(last_seen);
   options.attestations = false;
   Verification where;
-  Loaded loaded = load(store_, options, true, where);
+  Loaded loaded = [&] {
+    try {
+      return load(store_, options, true, where);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kIoError || !where.entry) throw;
+      throw Error(error.code(), error.op(),
+                  fmt::format("the ledger does not verify at entry {}: {}", *where.entry,
+                              error.sentence()));
+    }
+  }();
   store_.discard_from(loaded.frontier.size());
   state_ = std::move(loaded.state);
   frontier_ = std::move(loaded.frontier);

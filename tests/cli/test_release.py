@@ -336,3 +336,10 @@ def test_a_request_that_is_none_is_bad_input(released, text):
                       "--public-key", str(released / "release.pub"))
     assert result.returncode == 2 and result.stderr.startswith("error: INVALID_INPUT: ")
     assert result.stdout == ""
+
+
+def test_a_model_of_more_than_a_gibibyte_is_judged(released):
+    large = released / "model.safetensors"
+    with open(large, "wb") as file:
+        file.truncate((1 << 30) + 1)  # takes no room on the disk
+    assert ask(released, "embed", "--model", large, status=1)["reason"] == "WRONG_MODEL"

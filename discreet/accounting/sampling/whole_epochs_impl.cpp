@@ -22,6 +22,7 @@ double multiplier(const Event& event) { return *gaussian_noise_multiplier(event.
 
 std::vector<AllocationEpochs> allocations(const std::vector<RepeatedEvent>& events) {
   std::vector<AllocationEpochs> epochs;
+  epochs.reserve(events.size());
   for (const auto& [event, count] : events) {
     epochs.push_back({multiplier(event), std::get<BallsAndBins>(event.sampling()).batches, count});
   }

@@ -91,6 +91,7 @@ void require_equal(const cbor::Value& saved, const cbor::Value& own, const char*
 // The releases before the first step, as [event, coordinates] each.
 cbor::Value encoded(const std::vector<PriorRelease>& before) {
   std::vector<cbor::Value> out;
+  out.reserve(before.size());
   for (const PriorRelease& release : before)
     out.push_back(cbor::array({accounting::encode(release.event), release.coordinates}));
   return cbor::array(std::move(out));
