@@ -1,6 +1,6 @@
 // Properties of saved states, whatever the bytes: restoring throws kMalformed, or gives an object
-// that is saved as the same bytes. The first byte chooses whose state they are. (Events with a value
-// out of range: kInvalidDpConfig.)
+// that is saved as the same bytes. The first byte chooses whose state they are. (Events with a
+// value out of range: kInvalidDpConfig.)
 #include <algorithm>
 
 #include "discreet/accounting/accountant.h"
@@ -15,7 +15,15 @@ using namespace discreet::accounting;
 namespace {
 
 constexpr const char* kAccountants[] = {"pld", "rdp", "moments", "gdp", "f_dp"};
-enum Parser : std::uint8_t { kFirstOther = 5, kEvent = kFirstOther, kRdp, kZcdp, kOdometer, kLearner, kParsers };
+enum Parser : std::uint8_t {
+  kFirstOther = 5,
+  kEvent = kFirstOther,
+  kRdp,
+  kZcdp,
+  kOdometer,
+  kLearner,
+  kParsers
+};
 
 template <class F>
 void same_or_malformed(ByteView bytes, F&& restored) {
