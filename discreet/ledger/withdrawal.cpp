@@ -107,7 +107,8 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
     refuse("the withdrawal is not one of this contribution");
   std::map<std::string, std::uint64_t> first_use;  // by run
   std::vector<Terms> used;
-  std::uint64_t last = 0;  // of the uses, then of the releases: in the order of the ledger, none twice
+  std::uint64_t last =
+      0;  // of the uses, then of the releases: in the order of the ledger, none twice
   for (const json& item : bundle.at("uses")) {
     const Terms terms = parts.read<Terms>(item.at("terms"), "terms");
     const std::uint64_t terms_at = parts.position();

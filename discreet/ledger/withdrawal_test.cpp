@@ -192,8 +192,7 @@ TEST(WithdrawalBundle, NoAlteredPartIsMissed) {
 // do not pass for those of this one.
 TEST(WithdrawalBundle, NamesNoUseAndNoReleaseTwice) {
   const Withdrawn w;
-  auto bundle =
-      nlohmann::json::parse(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])));
+  auto bundle = nlohmann::json::parse(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])));
   for (const char* list : {"uses", "releases"}) {
     auto doubled = bundle;
     ASSERT_FALSE(doubled[list].empty()) << list;

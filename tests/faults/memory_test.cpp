@@ -32,7 +32,8 @@ namespace discreet {
 namespace {
 
 // How many allocations failed before the work was done. after: what must hold after each failure.
-long run_out(const std::function<void()>& work, const std::function<void()>& after = [] {}) {
+long run_out(
+    const std::function<void()>& work, const std::function<void()>& after = [] {}) {
   for (long n = 0; n < 100'000; ++n) {
     bool done = false;
     left = n;

@@ -5,8 +5,8 @@
 //   a contribution  the gate gives a verdict; it admits nothing that key 1 did not sign
 //   a policy        read throws kInvalidDpConfig in one line that names the file, or its hash is
 //                   that of a second reading
-//   files           of anchors, statements, hashes: kInvalidInput (a line) or kMalformed (a statement)
-//   a private key   in PEM: kMalformed or kInvalidInput
+//   files           of anchors, statements, hashes: kInvalidInput (a line) or kMalformed (a
+//   statement) a private key   in PEM: kMalformed or kInvalidInput
 #include <string>
 
 #include "discreet/admission/anchor_file.h"
@@ -49,11 +49,10 @@ std::vector<Bytes> fuzz::seeds() {
   const Bytes signature = attest(admission::testing::key_of(1), good);
   const Bytes statement = sign_rotation(admission::testing::key_of(1),
                                         admission::testing::key_of(2), admission::testing::now());
-  return {seed(5, R"({"descriptor":")" + to_hex(good) + R"(","attestation":")" +
-                      to_hex(signature) + "\"}\n"),
+  return {seed(5, R"({"descriptor":")" + to_hex(good) + R"(","attestation":")" + to_hex(signature) +
+                      "\"}\n"),
           seed(6, R"({"statement":")" + to_hex(statement) + "\"}\n"),
-          seed(7, to_hex(hash_of(good)) + "\n"),
-          seed(8, admission::testing::key_of(1).to_pem())};
+          seed(7, to_hex(hash_of(good)) + "\n"), seed(8, admission::testing::key_of(1).to_pem())};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -70,12 +70,11 @@ std::string npy(const std::string& header, const std::string& body) {
   return out + header + body;
 }
 
-const std::string kImages("\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x02\x01\x02\x03\x04\x05\x06\x07\xff",
-                          24);
+const std::string kImages(
+    "\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x02\x01\x02\x03\x04\x05\x06\x07\xff", 24);
 const std::string kLabels("\0\0\x08\x01\0\0\0\x02\0\x01", 10);
-const std::string kFeatures =
-    npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }\n",
-        std::string("\0\0\0\0\0\0\x80\x3f\0\0\0\x40\0\0\x80\xbf", 16));
+const std::string kFeatures = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }\n",
+                                  std::string("\0\0\0\0\0\0\x80\x3f\0\0\0\x40\0\0\x80\xbf", 16));
 const std::string kFeatureLabels =
     npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }\n", std::string("\0\x01", 2));
 
@@ -83,7 +82,8 @@ const std::string kFeatureLabels =
 
 std::vector<Bytes> fuzz::seeds() {
   const std::string csv =
-      "x,colour,class,y,ignored\n1.5,red,left,0.5,\n-3,\"green, or blue\",right,1,\"a \"\"b\"\"\"\r\n"
+      "x,colour,class,y,ignored\n1.5,red,left,0.5,\n-3,\"green, or blue\",right,1,\"a "
+      "\"\"b\"\"\"\r\n"
       "4e0,other,left,0,z\n";
   const std::string header =
       R"({"__metadata__":{"features":"[\"x\"]"},"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}})";
@@ -136,8 +136,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case kNpyLabels:
       put(bytes, kFeatures);
-      fuzz::throws_only(
-          bad, [&] { require_sound(read_npy(other.path(), {-4, 4}, file.path(), 2), size); });
+      fuzz::throws_only(bad, [&] {
+        require_sound(read_npy(other.path(), {-4, 4}, file.path(), 2), size);
+      });
       break;
     default:
       fuzz::throws_only({ErrorCode::kMalformed}, [&] {

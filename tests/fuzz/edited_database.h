@@ -46,7 +46,8 @@ class EditedDatabase {
 
   // The honest file with one row of another file, in the place that it has there or instead of
   // another; none if that breaks a constraint.
-  discreet::Bytes with_row_of(const discreet::Bytes& other, std::size_t table, std::size_t row) const {
+  discreet::Bytes with_row_of(const discreet::Bytes& other, std::size_t table,
+                              std::size_t row) const {
     Sql rows(honest_);
     rows.splice(other, table, row);
     return rows.bytes();
@@ -194,9 +195,8 @@ class EditedDatabase {
       const std::string table = "\"" + name + "\"", key = "\"" + columns[0] + "\"",
                         cell = "\"" + columns[i.a / all.size() % columns.size()] + "\"";
       std::uint64_t rows = 0;
-      each("SELECT count(*) FROM " + table, [&](auto* s) {
-        rows = static_cast<std::uint64_t>(sqlite3_column_int64(s, 0));
-      });
+      each("SELECT count(*) FROM " + table,
+           [&](auto* s) { rows = static_cast<std::uint64_t>(sqlite3_column_int64(s, 0)); });
       if (rows == 0) return;
       const auto nth = [&](std::uint64_t n) {
         return "(SELECT " + key + " FROM " + table + " ORDER BY 1 LIMIT 1 OFFSET " +
@@ -210,7 +210,8 @@ class EditedDatabase {
         return as_was + "CAST(" + blob + " AS TEXT) WHEN 'integer' THEN " + cell + " ELSE CAST(" +
                blob + " AS BLOB) END";
       };
-      const std::string at = std::to_string(i.b / 256), given = "x'" + discreet::to_hex(i.bytes) + "'";
+      const std::string at = std::to_string(i.b / 256),
+                        given = "x'" + discreet::to_hex(i.bytes) + "'";
       switch (i.kind) {
         case kSetCell: run(update + typed(given) + here); break;
         case kSetNumber: {
@@ -272,8 +273,8 @@ class EditedDatabase {
       if (value.empty() || type == SQLITE_INTEGER) return;
       const std::size_t at = (i.b / 256 * 31 + i.a) % value.size();
       value[at] ^= i.bytes.empty() ? 1 : i.bytes[0];
-      run("UPDATE \"" + table + "\" SET " + cell + " = CAST(x'" + discreet::to_hex(value) + "' AS " +
-          (type == SQLITE_TEXT ? "TEXT" : "BLOB") + ")" + here);
+      run("UPDATE \"" + table + "\" SET " + cell + " = CAST(x'" + discreet::to_hex(value) +
+          "' AS " + (type == SQLITE_TEXT ? "TEXT" : "BLOB") + ")" + here);
     }
     sqlite3* db_ = nullptr;
   };

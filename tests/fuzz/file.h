@@ -15,9 +15,8 @@ namespace fuzz {
 class File {
  public:
   explicit File(const std::string& name)
-      : path_((std::filesystem::is_directory("/dev/shm")
-                   ? std::filesystem::path("/dev/shm")
-                   : std::filesystem::temp_directory_path()) /
+      : path_((std::filesystem::is_directory("/dev/shm") ? std::filesystem::path("/dev/shm")
+                                                         : std::filesystem::temp_directory_path()) /
               ("discreet-fuzz-" + std::to_string(::getpid()) + "-" + name)) {
     remove();
   }

@@ -17,16 +17,7 @@ using namespace discreet::ledger;
 
 namespace {
 
-enum Parser : std::uint8_t {
-  kEntry,
-  kNote,
-  kProof,
-  kBundle,
-  kReceipt,
-  kEvents,
-  kKey,
-  kParsers
-};
+enum Parser : std::uint8_t { kEntry, kNote, kProof, kBundle, kReceipt, kEvents, kKey, kParsers };
 
 const fuzz::HonestLedger& honest() {
   static const fuzz::HonestLedger ledger;

@@ -27,15 +27,7 @@ using namespace discreet::run;
 
 namespace {
 
-enum Parser : std::uint8_t {
-  kTrace,
-  kLines,
-  kDifference,
-  kCheckpoint,
-  kSeal,
-  kSecret,
-  kParsers
-};
+enum Parser : std::uint8_t { kTrace, kLines, kDifference, kCheckpoint, kSeal, kSecret, kParsers };
 
 // A run of three steps, with its files.
 struct Honest {
@@ -142,7 +134,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case kLines:
       fuzz::throws_only({ErrorCode::kMalformed}, [&] {
         const Recount found = recount(honest().config, lines_of(text));
-        fuzz::require(!found.known || found.spent.upper >= 0, "an epsilon is negative or no number");
+        fuzz::require(!found.known || found.spent.upper >= 0,
+                      "an epsilon is negative or no number");
       });
       break;
     case kDifference: {

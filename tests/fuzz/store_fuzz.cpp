@@ -93,8 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Kind kind = static_cast<Kind>(data[0] % kKinds);
   file.remove();
   file.put(honest(kind).edited({data + 1, size - 1}));
-  fuzz::throws_only({ErrorCode::kMalformed, ErrorCode::kInvalidInput, ErrorCode::kIoError}, [&] {
-    kind == kUses ? uses(file) : service(file);
-  });
+  fuzz::throws_only({ErrorCode::kMalformed, ErrorCode::kInvalidInput, ErrorCode::kIoError},
+                    [&] { kind == kUses ? uses(file) : service(file); });
   return 0;
 }

@@ -177,7 +177,8 @@ bool says_no_more(json found, const json& whole) {
 }
 
 TEST(Tampered, BundlesAreNotAccepted) {
-  const json whole = json::parse(honest().ledger.bundle), other = json::parse(honest().other.bundle);
+  const json whole = json::parse(honest().ledger.bundle),
+             other = json::parse(honest().other.bundle);
   const auto key = honest().ledger.key();
   Random random(25);
   Tally tally;
@@ -262,9 +263,9 @@ TEST(Tampered, ProofsAreNotAccepted) {
   Tally tally;
   while (tally.tampered < wanted()) {
     const std::size_t i = below(random, 2);
-    const std::string altered =
-        below(random, 4) == 0 ? mutated_text(whole[i].dump(), random)
-                              : tamper::text_of(mutated(whole[i], other[i], random));
+    const std::string altered = below(random, 4) == 0
+                                    ? mutated_text(whole[i].dump(), random)
+                                    : tamper::text_of(mutated(whole[i], other[i], random));
     const json read = json::parse(altered, nullptr, false);
     if (read == whole[i]) continue;
     ledger::ProofVerdict found;
