@@ -5,6 +5,7 @@
 #include "discreet/accounting/event.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
+#include "discreet/base/utf8.h"
 
 // An event is {"adjacency": name, "mechanism": {"type": name, ...}, "sampling": {"type": name,
 // ...}}; numbers are floats, counts are integers. Fields keep their names for ever.
@@ -168,7 +169,7 @@ M from_value(const Value& value) {
 template <class Variant, std::size_t kIndex = 0>
 Variant read_variant(const Value& value, std::string_view type) {
   if constexpr (kIndex == std::variant_size_v<Variant>) {
-    malformed(fmt::format("\"{}\" is no type known here", type));
+    malformed(fmt::format("{} is no type known here", excerpt(type)));
   } else {
     using Type = std::variant_alternative_t<kIndex, Variant>;
     if (name(Variant(std::in_place_index<kIndex>, Type{})) != type)
@@ -180,7 +181,7 @@ Variant read_variant(const Value& value, std::string_view type) {
 Adjacency read_adjacency(std::string_view text) {
   for (const Adjacency a : {Adjacency::kAddRemove, Adjacency::kZeroOut, Adjacency::kReplaceOne})
     if (to_string(a) == text) return a;
-  malformed(fmt::format("\"{}\" is no adjacency", text));
+  malformed(fmt::format("{} is no adjacency", excerpt(text)));
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ std::size_t npy_size(const Input& input, const std::string& type,
                      std::initializer_list<const char*> taken) {
   for (const char* one : taken)
     if (type == one) return static_cast<std::size_t>(type[2] - '0');
-  malformed(input, fmt::format("its type {} is none of {}", type,
+  malformed(input, fmt::format("its type {} is none of {}", excerpt(type),
                                fmt::join(taken.begin(), taken.end(), ", ")));
 }
 
