@@ -10,7 +10,7 @@
 #include "cli/contributions.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/data/csv_rows_impl.h"
+#include "discreet/data/csv_rows.h"
 
 namespace discreet::cli {
 namespace {
@@ -42,7 +42,7 @@ std::vector<Row> read_csv(const std::string& path, const RowNames& names, bool n
       }
       double value = 0;
       try {
-        value = training::parse_number(fields[i]);
+        value = data::parse_number(fields[i]);
       } catch (const data::BadField& bad) {
         throw data::BadField{header[i], bad.what};
       }

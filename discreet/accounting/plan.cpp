@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "discreet/accounting/least_impl.h"
+#include "discreet/accounting/least.h"
 #include "discreet/accounting/sampling/balls_and_bins.h"
 #include "discreet/accounting/sampling/fixed_size.h"
 #include "discreet/accounting/sampling/shuffle.h"

@@ -9,7 +9,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/utf8.h"
-#include "discreet/data/csv_rows_impl.h"
+#include "discreet/data/csv_rows.h"
 #include "discreet/data/dataset.h"
 #include "discreet/data/dataset_impl.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "discreet/base/error.h"
-#include "discreet/data/csv_rows_impl.h"
+#include "discreet/data/csv_rows.h"
 #include "discreet/numerics/rounding.h"
 #include "discreet/random/gaussian.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "discreet/accounting/least_impl.h"
+#include "discreet/accounting/least.h"
 #include "discreet/base/error.h"
 #include "discreet/config/config_resolve.h"
 #include "discreet/numerics/elementary.h"

@@ -1,4 +1,4 @@
-#include "discreet/data/csv_rows_impl.h"
+#include "discreet/data/csv_rows.h"
 
 #include <fmt/core.h>
 
