@@ -5,6 +5,7 @@
 
 #include "discreet/discreet.h"
 
+using namespace discreet;
 using namespace discreet::mechanism;
 using discreet::random::Generator;
 

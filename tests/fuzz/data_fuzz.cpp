@@ -14,6 +14,7 @@
 #include "tests/fuzz/fuzz.h"
 
 using namespace discreet;
+using namespace discreet::data;
 using namespace discreet::training;
 
 namespace {

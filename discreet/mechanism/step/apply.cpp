@@ -189,10 +189,10 @@ Mechanism::Mechanism(const Config& given, const ModelLayout& layout, MechanismSt
                            ? charged_delta(resolved.privacy, marked, before, slots)
                            : resolved.privacy.target_delta;
   const double batch = static_cast<double>(plan.batch.value_or(1));
-  fixed_ = std::make_unique<Fixed>(
-      Fixed{resolved, std::move(marked), std::move(streams), token, threads, most_positions, plan,
-            sampling_of(resolved.privacy), batch, most, delta,
-            not_private_reasons(resolved.privacy), std::move(before), discreet::config_hash(given)});
+  fixed_ = std::make_unique<Fixed>(Fixed{
+      resolved, std::move(marked), std::move(streams), token, threads, most_positions, plan,
+      sampling_of(resolved.privacy), batch, most, delta, not_private_reasons(resolved.privacy),
+      std::move(before), discreet::config_hash(given)});
   if (router) {
     fixed_->binary32_records = charge_rounding(*router, *fixed_);
     fixed_->router.emplace(std::move(*router));

@@ -160,7 +160,7 @@ void add_outer_sum(const OuterFactors<Real>& factors, std::span<const double> we
     const bool by_output = outputs >= inputs;
     in_even_shares(by_output ? outputs : inputs, 128, by_output ? 12 : 32,
                    product(rows, inputs, outputs), team, [&](std::size_t begin, std::size_t end) {
-                     static thread_local OuterScratch scratch;
+                     OuterScratch scratch;
                      const std::size_t o = by_output ? begin : 0, o_end = by_output ? end : outputs;
                      const std::size_t i = by_output ? 0 : begin, i_end = by_output ? inputs : end;
                      add_outer<Product>(Rows<Real>{factors.g + o, outputs, 1, factor}, o_end - o,
