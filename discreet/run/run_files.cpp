@@ -73,6 +73,40 @@ namespace {
 
 fs::path normal_absolute(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
 
+// Whether two absolute paths have no folder in common but the root, their first component.
+bool is_apart(const fs::path& a, const fs::path& b) {
+  return *std::next(a.begin()) != *std::next(b.begin());
+}
+
+// Where the files are that config.yaml names by their names alone, in the order of files_of(); null
+// for the others. For the operator, so that RUN finds them again.
+constexpr const char* kPlaces = "places.json";
+
+void write_places(Config config, const fs::path& directory) {
+  nlohmann::json places;
+  bool any = false;
+  for (const std::optional<std::string>* file : files_of(config)) {
+    const bool apart = *file && fs::path(**file).is_absolute() && !config.has_whole_paths &&
+                       is_apart(**file, normal_absolute(directory / ""));
+    places.push_back(apart ? nlohmann::json(**file) : nlohmann::json());
+    any = any || apart;
+  }
+  if (any) write_atomically(directory / kPlaces, bytes_of(places.dump() + "\n"), Access::kOwner);
+}
+
+nlohmann::json read_places(const fs::path& directory) {
+  if (!fs::exists(directory / kPlaces)) return nullptr;
+  nlohmann::json places = read_json(text_of(read_file(directory / kPlaces, std::size_t{1} << 20)));
+  Config any;
+  if (!places.is_array() || places.size() != files_of(any).size() ||
+      !std::ranges::all_of(places, [](const auto& x) { return x.is_null() || x.is_string(); }))
+    throw Error(ErrorCode::kMalformed, "run",
+                fmt::format("{} is not a list of {} paths; delete it and put the files into the "
+                            "run's directory",
+                            (directory / kPlaces).string(), files_of(any).size()));
+  return places;
+}
+
 // As config.yaml names the files of a run in `directory`.
 Config as_published(const Config& config, const fs::path& directory) {
   if (config.has_whole_paths) return config;
@@ -81,9 +115,7 @@ Config as_published(const Config& config, const fs::path& directory) {
   for (std::optional<std::string>* file : files_of(out)) {
     if (!*file || !fs::path(**file).is_absolute()) continue;
     const fs::path path = fs::path(**file).lexically_normal();
-    // The first component is the root.
-    const bool is_apart = *std::next(path.begin()) != *std::next(from.begin());
-    *file = (is_apart ? path.filename() : path.lexically_relative(from)).string();
+    *file = (is_apart(path, from) ? path.filename() : path.lexically_relative(from)).string();
   }
   out.corpus.ledger_key.reset();
   return out;
@@ -95,10 +127,16 @@ Config read_config(const fs::path& run) {
   const fs::path path = run / "config.yaml";
   const Bytes bytes = read_file(path, std::size_t{1} << 20);
   Config out = load_config(text_of(bytes), path.string()).config;
+  const nlohmann::json places = read_places(run);
+  std::size_t i = 0;
   for (std::optional<std::string>* file : files_of(out)) {
+    const nlohmann::json place = places.is_null() ? nlohmann::json() : places[i];
+    ++i;
     if (!*file) continue;
     if (fs::path(**file).is_absolute())
       out.has_whole_paths = true;
+    else if (place.is_string() && !fs::exists(run / **file))
+      *file = place.get<std::string>();
     else
       *file = normal_absolute(run / **file).string();
   }
@@ -177,6 +215,7 @@ void RunFiles::open_config(const Config& resolved) {
   if (fs::exists(at("trace.jsonl")))
     refuse(fmt::format("{} has a trace but no config.yaml: put it back, or begin another run",
                        directory_.string()));
+  write_places(resolved, directory_);
   write_atomically(path, bytes_of(write_yaml(as_published(resolved, directory_))));
 }
 
@@ -353,8 +392,8 @@ void RunFiles::remove_if_new() noexcept try {
   trace_.reset();
   count_.reset();
   std::error_code ignored;
-  for (const char* name :
-       {"trace.seal", "trace.steps", "trace.jsonl", "secret.key", "config.yaml", "checkpoint.cbor"})
+  for (const char* name : {"trace.seal", "trace.steps", "trace.jsonl", "secret.key", "config.yaml",
+                           kPlaces, "checkpoint.cbor"})
     fs::remove(at(name), ignored);
   if (made_directory_) fs::remove(directory_, ignored);
 } catch (const std::bad_alloc&) {  // then they stay, as after a kill

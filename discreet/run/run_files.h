@@ -42,8 +42,9 @@ struct RunHeader {
 };
 
 // RUN/config.yaml as it was begun. Files are found from RUN: config.yaml names them relative to it,
-// or, where they have no folder in common but the root, by their names alone; it does not name the
-// private key of a ledger. One that an earlier version wrote has whole paths, and has_whole_paths
+// or, where they have no folder in common but the root, by their names alone: those are in RUN or
+// where RUN/places.json says, which only the operator can read. It does not name the private key of
+// a ledger. One that an earlier version wrote has whole paths, and has_whole_paths
 // is set. Throws kIoError, and as load_config().
 Config read_config(const std::filesystem::path& run);
 

@@ -46,7 +46,7 @@ sampler = session.sampler(1000)
 for step in range(3):
     norms = torch.ones(4, 1, dtype=torch.float64)
     session.take_norms(norms, torch.empty_like(norms), 4, None)
-    session.release_into([torch.zeros(100_000)], False)
+    session.release_into([torch.zeros(100_000, dtype=torch.float64)], [torch.zeros(100_000)], False)
 """
 
 HOLD = "\nimport sys\nprint('ready', flush=True)\nsys.stdin.read()\n"

@@ -520,3 +520,9 @@ def test_a_run_apart_from_its_files_names_no_folder(corpus):
         text = (run / "config.yaml").read_text()
         assert 'train: "notes.csv"' in text and ".." not in text
         assert train(folder, run, "--resume").returncode == 0
+        # The operator finds them again, by a file that is not published.
+        assert stat.S_IMODE((run / "places.json").stat().st_mode) == 0o600
+        assert discreet("replay", str(run), cwd=folder).returncode == 0
+        (run / "places.json").write_text("[1]")
+        said = discreet("replay", str(run), cwd=folder)
+        assert said.returncode == 2 and "places.json" in said.stderr
