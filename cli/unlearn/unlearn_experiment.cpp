@@ -1,4 +1,4 @@
-#include "cli/unlearn_experiment.h"
+#include "cli/unlearn/unlearn_experiment.h"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,7 @@
 
 #include "cli/numbers.h"
 #include "cli/print.h"
-#include "cli/unlearn_rows.h"
+#include "cli/unlearn/unlearn_rows.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/numerics/sum.h"

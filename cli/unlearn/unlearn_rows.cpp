@@ -1,4 +1,4 @@
-#include "cli/unlearn_rows.h"
+#include "cli/unlearn/unlearn_rows.h"
 
 #include <fmt/format.h>
 
