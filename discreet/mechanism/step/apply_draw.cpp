@@ -161,7 +161,8 @@ Drawn draw(const Fixed& fixed, const State& state, const GradientSum& sum, Gradi
 }
 
 Drawn draw(const Fixed& fixed, const State& state, Held& held, const Decided& decided) {
-  const auto& [averages, rounded] = held.values;
+  const auto& averages = held.values.averages;
+  const auto& rounded = held.values.rounded;
   const Partition& parts = state.now.allocation.plan.partition;
   Drawn out{std::vector<double>(parts.parts()), {}, 0, state.noise};
   double square = 0;
