@@ -6,6 +6,7 @@
 #include <set>
 
 #include "discreet/base/nearest.h"
+#include "discreet/base/utf8.h"
 #include "discreet/config/config_table.h"
 
 namespace discreet {
@@ -35,7 +36,7 @@ std::string outside(const Range& range, double number, std::string_view shown) {
 
 std::string not_a_choice(const std::string& word, const std::vector<std::string>& choices) {
   const auto meant = nearest(word, choices);
-  return fmt::format("is '{}'; {}give one of {}", word,
+  return fmt::format("is {}; {}give one of {}", excerpt(word),
                      meant ? fmt::format("did you mean {}? ", *meant) : "",
                      fmt::join(choices, ", "));
 }
@@ -109,7 +110,7 @@ std::string complaint(const Key<Target>& key, const KeyValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) {
     if (key.type == KeyType::kText) {
       if (key.digits != 0 && (text->size() != key.digits || !is_hex(*text))) {
-        return fmt::format("is '{}'; give {}", *text, expectation(key));
+        return fmt::format("is {}; give {}", excerpt(*text), expectation(key));
       }
       if (text->empty() || text->size() > 1024) return "must have 1 to 1024 bytes";
     } else if (std::find(key.choices.begin(), key.choices.end(), *text) == key.choices.end()) {

@@ -6,6 +6,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/nearest.h"
+#include "discreet/base/utf8.h"
 #include "discreet/config/config_document.h"
 #include "discreet/config/config_preset.h"
 #include "discreet/config/config_table.h"
@@ -25,7 +26,7 @@ const Preset* find_preset(std::optional<std::string_view> name) {
   const auto meant = nearest(*name, known);
   throw Error(
       ErrorCode::kInvalidDpConfig, "config_starter",
-      fmt::format("there is no preset '{}'; {}the presets are {}", *name,
+      fmt::format("there is no preset {}; {}the presets are {}", excerpt(*name),
                   meant ? fmt::format("did you mean {}? ", *meant) : "", fmt::join(known, ", ")));
 }
 
