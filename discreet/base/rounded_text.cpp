@@ -10,10 +10,11 @@ namespace discreet {
 namespace {
 
 // The printed number nearest to x that is not on the wrong side of it; `step` is at most a tenth of
-// the last digit.
+// the last digit, or the distance to the next number where that is more.
 template <class Show>
 std::string round_towards(double x, double direction, double step, const Show& show) {
   if (!std::isfinite(x)) return direction > 0 ? "infinity" : show(x);
+  step = std::max(step, std::abs(x) * 0x1p-51);
   std::string text = show(x);
   for (double moved = x; (std::strtod(text.c_str(), nullptr) - x) * direction < 0;) {
     text = show(moved += direction * step);

@@ -22,6 +22,17 @@ TEST(RoundedText, IsNeverOnTheWrongSide) {
   }
 }
 
+// More digits than binary64 has: a tenth of the last digit is less than the next number is away.
+TEST(RoundedText, EndsForNumbersOfAnySize) {
+  std::mt19937_64 random(2);
+  std::uniform_real_distribution<double> exponent(0, 300);
+  for (int i = 0; i < 2000; ++i) {
+    const double x = std::pow(10.0, exponent(random));
+    ASSERT_GE(std::stod(round_up(x, 11)), x);
+    ASSERT_LE(std::stod(round_down(x, 11)), x);
+  }
+}
+
 TEST(RoundedText, ReadsAsAPersonWouldWriteIt) {
   EXPECT_EQ(brief_up(2.93), "2.9300");
   EXPECT_EQ(brief_up(2.930000001), "2.9301");

@@ -222,7 +222,9 @@ class Mechanism {
   //     was released is charged again, and microbatches of an unfinished step are dropped. The
   //     batches must be drawn anew too, or one subsample would be released twice: fork() the
   //     generator of the Sampler by lineage().
-  //     Less, or beyond target_steps: kInvalidInput. Not given: as the saved t if the noise is not
+  //     Less than in the saved state or than this object has released, or beyond target_steps:
+  //     kInvalidInput. Steps that this object executed again after earlier calls are charged too.
+  //     Not given: as the saved t if the noise is not
   //     secure (such a run is not private); kInvalidInput if it is.
   //   fresh: noise and batches come from a fresh stream in any case, because the steps to come may
   //     not repeat the bits that another copy of this state releases. Costs nothing between events;

@@ -356,6 +356,22 @@ TEST(ApplyReexecution, MustBeToldHowManyStepsWereReleased) {
   EXPECT_EQ(m.save(), saved);
 }
 
+TEST(ApplyReexecution, KnowsWhatTheSameObjectReleased) {
+  Mechanism m = mechanism(secure_base());
+  const Bytes saved = m.save();
+  step(m);
+  // The next step would meet the same noise, and their difference be bare.
+  EXPECT_EQ(code_of([&] { m.restore(saved, 0); }), ErrorCode::kInvalidInput);
+  for (int i = 0; i < 5; ++i) {
+    m.restore(saved, m.t());
+    step(m);
+  }
+  // Six steps were released: as much is spent as by six steps in a row.
+  Mechanism straight = mechanism(secure_base());
+  for (int i = 0; i < 6; ++i) step(straight);
+  EXPECT_EQ(m.accountant().save(), straight.accountant().save());
+}
+
 TEST(ApplyReexecution, ChargesTheScheduleAsItWas) {
   for (const ScheduleMode mode : {ScheduleMode::kFixed, ScheduleMode::kStepDecay,
                                   ScheduleMode::kBudgetAdaptive, ScheduleMode::kMeetExactly}) {

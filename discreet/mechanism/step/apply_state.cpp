@@ -240,7 +240,18 @@ void Mechanism::restore(ByteView bytes, std::optional<std::uint64_t> released, b
                 fmt::format("say how many steps the run has released: {} if none came after the "
                             "state was saved; those that did must not meet the same noise again",
                             next->t));
-  const std::uint64_t until = released.value_or(next->t);
+  std::uint64_t until = released.value_or(next->t);
+  if (secure && fixed_->dp().enabled && state_->t > 0) {
+    // What this object released itself is known: no step of it may meet the same noise again, and
+    // none may be forgotten, however often a state is restored.
+    if (until < state_->t)
+      throw Error(ErrorCode::kInvalidInput, kRestore,
+                  fmt::format("{} steps cannot have been released: this mechanism has released {}; "
+                              "say so, and they are charged again",
+                              until, state_->t));
+    const std::uint64_t all = state_->t + state_->again, saved = next->t + next->again;
+    if (all > saved) until = std::max(until, next->t + (all - saved));
+  }
   if (until < next->t || (until > next->t && until > charged_steps(fixed_->dp())))
     throw Error(ErrorCode::kInvalidInput, kRestore,
                 fmt::format("{} steps cannot have been released: the saved state has {}, and the "
