@@ -216,7 +216,8 @@ class EditedDatabase {
         case kSetCell: run(update + typed(given) + here); break;
         case kSetNumber: {
           std::int64_t number = 0;
-          std::memcpy(&number, i.bytes.data(), std::min<std::size_t>(8, i.bytes.size()));
+          const std::size_t length = std::min<std::size_t>(8, i.bytes.size());
+          if (length > 0) std::memcpy(&number, i.bytes.data(), length);
           run(update + std::to_string(number) + here + " AND typeof(" + cell + ") = 'integer'");
           break;
         }
