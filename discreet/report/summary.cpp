@@ -388,6 +388,7 @@ void take_seal(const std::filesystem::path& run, const std::optional<std::filesy
   const run::SealCheck seal = run::check_seal(run, declared.config.privacy.secure, secret);
   declared.sealed = seal.verified;
   declared.not_sealed = seal.why_not;
+  if (!seal.ledger_note.empty()) summary.ledger_note = seal.ledger_note;
   // The claim of an unfinished run follows from its first line.
   if (!seal.verified || seal.lines >= (has_end ? summary.observed.lines : 1)) return;
   declared.sealed = false;
