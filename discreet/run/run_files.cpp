@@ -305,11 +305,12 @@ bool RunFiles::ends_sealed() const {
 
 std::uint64_t RunFiles::steps_after(const TracePosition& position, std::uint64_t t) const {
   const std::uint64_t after = steps_in(at("trace.jsonl"), position);
-  if (ends_sealed()) return after;
+  // Also of a trace with a sealed end: that of an earlier interruption may have been put back.
   if (const auto counted = StepCount::read(directory_, *secret_)) {
     const std::uint64_t all = steps_in(at("trace.jsonl"));
     return after + std::max(*counted, all) - all;
   }
+  if (ends_sealed()) return after;
   if (!planned_)
     refuse(
         fmt::format("{} has no trace.steps: the steps since the last checkpoint are not known; put "
