@@ -148,7 +148,10 @@ auto naming(const std::filesystem::path& path, F&& write) {
 // The file of lines, locked: the one that has this name now, whatever was put there meanwhile.
 Descriptor locked(const std::filesystem::path& path, Access access) {
   while (true) {
-    Descriptor file(path, O_RDWR | O_CREAT | O_NOCTTY, mode_of(access));
+    // A link to a file is followed; one to nothing makes no file where it points.
+    const bool is_there = ::access(path.c_str(), F_OK) == 0;
+    Descriptor file(path, O_RDWR | O_NOCTTY | (is_there ? 0 : O_CREAT | O_NOFOLLOW),
+                    mode_of(access));
     while (::flock(file.number(), LOCK_EX) != 0)
       if (errno != EINTR) fail_on_file("lock", path);
     struct stat held {

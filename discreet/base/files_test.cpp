@@ -200,6 +200,13 @@ TEST(Files, OfLinesHoldWholeLinesWhenTheProcessIsKilled) {
   }
 }
 
+TEST(Files, OfLinesAreNotMadeWhereALinkToNothingPoints) {
+  const Folder folder;
+  std::filesystem::create_symlink(folder / "made", folder / "link");
+  EXPECT_THROW(append_lines(folder / "link", "one\n"), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "made"));
+}
+
 TEST(Files, OfLinesKeepTheirModeAndTheLinkToThem) {
   const Folder folder;
   write_atomically(folder / "real", bytes_of("one"), Access::kOwner);
