@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/run/mac_impl.h"
 #include "discreet/run/secret.h"
+#include "discreet/run/step_count.h"
 
 namespace discreet::run {
 namespace {
@@ -94,7 +96,9 @@ std::optional<Seal> open_seal(const std::filesystem::path& run, const random::Ke
 
 SealCheck check_seal(const std::filesystem::path& run, bool secure,
                      const std::optional<std::filesystem::path>& secret) {
-  const auto not_verified = [](std::string why) { return SealCheck{false, std::move(why), 0, {}}; };
+  const auto not_verified = [](std::string why) { 
+    return SealCheck{false, std::move(why), 0, {}, false};
+  };
   if (!secure) return not_verified("the run's key follows from a public seed");
   const std::filesystem::path path = secret.value_or(run / "secret.key");
   struct stat status {};
@@ -111,12 +115,21 @@ SealCheck check_seal(const std::filesystem::path& run, bool secure,
                                                               : "secret.key cannot be read, or "
                                                                 "others may read it");
   }
+  // Before the trace is read: a run under way makes it longer.
+  const std::optional<std::uint64_t> counted = StepCount::read(run, *key);
   const std::optional<Seal> seal = open_seal(run, *key);
   if (!seal)
     return not_verified(
         "trace.seal is not there: the run was written by a version without seals, or the file was "
         "removed; resuming the run seals it");
-  return {true, {}, seal->at.lines, seal->ledger_note};
+  if (counted) {
+    const std::vector<TraceLine> lines = trace_lines(run / "trace.jsonl");
+    if (std::ranges::count(lines, "iter", &TraceLine::kind) < static_cast<std::int64_t>(*counted))
+      return not_verified(
+          "trace.steps counts more steps than the trace has: lines at its end were removed, or an "
+          "earlier state was put back; resuming the run charges them");
+  }
+  return {true, {}, seal->at.lines, seal->ledger_note, counted.has_value()};
 }
 
 }  // namespace discreet::run

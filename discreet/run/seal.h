@@ -44,6 +44,7 @@ struct SealCheck {
   std::string why_not;      // a clause, if it is not; the same whatever the records are
   std::uint64_t lines = 0;  // of the trace, that are bound
   std::string ledger_note;  // as in Seal; empty unless verified
+  bool is_counted = false;  // trace.steps is there, and the trace has as many steps
 };
 
 // secure: of the run's configuration; the key of other runs is public, and binds nothing.
