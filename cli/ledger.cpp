@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/contributions.h"
+#include "cli/deletion_receipt.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
@@ -275,8 +276,11 @@ void run_prove(const Options& options) {
 int run_check(const Options& options) {
   std::optional<std::string> earlier;
   if (!options.checkpoint.empty()) earlier = read_note(options.checkpoint);
-  const ProofVerdict found = verify_proof(
-      read_input(options.file), public_key_from_text(read_input(options.public_key)), earlier);
+  const std::string text = read_input(options.file);
+  const admission::PublicKey key = public_key_from_text(read_input(options.public_key));
+  ProofVerdict found = verify_proof(text, key, earlier);
+  if (found.ok) found.problem = receipt_contradiction(read_json(text), found, key);
+  found.ok = found.problem.empty();
   if (options.json) {
     json out = {{"verified", found.ok}};
     if (!found.ok) out["problem"] = found.problem;

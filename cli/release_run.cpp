@@ -104,7 +104,8 @@ std::vector<std::string> names_of(const std::filesystem::path& run, const Kept& 
 
 Released release_run(const ReleaseInput& input, const admission::SigningKey& key,
                      std::optional<admission::SigningKey> ledger_key) {
-  const report::Declared run = report::summarize(input.run, input.secret).declared;
+  const report::RunSummary summary = report::summarize(input.run, input.secret);
+  const report::Declared& run = summary.declared;
   require_claim(run);
   require_seal(run, input.unsealed);
   if (!std::filesystem::exists(input.run / kModel))
@@ -132,12 +133,18 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
   std::optional<release::LedgerAt> at;
   // Held from here on: what is drafted is what is recorded, and a killed writer's rest is gone.
   std::optional<ledger::Ledger> ledger;
+  if (run.config.corpus.policy && !summary.ledger_note && !input.unsealed)
+    refuse(
+        "the run's seal does not hold the note of its ledger, as in runs of earlier versions, so "
+        "that an earlier state of the ledger could be put back; resume the run, which seals it, or "
+        "give --unsealed");
   if (kept) {
     if (run.config.corpus.ledger_key && !ledger_key)
       ledger_key = read_key(*run.config.corpus.ledger_key, "");
     if (!ledger_key) refuse("the release is recorded in the run's ledger; give --ledger-key");
     at = {kept->ledger, ledger_key->public_key(), kept->note};
     ledger = ledger::Ledger::open(kept->ledger, std::move(*ledger_key), kept->note);
+    if (summary.ledger_note) ledger->require_extends(*summary.ledger_note);
     if (facts.runs.empty()) facts.runs = names_of(input.run, *kept);
   } else if (facts.runs.empty()) {
     facts.runs = {

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/contributions.h"
+#include "cli/deletion_receipt.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "cli/unlearn/unlearn_experiment.h"
@@ -250,31 +251,6 @@ Digest digest_of(const std::string& hex) {
   return digest;
 }
 
-// What somebody takes home: everything that checks the entry, and opens its commitment.
-json receipt_json(const DeletionReceipt& receipt, const std::string& subject,
-                  const ledger::Ledger::Placed& placed, const ledger::Ledger& ledger) {
-  const ledger::Deletion& e = receipt.entry;
-  const Bytes leaf = ledger::encode(e);
-  return {{"origin", ledger.state().header().origin},
-          {"entry", placed.position},
-          {"leaf", to_hex(leaf)},
-          {"receipt", to_hex(placed.receipt)},
-          {"public_key", to_hex(ledger.state().header().key)},
-          {"model", e.model},
-          {"deletion", e.number},
-          {"time", e.time},
-          {"engine", e.engine},
-          {"guarantee", std::string(ledger::describe(e).at("promise").as_text())},
-          {"epsilon", static_cast<double>(e.epsilon) / ledger::kMicro},
-          {"delta", static_cast<double>(e.delta) / ledger::kAtto},
-          {"residual_bound", static_cast<double>(e.residual) / ledger::kAtto},
-          {"generation", e.generation},
-          {"withdrawal", e.withdrawal ? json(*e.withdrawal) : json()},
-          {"commitment", to_hex(e.commitment)},
-          {"opening",
-           {{"salt", to_hex(receipt.salt)}, {"subject", subject}, {"records", receipt.records}}}};
-}
-
 void erase(const Options& o) {
   std::vector<std::string> subjects = o.subjects;
   if (!o.subjects_file.empty()) {
@@ -301,7 +277,7 @@ void erase(const Options& o) {
   json list = json::array();
   std::string lines;
   for (std::size_t i = 0; i < receipts.size(); ++i) {
-    list.push_back(receipt_json(receipts[i], subjects[i], placed[i], ledger));
+    list.push_back(deletion_receipt(receipts[i], subjects[i], placed[i], ledger));
     lines += list.back().dump() + "\n";
   }
   if (!o.receipts.empty()) append_lines(o.receipts, lines, Access::kOwner);

@@ -148,7 +148,10 @@ auto naming(const std::filesystem::path& path, F&& write) {
 // The file of lines, locked: the one that has this name now, whatever was put there meanwhile.
 Descriptor locked(const std::filesystem::path& path, Access access) {
   while (true) {
-    Descriptor file(path, O_RDWR | O_CREAT | O_NOCTTY, mode_of(access));
+    // A link to a file is followed; one to nothing makes no file where it points.
+    const bool is_there = ::access(path.c_str(), F_OK) == 0;
+    Descriptor file(path, O_RDWR | O_NOCTTY | (is_there ? 0 : O_CREAT | O_NOFOLLOW),
+                    mode_of(access));
     while (::flock(file.number(), LOCK_EX) != 0)
       if (errno != EINTR) fail_on_file("lock", path);
     struct stat held {
@@ -191,16 +194,28 @@ void append_lines(const std::filesystem::path& path, std::string_view lines, Acc
 
 namespace {
 
+// /dev/stdin, and /dev/fd/63 or /proc/self/fd/63 of a shell's <(…). Elsewhere a pipe or a device
+// is not what was meant: it would be waited for, or read without end.
+bool names_a_stream(const std::filesystem::path& path) {
+  const std::string name = path.lexically_normal().string();
+  return name.starts_with("/dev/") || name.starts_with("/proc/");
+}
+
 // Appends the file to `out`, in pieces.
 template <class Out>
 void read_into(Out& out, const std::filesystem::path& path, std::size_t piece, std::size_t most) {
-  const Descriptor file(path, O_RDONLY);
+  const bool is_stream = names_a_stream(path);
+  const Descriptor file(path, is_stream ? O_RDONLY : O_RDONLY | O_NONBLOCK | O_NOCTTY);
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
   if (S_ISDIR(status.st_mode)) {
     errno = EISDIR;
     fail_on_file("read", path);
   }
+  if (!is_stream && !S_ISREG(status.st_mode))
+    throw Error(ErrorCode::kIoError, "file",
+                fmt::format("cannot read {}: it is a device, a pipe or a socket, not a file",
+                            path.string()));
   while (true) {
     const std::size_t have = out.size();
     out.resize(have + piece);

@@ -200,6 +200,27 @@ TEST(Files, OfLinesHoldWholeLinesWhenTheProcessIsKilled) {
   }
 }
 
+TEST(Files, ThatArePipesOrDevicesAreNotRead) {
+  const Folder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(read_file(folder / "pipe"), Error);
+  std::filesystem::create_symlink("/dev/zero", folder / "zero");
+  EXPECT_THROW(read_file(folder / "zero"), Error);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "text", 4), 4);
+  ::close(ends[1]);
+  EXPECT_EQ(text_of(fmt::format("/dev/fd/{}", ends[0])), "text");
+  ::close(ends[0]);
+}
+
+TEST(Files, OfLinesAreNotMadeWhereALinkToNothingPoints) {
+  const Folder folder;
+  std::filesystem::create_symlink(folder / "made", folder / "link");
+  EXPECT_THROW(append_lines(folder / "link", "one\n"), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "made"));
+}
+
 TEST(Files, OfLinesKeepTheirModeAndTheLinkToThem) {
   const Folder folder;
   write_atomically(folder / "real", bytes_of("one"), Access::kOwner);

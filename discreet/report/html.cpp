@@ -84,7 +84,10 @@ RunSummary write_report(const std::filesystem::path& run, bool is_public,
   RunSummary summary = summarize(run, secret);
   if (!ledger) ledger = ledger_of(run, summary.declared.config);
   std::optional<LedgerView> view;
-  if (ledger) view = view_ledger(*ledger, last_note_of(run));
+  if (ledger) {
+    if (summary.ledger_note) require_extends(*ledger, *summary.ledger_note);
+    view = view_ledger(*ledger, last_note_of(run, summary.declared.config));
+  }
   const LedgerView* shown = view ? &*view : nullptr;
   const std::string text =
       is_public ? public_page(summary.declared, shown) : confidential_page(summary, shown);

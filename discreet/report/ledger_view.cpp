@@ -103,6 +103,12 @@ LedgerView view_ledger(const std::filesystem::path& file,
   return view;
 }
 
+void require_extends(const std::filesystem::path& file, const std::string& note) {
+  Store store(file, Store::Mode::kRead);
+  store.begin_snapshot();
+  static_cast<void>(load_verified(store, note));
+}
+
 std::optional<std::filesystem::path> ledger_of(const std::filesystem::path& run,
                                                const Config& config) {
   if (config.corpus.ledger) return std::filesystem::path(*config.corpus.ledger);
@@ -111,10 +117,16 @@ std::optional<std::filesystem::path> ledger_of(const std::filesystem::path& run,
   return std::nullopt;
 }
 
-std::optional<std::string> last_note_of(const std::filesystem::path& run) {
+std::optional<std::string> last_note_of(const std::filesystem::path& run, const Config& config) {
   const std::filesystem::path kept = run / "ledger.note";
-  if (!std::filesystem::exists(kept)) return std::nullopt;
-  const Bytes bytes = read_file(kept);
+  if (!std::filesystem::exists(kept)) {
+    if (!config.corpus.policy) return std::nullopt;
+    throw Error(ErrorCode::kMalformed, "report",
+                fmt::format("{} is not there: whether the ledger was put back to an earlier state "
+                            "cannot be seen; restore the original file",
+                            kept.string()));
+  }
+  const Bytes bytes = read_file(kept, 65536);
   return std::string(bytes.begin(), bytes.end());
 }
 

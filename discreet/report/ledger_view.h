@@ -73,9 +73,13 @@ struct LedgerView {
 LedgerView view_ledger(const std::filesystem::path& file,
                        const std::optional<std::string>& last_seen = {});
 
-// The ledger that a run wrote to, if it has one; and the note it kept of it, RUN/ledger.note.
+// Throws as view_ledger if the ledger does not extend the note, that of the run's seal.
+void require_extends(const std::filesystem::path& file, const std::string& note);
+
+// The ledger that a run wrote to, if it has one; and the note it kept of it, RUN/ledger.note, which
+// a run of a corpus always has (kMalformed if it does not).
 std::optional<std::filesystem::path> ledger_of(const std::filesystem::path& run,
                                                const Config& config);
-std::optional<std::string> last_note_of(const std::filesystem::path& run);
+std::optional<std::string> last_note_of(const std::filesystem::path& run, const Config& config);
 
 }  // namespace discreet::report

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "discreet/accounting/group_privacy.h"
@@ -388,17 +389,42 @@ void take_seal(const std::filesystem::path& run, const std::optional<std::filesy
   const run::SealCheck seal = run::check_seal(run, declared.config.privacy.secure, secret);
   declared.sealed = seal.verified;
   declared.not_sealed = seal.why_not;
-  // The claim of an unfinished run follows from its first line.
-  if (!seal.verified || seal.lines >= (has_end ? summary.observed.lines : 1)) return;
+  if (!seal.ledger_note.empty()) summary.ledger_note = seal.ledger_note;
+  if (!seal.verified) return;
+  // The claim of an unfinished run follows from its first line; its steps are counted.
+  if (!has_end) {
+    declared.sealed = seal.is_counted;
+    if (!seal.is_counted)
+      declared.not_sealed =
+          "only the beginning of the trace is sealed, and trace.steps, which counts the steps of a "
+          "run under way, is not there; resuming the run seals it";
+    return;
+  }
+  if (seal.lines >= summary.observed.lines) return;
   declared.sealed = false;
   declared.not_sealed =
       "the end of the trace was written after it was sealed; resuming the run seals it";
 }
 
+// In pieces: a model need not fit into memory.
+Digest digest_of_file(const std::filesystem::path& path) {
+  std::ifstream file;
+  if (std::filesystem::is_regular_file(path)) file.open(path, std::ios::binary);
+  Sha256 hash;
+  Bytes piece(std::size_t{1} << 20);
+  while (file.is_open() && file.read(reinterpret_cast<char*>(piece.data()),
+                                     static_cast<std::streamsize>(piece.size())))
+    hash.update(piece);
+  if (!file.is_open() || file.bad())
+    throw Error(ErrorCode::kIoError, kOperator,
+                fmt::format("cannot read {}: it is not a file, or not readable", path.string()));
+  return hash.update(ByteView(piece).first(static_cast<std::size_t>(file.gcount()))).finish();
+}
+
 void require_model(const std::filesystem::path& run, const Declared& declared) {
   const std::filesystem::path model = run / "model.safetensors";
   if (!declared.model_digest || !std::filesystem::exists(model)) return;
-  const std::string found = to_hex(sha256(read_file(model, std::size_t{1} << 40)));
+  const std::string found = to_hex(digest_of_file(model));
   if (found != *declared.model_digest)
     malformed(
         fmt::format("model.safetensors is not the model of this run: its SHA-256 is {}, and the "

@@ -138,6 +138,9 @@ std::string seal_sentence(const Declared& declared);
 struct RunSummary {
   Declared declared;
   Observed observed;
+  // The note that the verified seal holds: the run's ledger must extend it. None: no ledger, no
+  // verified seal, or one of an earlier version.
+  std::optional<std::string> ledger_note = {};
 };
 
 // Reads RUN/config.yaml and RUN/trace.jsonl; and RUN/model.safetensors, RUN/trace.seal and the key,

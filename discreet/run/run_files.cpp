@@ -299,17 +299,18 @@ std::optional<Checkpoint> RunFiles::checkpoint(const random::Key& key,
 bool RunFiles::ends_sealed() const {
   const std::vector<TraceLine> lines = trace_lines(at("trace.jsonl"));
   if (lines.empty() || lines.back().kind != "run_end") return false;
-  const std::optional<TracePosition> seal = open_seal(directory_, *secret_);
-  return seal && seal->lines == lines.size();
+  const std::optional<Seal> seal = open_seal(directory_, *secret_);
+  return seal && seal->at.lines == lines.size();
 }
 
 std::uint64_t RunFiles::steps_after(const TracePosition& position, std::uint64_t t) const {
   const std::uint64_t after = steps_in(at("trace.jsonl"), position);
-  if (ends_sealed()) return after;
+  // Also of a trace with a sealed end: that of an earlier interruption may have been put back.
   if (const auto counted = StepCount::read(directory_, *secret_)) {
     const std::uint64_t all = steps_in(at("trace.jsonl"));
     return after + std::max(*counted, all) - all;
   }
+  if (ends_sealed()) return after;
   if (!planned_)
     refuse(
         fmt::format("{} has no trace.steps: the steps since the last checkpoint are not known; put "
@@ -334,23 +335,27 @@ void RunFiles::append(std::string_view kind, const cbor::Value& record) {
   count_->write(counted_);
 }
 
+void RunFiles::seal(const TracePosition& position) const {
+  write_seal(directory_, {position, ledger_note_}, *secret_);
+}
+
 void RunFiles::begin_trace(const cbor::Value& header, const TracePosition& position) {
   const fs::path path = at("trace.jsonl");
   count_from(position.lines == 0 ? 0 : steps_in(path) - steps_in(path, position));
   if (!fs::exists(path)) {
     trace_.emplace(TraceWriter::create(path, header));
-    write_seal(directory_, trace_->position(), *secret_);
+    seal(trace_->position());
     return;
   }
   // Before lines are cut off: the seal must never be of more than there is.
   if (position.lines != 0)
-    write_seal(directory_, position, *secret_);
+    seal(position);
   else
     fs::remove(at(kSealFile));
   trace_.emplace(TraceWriter::reexecute(path, position));
   if (position.lines == 0) {
     trace_->append("run_header", header);
-    write_seal(directory_, trace_->position(), *secret_);
+    seal(trace_->position());
   }
   trace_->flush();
 }
@@ -359,7 +364,7 @@ void RunFiles::extend_trace(const TracePosition& position, const cbor::Value& re
   count_from(steps_in(at("trace.jsonl")));
   recount_ = counted_ != steps_;
   trace_.emplace(TraceWriter::extend(at("trace.jsonl"), position, resumed));
-  write_seal(directory_, trace_->position(), *secret_);
+  seal(trace_->position());
 }
 
 void RunFiles::write_checkpoint(Checkpoint checkpoint, const random::Key& key) {
@@ -382,7 +387,7 @@ void RunFiles::end(const cbor::Value& line) {
   entries.push_back({"model_sha256", model_ ? cbor::Value(ByteView(*model_)) : nullptr});
   trace_->append("run_end", cbor::map(std::move(entries)));
   trace_->flush();
-  write_seal(directory_, trace_->position(), *secret_);
+  seal(trace_->position());
   count_.reset();
   fs::remove(at(kStepCountFile));
 }

@@ -74,6 +74,9 @@ class RunFiles {
   // were planned).
   std::uint64_t steps_after(const TracePosition& at, std::uint64_t t) const;
 
+  // The last signed note of the ledger that the run writes to: the seals to come hold it.
+  void keep_ledger_note(std::string note) { ledger_note_ = std::move(note); }
+
   // Begins the trace, or goes on from `at` on the same bits (TraceWriter::reexecute).
   void begin_trace(const cbor::Value& header, const TracePosition& at);
   // Goes on after steps that may be executed on other bits (TraceWriter::extend).
@@ -99,6 +102,7 @@ class RunFiles {
   void require_seal() const;
   bool ends_sealed() const;
   void count_from(std::uint64_t steps);
+  void seal(const TracePosition& position) const;
   std::filesystem::path at(const char* name) const { return directory_ / name; }
 
   std::filesystem::path directory_;
@@ -109,6 +113,7 @@ class RunFiles {
   std::optional<RunHeader> header_;
   std::optional<TraceWriter> trace_;
   std::optional<Digest> model_;  // that this process wrote
+  std::string ledger_note_;
   std::optional<std::uint64_t> planned_;
   std::unique_ptr<StepCount> count_;
   std::uint64_t steps_ = 0;    // `iter` lines up to where the trace is

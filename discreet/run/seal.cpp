@@ -5,17 +5,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/run/mac_impl.h"
 #include "discreet/run/secret.h"
+#include "discreet/run/step_count.h"
 
 namespace discreet::run {
 namespace {
 
 constexpr std::string_view kPrefix = "discreet-seal-1 ";
+constexpr std::string_view kPrefixWithNote = "discreet-seal-2 ";
+static_assert(kPrefix.size() == kPrefixWithNote.size());
 constexpr std::string_view kStream = "trace seal";
 constexpr std::size_t kHex = 2 * std::tuple_size_v<Digest>;
 
@@ -23,8 +27,11 @@ constexpr std::size_t kHex = 2 * std::tuple_size_v<Digest>;
   throw Error(ErrorCode::kMalformed, "seal", std::move(sentence));
 }
 
-std::string body_of(const TracePosition& at) {
-  return fmt::format("{}{} {} {} ", kPrefix, at.lines, at.bytes, to_hex(at.head));
+std::string body_of(const Seal& seal) {
+  const bool has_note = !seal.ledger_note.empty();
+  return fmt::format("{}{} {} {} {}", has_note ? kPrefixWithNote : kPrefix, seal.at.lines,
+                     seal.at.bytes, to_hex(seal.at.head),
+                     has_note ? to_hex(bytes_of(seal.ledger_note)) + " " : "");
 }
 
 // The next number of the text, and the space after it.
@@ -37,41 +44,46 @@ std::uint64_t take_number(std::string_view& text) {
   return value;
 }
 
-// The position that a sealed text names; its MAC holds, so that our own writer wrote it.
-TracePosition position_of(std::string_view body) {
+// What a sealed text says; its MAC holds, so that our own writer wrote it.
+Seal seal_of(std::string_view body) {
   std::string_view rest = body.substr(kPrefix.size());
-  TracePosition at;
+  Seal out;
+  TracePosition& at = out.at;
   at.lines = take_number(rest);
   at.bytes = take_number(rest);
   const Bytes head = from_hex(rest.substr(0, kHex));
   if (head.size() != at.head.size()) reject("trace.seal does not hold a seal");
   std::copy(head.begin(), head.end(), at.head.begin());
-  return at;
+  if (body.starts_with(kPrefixWithNote)) {
+    rest.remove_prefix(kHex + 1);
+    const Bytes note = from_hex(rest.substr(0, rest.find(' ')));
+    out.ledger_note.assign(note.begin(), note.end());
+  }
+  return out;
 }
 
 }  // namespace
 
-void write_seal(const std::filesystem::path& run, const TracePosition& at,
-                const random::Key& secret) {
-  const std::string body = body_of(at);
+void write_seal(const std::filesystem::path& run, const Seal& seal, const random::Key& secret) {
+  const std::string body = body_of(seal);
   const std::string text = body + to_hex(mac(bytes_of(body), secret, kStream)) + "\n";
   write_atomically(run / kSealFile, bytes_of(text), Access::kOwner);
 }
 
-std::optional<TracePosition> open_seal(const std::filesystem::path& run,
-                                       const random::Key& secret) {
+std::optional<Seal> open_seal(const std::filesystem::path& run, const random::Key& secret) {
   if (!std::filesystem::exists(run / kSealFile)) return std::nullopt;
-  const Bytes bytes = read_file(run / kSealFile, 4096);
+  const Bytes bytes = read_file(run / kSealFile, std::size_t{1} << 18);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.size() <= kPrefix.size() + kHex || !text.starts_with(kPrefix) || text.back() != '\n')
+  if (text.size() <= kPrefix.size() + kHex ||
+      (!text.starts_with(kPrefix) && !text.starts_with(kPrefixWithNote)) || text.back() != '\n')
     reject("trace.seal does not hold a seal");
   const std::string_view body = text.substr(0, text.size() - kHex - 1);
   const std::string tag = to_hex(mac(bytes_of(body), secret, kStream));
   if (CRYPTO_memcmp(tag.data(), text.data() + body.size(), kHex) != 0)
     reject("trace.seal was altered, or belongs to a run with another secret.key");
-  const TracePosition at = position_of(body);
+  Seal seal = seal_of(body);
   try {
-    static_cast<void>(trace_lines(run / "trace.jsonl", at));
+    static_cast<void>(trace_lines(run / "trace.jsonl", seal.at));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIoError) throw;
     reject(
@@ -79,12 +91,14 @@ std::optional<TracePosition> open_seal(const std::filesystem::path& run,
                     "({}); restore the original file",
                     error.sentence()));
   }
-  return at;
+  return seal;
 }
 
 SealCheck check_seal(const std::filesystem::path& run, bool secure,
                      const std::optional<std::filesystem::path>& secret) {
-  const auto not_verified = [](std::string why) { return SealCheck{false, std::move(why), 0}; };
+  const auto not_verified = [](std::string why) { 
+    return SealCheck{false, std::move(why), 0, {}, false};
+  };
   if (!secure) return not_verified("the run's key follows from a public seed");
   const std::filesystem::path path = secret.value_or(run / "secret.key");
   struct stat status {};
@@ -101,12 +115,21 @@ SealCheck check_seal(const std::filesystem::path& run, bool secure,
                                                               : "secret.key cannot be read, or "
                                                                 "others may read it");
   }
-  const std::optional<TracePosition> at = open_seal(run, *key);
-  if (!at)
+  // Before the trace is read: a run under way makes it longer.
+  const std::optional<std::uint64_t> counted = StepCount::read(run, *key);
+  const std::optional<Seal> seal = open_seal(run, *key);
+  if (!seal)
     return not_verified(
         "trace.seal is not there: the run was written by a version without seals, or the file was "
         "removed; resuming the run seals it");
-  return {true, {}, at->lines};
+  if (counted) {
+    const std::vector<TraceLine> lines = trace_lines(run / "trace.jsonl");
+    if (std::ranges::count(lines, "iter", &TraceLine::kind) < static_cast<std::int64_t>(*counted))
+      return not_verified(
+          "trace.steps counts more steps than the trace has: lines at its end were removed, or an "
+          "earlier state was put back; resuming the run charges them");
+  }
+  return {true, {}, seal->at.lines, seal->ledger_note, counted.has_value()};
 }
 
 }  // namespace discreet::run

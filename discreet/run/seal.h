@@ -15,26 +15,36 @@
 // change none of them unnoticed. They can put back an earlier sealed state of the same run as a
 // whole; only a digest of the last line kept elsewhere shows that.
 //
-// One line: "discreet-seal-1 LINES BYTES HEAD MAC", digests in hexadecimal. The MAC is over the
-// text before it.
+// The seal of a run with a ledger also holds the ledger's signed note of that time: ledger and
+// RUN/ledger.note cannot be put back to before it.
+//
+// One line: "discreet-seal-1 LINES BYTES HEAD MAC", or "discreet-seal-2 LINES BYTES HEAD NOTE MAC"
+// with a note; digests and note in hexadecimal. The MAC is over the text before it.
 namespace discreet::run {
 
 inline constexpr const char* kSealFile = "trace.seal";
 
-// Replaces RUN/trace.seal, atomically. The trace must be on the disk up to `at`.
-void write_seal(const std::filesystem::path& run, const TracePosition& at,
-                const random::Key& secret);
+struct Seal {
+  TracePosition at;
+  std::string ledger_note;  // empty: the run has no ledger, or an earlier version sealed it
+  friend bool operator==(const Seal&, const Seal&) = default;
+};
 
-// The position that RUN/trace.seal binds, if the trace passes through it; none if there is no such
+// Replaces RUN/trace.seal, atomically. The trace must be on the disk up to `seal.at`.
+void write_seal(const std::filesystem::path& run, const Seal& seal, const random::Key& secret);
+
+// What RUN/trace.seal binds, if the trace passes through its position; none if there is no such
 // file. Throws kMalformed if it was sealed with another secret or altered, or if lines of the trace
 // up to the position were changed or removed.
-std::optional<TracePosition> open_seal(const std::filesystem::path& run, const random::Key& secret);
+std::optional<Seal> open_seal(const std::filesystem::path& run, const random::Key& secret);
 
 // What a reader of a run directory learns from its seal.
 struct SealCheck {
   bool verified = false;
   std::string why_not;      // a clause, if it is not; the same whatever the records are
   std::uint64_t lines = 0;  // of the trace, that are bound
+  std::string ledger_note;  // as in Seal; empty unless verified
+  bool is_counted = false;  // trace.steps is there, and the trace has as many steps
 };
 
 // secure: of the run's configuration; the key of other runs is public, and binds nothing.

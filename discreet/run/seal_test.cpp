@@ -17,7 +17,7 @@ struct SealedRun {
     TraceWriter trace = TraceWriter::create(folder / "trace.jsonl", cbor::map({{"t", 0}}));
     for (int i = 1; i < lines; ++i) trace.append("iter", cbor::map({{"t", i}}));
     at = trace.position();
-    write_seal(folder.path(), at, key);
+    write_seal(folder.path(), {at, {}}, key);
   }
   Folder folder;
   random::Key key;
@@ -41,10 +41,25 @@ void expect_rejected(const std::filesystem::path& run, const std::string& words)
 
 TEST(Seal, BindsTheTraceUpToItsPosition) {
   const SealedRun run;
-  EXPECT_EQ(open_seal(run.folder.path(), run.key), run.at);
+  EXPECT_EQ(open_seal(run.folder.path(), run.key), (Seal{run.at, {}}));
   const SealCheck check = check_seal(run.folder.path(), true);
   EXPECT_TRUE(check.verified);
   EXPECT_EQ(check.lines, 3u);
+}
+
+TEST(Seal, BindsTheNoteOfALedger) {
+  const SealedRun run;
+  const std::string note = "corpus\n3\nroot\n\n\u2014 corpus signature\n";
+  write_seal(run.folder.path(), {run.at, note}, run.key);
+  EXPECT_EQ(open_seal(run.folder.path(), run.key), (Seal{run.at, note}));
+  EXPECT_EQ(check_seal(run.folder.path(), true).ledger_note, note);
+  Bytes bytes = read_file(run.folder / kSealFile);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] ^= 1;
+    write_atomically(run.folder / kSealFile, bytes);
+    EXPECT_THROW(check_seal(run.folder.path(), true), Error) << i;
+    bytes[i] ^= 1;
+  }
 }
 
 TEST(Seal, LinesMayFollowIt) {
@@ -72,7 +87,7 @@ TEST(Seal, ARewrittenTraceWithAWholeChainIsRejected) {
 
 TEST(Seal, ASealUnderAnotherKeyIsRejected) {
   const SealedRun run, other;
-  write_seal(run.folder.path(), run.at, other.key);
+  write_seal(run.folder.path(), {run.at, {}}, other.key);
   expect_rejected(run.folder.path(), "another secret.key");
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <openssl/crypto.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -25,7 +26,16 @@ std::string text_of(std::uint64_t count, const random::Key& secret) {
 }  // namespace
 
 StepCount::StepCount(const std::filesystem::path& run, const random::Key& secret)
-    : file_(run / kStepCountFile, O_WRONLY | O_CREAT, 0600), key_(secret) {}
+    : file_(run / kStepCountFile, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600),
+      key_(secret) {
+  struct stat status {};
+  if (::fstat(file_.number(), &status) != 0) fail_on_file("read", run / kStepCountFile);
+  if (!S_ISREG(status.st_mode) || status.st_nlink != 1)
+    throw Error(ErrorCode::kIoError, "run",
+                fmt::format("{} is not a file of its own, but a link, a device or a pipe: remove "
+                            "it, or put the original file back",
+                            (run / kStepCountFile).string()));
+}
 
 void StepCount::write(std::uint64_t count) {
   const std::string text = text_of(count, key_);

@@ -112,6 +112,47 @@ TEST(StepCount, GoesWithTheSealOfARunThatEnded) {
   EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 4u);
 }
 
+TEST(StepCount, ASealedEndThatWasPutBackHidesNoStep) {
+  const Killed killed(7);
+  {
+    RunFiles files(killed.run, config(), true);
+    files.begin_trace(header(), {});
+    for (int t = 0; t < 7; ++t) files.append("iter", cbor::map({{"t", t}}));
+    files.end(cbor::map({{"ended", "interrupted"}}));
+  }
+  const Bytes trace = read_file(killed.run / "trace.jsonl");
+  const Bytes seal = read_file(killed.run / "trace.seal");
+  {
+    RunFiles files(killed.run, config(), true);
+    files.begin_trace(header(), {});
+    for (int t = 0; t < 12; ++t) files.append("iter", cbor::map({{"t", t}}));
+    files.flush();
+  }
+  write_atomically(killed.run / "trace.jsonl", trace);
+  write_atomically(killed.run / "trace.seal", seal);
+  EXPECT_EQ(RunFiles(killed.run, config(), true).steps_after({}, 0), 12u);
+}
+
+TEST(StepCount, IsWrittenThroughNoLink) {
+  for (const bool is_hard : {false, true}) {
+    const Killed killed(3);
+    write_atomically(killed.folder / "theirs", bytes_of("precious"));
+    fs::remove(killed.run / kStepCountFile);
+    const random::Key key = load_secret(killed.run / "secret.key");
+    if (is_hard)
+      fs::create_hard_link(killed.folder / "theirs", killed.run / kStepCountFile);
+    else
+      fs::create_symlink(killed.folder / "theirs", killed.run / kStepCountFile);
+    EXPECT_THROW(StepCount(killed.run, key), Error);
+    EXPECT_EQ(text_of(killed.folder / "theirs"), "precious");
+  }
+  const Killed dangling(3);
+  fs::remove(dangling.run / kStepCountFile);
+  fs::create_symlink(dangling.folder / "made", dangling.run / kStepCountFile);
+  EXPECT_THROW(StepCount(dangling.run, load_secret(dangling.run / "secret.key")), Error);
+  EXPECT_FALSE(fs::exists(dangling.folder / "made"));
+}
+
 // Executed again on the same bits, a run does not forget what an earlier process had released.
 TEST(StepCount, NeverFallsWhileStepsAreExecutedAgain) {
   const Killed killed(7);

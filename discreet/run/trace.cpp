@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
@@ -72,6 +74,31 @@ Reading follow_all(std::string_view text, std::uint64_t bytes) {
   return out;
 }
 
+// What is verified is what is then shortened and written: one descriptor, and no link.
+Descriptor open_to_go_on(const std::filesystem::path& path) {
+  Descriptor file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
+  if (!S_ISREG(status.st_mode))
+    throw Error(ErrorCode::kIoError, "trace",
+                fmt::format("{} is not a file: put the original one back", path.string()));
+  return file;
+}
+
+Bytes read_all(const Descriptor& file, const std::filesystem::path& path) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  Bytes out;
+  while (true) {
+    const std::size_t have = out.size();
+    out.resize(have + kPiece);
+    const ssize_t got =
+        ::pread(file.number(), out.data() + have, kPiece, static_cast<off_t>(have));
+    if (got < 0 && errno != EINTR) fail_on_file("read", path);
+    out.resize(have + (got > 0 ? static_cast<std::size_t>(got) : 0));
+    if (got == 0) return out;
+  }
+}
+
 std::string_view text_of(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -100,7 +127,8 @@ TraceWriter TraceWriter::create(const std::filesystem::path& path, const cbor::V
 }
 
 TraceWriter TraceWriter::resume(const std::filesystem::path& path, const TracePosition& at) {
-  const Bytes bytes = read_file(path, std::size_t{1} << 36);
+  Descriptor file = open_to_go_on(path);
+  const Bytes bytes = read_all(file, path);
   if (bytes.size() < at.bytes)
     throw Error(ErrorCode::kMalformed, "trace",
                 fmt::format("{} has {} bytes; the checkpoint has seen {}", path.string(),
@@ -108,7 +136,7 @@ TraceWriter TraceWriter::resume(const std::filesystem::path& path, const TracePo
   const Reading reading = follow_all(text_of(bytes), at.bytes);
   if (!(reading.position == at))
     refuse_line(reading.position.lines, "is not where the checkpoint was written");
-  TraceWriter writer(std::make_unique<File>(File{Descriptor(path, O_WRONLY)}));
+  TraceWriter writer(std::make_unique<File>(File{std::move(file)}));
   writer.file_->descriptor.truncate(at.bytes);
   writer.file_->descriptor.seek_end();
   writer.position_ = at;
@@ -126,8 +154,8 @@ struct Passing {
   TracePosition end;
 };
 
-Passing pass_through(const std::filesystem::path& path, const TracePosition& at) {
-  const Bytes bytes = read_file(path, std::size_t{1} << 36);
+Passing pass_through(const Bytes& bytes, const std::filesystem::path& path,
+                     const TracePosition& at) {
   std::string_view text = text_of(bytes);
   text = text.substr(0, text.rfind('\n') + 1);  // npos + 1 is 0
   if (text.size() < at.bytes)
@@ -155,12 +183,13 @@ bool only_says_how_it_stopped(const TraceLine& line) {
 }  // namespace
 
 TraceWriter TraceWriter::reexecute(const std::filesystem::path& path, const TracePosition& at) {
-  Passing found = pass_through(path, at);
+  Descriptor file = open_to_go_on(path);
+  Passing found = pass_through(read_all(file, path), path, at);
   while (!found.beyond.empty() && only_says_how_it_stopped(found.beyond.back())) {
     found.text.resize(found.text.size() - found.beyond.back().text.size() - 1);
     found.beyond.pop_back();
   }
-  TraceWriter writer(std::make_unique<File>(File{Descriptor(path, O_WRONLY)}));
+  TraceWriter writer(std::make_unique<File>(File{std::move(file)}));
   writer.file_->descriptor.truncate(found.text.size());
   writer.file_->descriptor.seek_end();
   writer.position_ = at;
@@ -170,8 +199,9 @@ TraceWriter TraceWriter::reexecute(const std::filesystem::path& path, const Trac
 
 TraceWriter TraceWriter::extend(const std::filesystem::path& path, const TracePosition& at,
                                 const cbor::Value& resumed) {
-  const Passing found = pass_through(path, at);
-  TraceWriter writer(std::make_unique<File>(File{Descriptor(path, O_WRONLY)}));
+  Descriptor file = open_to_go_on(path);
+  const Passing found = pass_through(read_all(file, path), path, at);
+  TraceWriter writer(std::make_unique<File>(File{std::move(file)}));
   writer.file_->descriptor.truncate(found.text.size());
   writer.file_->descriptor.seek_end();
   writer.position_ = found.end;
@@ -181,7 +211,7 @@ TraceWriter TraceWriter::extend(const std::filesystem::path& path, const TracePo
 }
 
 std::vector<TraceLine> trace_lines(const std::filesystem::path& path, const TracePosition& from) {
-  return pass_through(path, from).beyond;
+  return pass_through(read_file(path, std::size_t{1} << 36), path, from).beyond;
 }
 
 void TraceWriter::append(std::string_view kind, const cbor::Value& record) {

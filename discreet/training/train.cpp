@@ -81,6 +81,13 @@ class Run {
     corpus()->begin(
         {setup_->identity("uses", lineage), setup_->ledger_run(lineage), lineage_epoch_},
         mechanism().t());
+    keep_ledger_note();
+  }
+
+  // What the ledger was at this time goes into the seal.
+  void keep_ledger_note() {
+    if (corpus() != nullptr && corpus()->ledger().note())
+      files_.keep_ledger_note(*corpus()->ledger().note());
   }
 
   void require_same_data(const Digest& commitment) const {
@@ -255,6 +262,7 @@ class Run {
       about["features"] = to_json(cbor::array({names.begin(), names.end()}));
     files_.write_model(encode_safetensors(training().network.layout(), training().model(), about));
     const auto number = [](const auto& x) { return x ? cbor::Value(*x) : nullptr; };
+    keep_ledger_note();
     const run::Session::End end = session_->end(
         std::nullopt, {{"accuracy", number(out.accuracy)}, {"loss", number(out.loss)}});
     out.ended = end.ended;

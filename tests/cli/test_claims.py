@@ -4,9 +4,13 @@ directory, knows every format and repairs every hash, but cannot read `secret.ke
 import base64
 import hashlib
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
+import subprocess
+import time
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -259,3 +263,43 @@ def test_a_manifest_below_its_own_postures_is_denied(folder):
     path.write_text(json.dumps(envelope, sort_keys=True, separators=(",", ":")) + "\n")
     found = gate(folder, status=1)
     assert found["reason"] == "MALFORMED_MANIFEST" and "release the run again" in found["sentence"]
+
+
+def killed(folder):
+    """A run that was killed after some steps."""
+    (folder / "long.yaml").write_text(CONFIG.replace("target_steps: 6", "target_steps: 3000").replace("every: 4", "every: 9999"))
+    running = subprocess.Popen([os.environ["DISCREET"], "train", str(folder / "long.yaml"), "--out", str(folder / "killed")],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    trace = folder / "killed" / "trace.jsonl"
+    for _ in range(20000):
+        if running.poll() is not None or trace.exists() and trace.read_bytes().count(b'"iter"') > 6:
+            break
+        time.sleep(0.002)
+    running.kill()
+    assert running.wait() == -signal.SIGKILL
+    return folder / "killed"
+
+
+def test_a_cut_trace_of_a_run_under_way_is_not_verified(folder):
+    run = killed(folder)
+    assert answer("report", run)["seal"] == "verified"
+    text = (run / "trace.jsonl").read_text()
+    kept = text.splitlines(keepends=True)[:-3]
+    for lines in (kept, kept[:1]):
+        (run / "trace.jsonl").write_text("".join(lines))
+        assert "trace.steps counts more steps" in answer("report", run)["seal"]
+        assert "seal not verified: trace.steps counts more" in discreet("trace", str(run)).stdout
+    (run / "trace.steps").unlink()
+    for lines in (kept, kept[:1]):
+        (run / "trace.jsonl").write_text("".join(lines))
+        assert "only the beginning of the trace is sealed" in answer("report", run)["seal"]
+
+
+@pytest.mark.parametrize("name", ["trace.seal", "trace.jsonl", "config.yaml", "model.safetensors"])
+def test_a_pipe_or_device_in_a_run_is_rejected_at_once(folder, name):
+    path = folder / "run" / name
+    for put in (os.mkfifo, lambda at: at.symlink_to("/dev/zero")):
+        path.unlink()
+        put(path)
+        refused = discreet("report", str(folder / "run"), timeout=20)
+        assert refused.returncode == 3 and "not a file" in refused.stderr, refused.stderr

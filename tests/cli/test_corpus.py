@@ -491,6 +491,42 @@ def test_a_contribution_withdrawn_midway_states_the_plan_of_its_run(corpus):
     assert len(after["uses"]) < 60 and "all that its runs planned" in discreet("ledger", "trace", ledger, clinical).stdout
 
 
+def test_a_ledger_that_was_put_back_with_its_note_is_neither_reported_nor_released(corpus):
+    """Whoever writes to ledger and run, but cannot read secret.key, could otherwise undo a withdrawal."""
+    folder = corpus(uses=60, steps=300)
+    assert discreet("keygen", "release", cwd=folder).returncode == 0
+    stopped(folder, "run")
+    kept = [folder / "ledger.db", folder / "run" / "ledger.note"]
+    before = [path.read_bytes() for path in kept]
+    descriptor = json.loads((folder / "anchors.jsonl").read_text().splitlines()[1])["descriptor_hash"]
+    assert discreet("withdraw", descriptor, "--origin", "notes", "--key", "hospital.key", "--events", "events",
+                    cwd=folder).returncode == 0
+    assert discreet("withdraw", "--ledger", "ledger.db", "--key", "steward.key", "--events", "events",
+                    cwd=folder).returncode == 0
+    done = train(folder, "run", "--resume")
+    assert done.returncode == 0, done.stderr
+    after = [path.read_bytes() for path in kept]
+    report = ("report", "run", "--out", "page.html")
+    release = ("release", "run", "--key", "release.key", "--ledger-key", "steward.key")
+    assert discreet(*report, cwd=folder).returncode == 0
+
+    for path, content in zip(kept, before):
+        path.write_bytes(content)
+    for command in (report, release):
+        refused = discreet(*command, cwd=folder)
+        assert refused.returncode != 0 and "earlier checkpoint covers" in refused.stderr, refused.stderr
+    assert not (folder / "run" / "release.json").exists()
+
+    kept[0].write_bytes(after[0])
+    kept[1].unlink()
+    refused = discreet(*report, cwd=folder)
+    assert refused.returncode != 0 and "ledger.note is not there" in refused.stderr
+    kept[1].write_bytes(after[1])
+    for command in (report, release, report, release):
+        done = discreet(*command, cwd=folder)
+        assert done.returncode == 0, done.stderr
+
+
 def test_public_files_name_neither_folders_nor_the_private_key(corpus):
     folder = corpus(attested=80)
     assert train(folder, "run").returncode == 0

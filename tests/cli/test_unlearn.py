@@ -77,6 +77,28 @@ def test_a_receipt_opens_its_commitment_and_the_ledger_verifies(store, tmp_path)
     assert '"type":"deletion"' in shown
 
 
+def test_a_receipt_whose_plain_members_were_altered_is_broken(store, tmp_path):
+    receipt = answer("delete", store, "--subject", "person-3")["receipts"][0]
+
+    def check(line):
+        (tmp_path / "line.json").write_text(json.dumps(line))
+        done = discreet("ledger", "check", str(tmp_path / "line.json"), "--public-key", str(store / "ledger.pub"), "--json")
+        return done.returncode, json.loads(done.stdout)
+
+    assert check(receipt)[0] == 0
+    other = {"origin": "elsewhere", "model": "another", "deletion": 7, "time": 1, "engine": "none", "guarantee": "perfect",
+             "epsilon": 0.125, "delta": 0.5, "residual_bound": 0.5, "generation": 9, "withdrawal": 3, "commitment": "00" * 32,
+             "public_key": "00" * 32}
+    assert set(receipt) - set(other) == {"entry", "leaf", "receipt", "opening"}
+    for name, value in other.items():
+        status, said = check(receipt | {name: value})
+        assert status == 1 and not said["verified"] and name in said["problem"], name
+    for name, value in {"subject": "person-4", "salt": "00" * 32, "records": [12345]}.items():
+        status, said = check(receipt | {"opening": receipt["opening"] | {name: value}})
+        assert status == 1 and "opening" in said["problem"], name
+    assert check(receipt | {"opening": {}})[0] == 1
+
+
 def test_the_same_request_is_done_once(store, tmp_path):
     assert answer("insert", store, tmp_path / "records.csv")["inserted"] == 0
     first = answer("delete", store, "--subject", "person-5", "--request", "ticket-17")

@@ -51,7 +51,7 @@ struct Honest {
     writer.append("run_end", m.trace_end());
     writer.flush();
     end = writer.position();
-    write_seal(folder.path(), end, secret);
+    write_seal(folder.path(), {end, {}}, secret);
     trace = text_of("trace.jsonl");
     seal_text = text_of(kSealFile);
     Checkpoint c;
