@@ -90,7 +90,7 @@ void Corpus::admit(const Config& config, data::Dataset& data, int threads, const
     at.statements = admission::parse_statements(text_of(*c.statements), *c.statements);
   if (c.withdrawn) at.withdrawn = admission::parse_hashes(text_of(*c.withdrawn), *c.withdrawn);
   at.withdrawn.merge(ledger_->withdrawn_before(run));
-  at.in_ledger = [&](const Digest& hash) { return ledger_->holds(run, hash); };
+  at.in_ledger = [&](const Digest& hash) { return ledger_->holds(hash); };
   ledger_->require_recent(run, at_, policy_.epoch_seconds);
   std::map<admission::KeyId, admission::PublicKey> keys;
   for (const admission::TrustedKey& k : policy_.keys) keys.emplace(k.key.id(), k.key);
@@ -253,6 +253,12 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
   return out;
 }
 
+Digest Corpus::admitted_hash() const {
+  Sha256 out;
+  for (const Digest& hash : hashes_) out.update(hash);
+  return out.finish();
+}
+
 std::string Corpus::sentence() const {
   std::uint64_t total = 0;
   std::string codes;
@@ -335,7 +341,8 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                     {"policy_hash", ByteView(hash_of(policy_))},
                     {"ledger", ledger_name()},
                     {"profile_schema", admission::kProfileSchema},
-                    {"admitted", descriptors_.size()},
+                    {"admitted", admitted()},
+                    {"admitted_hash", ByteView(admitted_hash())},
                     {"refused", cbor::map(std::move(refused))},
                     {"classes", cbor::array(std::move(classes))},
                     {"per_sample_step", std::move(injection)},

@@ -79,6 +79,11 @@ class Corpus {
 
   CorpusLedger& ledger() noexcept { return *ledger_; }
 
+  // How many contributions were admitted, withdrawn ones of this run among them, and the digest of
+  // their descriptors' hashes in the order of the records. Public.
+  std::uint64_t admitted() const noexcept { return hashes_.size(); }
+  Digest admitted_hash() const;
+
   // For the trace: the ledger, and the run's name there from now on. Public.
   cbor::Value ledger_name() const;
   // For the trace: policy, what was admitted and refused and why, the classes and what each was

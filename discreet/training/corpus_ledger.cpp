@@ -154,8 +154,8 @@ std::set<Digest> CorpusLedger::withdrawn_before(const std::string& run) const {
   return out;
 }
 
-bool CorpusLedger::holds(const std::string& run, const Digest& descriptor) const {
-  return state().find(descriptor) != nullptr || !state().epochs(run).empty();
+bool CorpusLedger::holds(const Digest& descriptor) const {
+  return state().find(descriptor) != nullptr;
 }
 
 void CorpusLedger::require_recent(const std::string& run, std::uint64_t at,
@@ -213,7 +213,11 @@ void CorpusLedger::keep_note(std::uint64_t position) {
 bool CorpusLedger::takes_part(const std::string& run, std::uint64_t epoch, const Digest& descriptor,
                               admission::Instant not_after) const {
   const ledger::State::Epoch& at = state().epochs(run).at(epoch);
-  if (static_cast<std::uint64_t>(not_after) <= at.as_of) return false;
+  const auto ends = static_cast<std::uint64_t>(not_after);
+  if (ends <= at.as_of) return false;
+  const ledger::State::Contribution* found = state().find(descriptor);
+  const bool is_summarised = found == nullptr && ends <= state().last_summary().horizon;
+  if (found == nullptr ? !is_summarised : found->number >= at.admitted) return false;
   const auto withdrawn = state().withdrawals().find(descriptor);
   return withdrawn == state().withdrawals().end() || withdrawn->second > at.position;
 }

@@ -44,9 +44,8 @@ class CorpusLedger {
   // first epoch is reserved.
   std::set<Digest> withdrawn_before(const std::string& run) const;
 
-  // Whether a descriptor without the name of a corpus belongs to this one: it is in the ledger, or
-  // the run is, which judged it when it began.
-  bool holds(const std::string& run, const Digest& descriptor) const;
+  // Whether a descriptor without the name of a corpus belongs to this one: it is in the ledger.
+  bool holds(const Digest& descriptor) const;
 
   // Throws kInvalidDpConfig if a run that appends and is not in the ledger yet is dated (at) more
   // than an epoch of the policy, and at least a day, before now: contributions that ended since
@@ -64,8 +63,8 @@ class CorpusLedger {
   void reserve(Reservation reservation, std::vector<ledger::Ledger::Contribution> admitted,
                const ledger::Refusals& refused);
 
-  // Whether a contribution takes part in an epoch that was reserved: it was neither withdrawn
-  // before nor had it ended.
+  // Whether a contribution takes part in an epoch that was reserved: it was admitted before, and
+  // neither withdrawn before nor had it ended. One that the ledger only summarises now was there.
   bool takes_part(const std::string& run, std::uint64_t epoch, const Digest& descriptor,
                   admission::Instant not_after) const;
 

@@ -235,6 +235,42 @@ TEST(GovernedRun, AWithdrawalWhileARunIsStoppedIsHonouredWhenItGoesOn) {
   EXPECT_EQ(corpus.verified("run").counts.epochs, 3u) << "executed again, a run appends nothing";
 }
 
+TEST(GovernedRun, IsNotResumedWithOtherContributions) {
+  const SmallCorpus corpus;
+  const std::string all = corpus.read(".", "anchors.jsonl");
+  const std::string fewer = all.substr(all.find('\n') + 1);
+  corpus.put("anchors.jsonl", fewer);
+  corpus.train_to("run", 5);
+  const std::string model = corpus.read("run", "model.safetensors");
+  std::string other = fewer.substr(fewer.find('\n') + 1) + all.substr(0, all.find('\n') + 1);
+  for (const std::string& text : {all, fewer.substr(fewer.find('\n') + 1), other}) {
+    corpus.put("anchors.jsonl", text);
+    EXPECT_EQ(code_of([&] { corpus.train("run", true); }), ErrorCode::kInvalidInput);
+    EXPECT_EQ(corpus.read("run", "model.safetensors"), model);
+  }
+  corpus.put("anchors.jsonl", fewer);
+  EXPECT_EQ(corpus.train_to("run", 0, true).steps, 30u);
+  EXPECT_EQ(corpus.verified("run").counts.uses, 3 * 198u);
+  // Another run brings it: it took no part in the epochs before.
+  corpus.put("anchors.jsonl", all);
+  corpus.train("another");
+  const auto name = [&](const char* run) {
+    const std::string trace = corpus.read(run, "trace.jsonl");
+    return trace.substr(trace.find(R"("run":")") + 7, 32);
+  };
+  const CorpusLedger ledger(corpus.resolved(), read_policy(corpus.read(".", "policy.yaml"), ""),
+                            corpus.folder / "run" / "ledger.note", false);
+  const Instant ends = SmallCorpus::kAt + 100 * 86'400;
+  Digest unknown{};
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_FALSE(ledger.takes_part(name("run"), epoch, corpus.hashes[0], ends));
+    EXPECT_TRUE(ledger.takes_part(name("run"), epoch, corpus.hashes[1], ends));
+    EXPECT_TRUE(ledger.takes_part(name("another"), epoch, corpus.hashes[0], ends));
+    EXPECT_FALSE(ledger.takes_part(name("another"), epoch, unknown, ends));
+  }
+  EXPECT_FALSE(ledger.holds(unknown));
+}
+
 TEST(GovernedRun, ExecutedAgainItNeedsToBeInTheLedger) {
   const SmallCorpus corpus;
   corpus.train("run");

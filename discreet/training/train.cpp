@@ -71,6 +71,7 @@ class Run {
     setup_.emplace(config_, options);
     notes_ = setup_->notes;
     require_same_run();
+    require_same_contributions();
     session_.emplace(files_, mechanism(), *setup_->key, environment_);
   }
 
@@ -105,6 +106,24 @@ class Run {
     if (!differs.empty())
       throw Error(ErrorCode::kInvalidInput, kOperator,
                   fmt::format("{} is another run: {}", files_.directory().string(), differs));
+  }
+
+  // A record of another place would be drawn with the noise of this one. What was withdrawn from
+  // the ledger since keeps its place.
+  void require_same_contributions() {
+    const auto& header = files_.header();
+    if (!header || !header->admitted || corpus() == nullptr) return;
+    const std::uint64_t now = corpus()->admitted();
+    const bool same = header->admitted_hash
+                          ? *header->admitted_hash == to_hex(corpus()->admitted_hash())
+                          : *header->admitted == now;
+    if (same) return;
+    throw Error(ErrorCode::kInvalidInput, kOperator,
+                fmt::format("the contributions are not those that {} was begun with: {} were "
+                            "admitted then, and {} are now, or others; put the files of the corpus "
+                            "back, or begin another run. 'discreet withdraw' takes a contribution "
+                            "out of a run that goes on",
+                            files_.directory().string(), *header->admitted, now));
   }
 
   cbor::Value header() {
