@@ -198,8 +198,7 @@ void Corpus::require_room(const mechanism::Mechanism& mechanism) {
     if (uses_->used(claim.descriptor) + claim.uses > claim.cap) exhausted(claims_.size(), steps_);
 }
 
-void Corpus::begin(Identity identity, std::uint64_t step) {
-  identity_ = std::move(identity);
+void Corpus::begin(std::uint64_t step) {
   if (!claims_.empty()) {
     const std::vector<std::uint8_t> reserved = uses_->reserve(identity_.uses, kSchedule, claims_);
     if (std::ranges::count(reserved, 0) != 0) exhausted(claims_.size(), steps_);

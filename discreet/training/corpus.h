@@ -67,10 +67,11 @@ class Corpus {
     std::string ledger;             // public, for the ledger
     std::uint64_t first_epoch = 0;  // the epoch of the run that is epoch 0 under this name
   };
+  void take(Identity identity) { identity_ = std::move(identity); }
   // Reserves the schedule of amplified classes: kPrivacyBudgetExceeded if a contribution has too
   // few steps left (what the others had is reserved all the same, and found again by the same run);
   // and the epoch of `step`.
-  void begin(Identity identity, std::uint64_t step);
+  void begin(std::uint64_t step);
   // Reserves the epoch of a step in the ledger; nothing if it is there.
   void enter_epoch(std::uint64_t step);
   // The classes of the records of a step of that epoch. Durable when it returns; the same step

@@ -40,6 +40,9 @@ class CorpusLedger {
   // note could have been rolled back together with the ledger.
   void require_extends(const std::string& note);
 
+  // Whether an epoch of the run is reserved.
+  bool has(const std::string& run) const { return !state().epochs(run).empty(); }
+
   // Withdrawn when the run began; now, if it is not in the ledger yet. Nobody else writes until its
   // first epoch is reserved.
   std::set<Digest> withdrawn_before(const std::string& run) const;

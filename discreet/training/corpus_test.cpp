@@ -271,6 +271,38 @@ TEST(GovernedRun, IsNotResumedWithOtherContributions) {
   EXPECT_FALSE(ledger.holds(unknown));
 }
 
+// Else the same noise would be added to the sum over other contributions, and nothing charged.
+TEST(GovernedRun, ThatLostItsTraceIsNotBegunAgainUnderItsKey) {
+  const SmallCorpus corpus;
+  corpus.train("run");
+  const std::uint64_t size = corpus.verified("run").size;
+  for (const char* file : {"trace.jsonl", "trace.seal", "checkpoint.cbor", "model.safetensors"})
+    std::filesystem::remove(corpus.folder / "run" / file);
+  const std::string all = corpus.read(".", "anchors.jsonl");
+  for (const std::string& text : {all, all.substr(all.find('\n') + 1)}) {
+    corpus.put("anchors.jsonl", text);
+    EXPECT_EQ(code_of([&] { corpus.train("run", true); }), ErrorCode::kInvalidInput);
+    EXPECT_FALSE(std::filesystem::exists(corpus.folder / "run" / "trace.jsonl"));
+  }
+  EXPECT_EQ(corpus.verified("run").size, size);
+  corpus.train("another");
+}
+
+// What a process leaves that is killed before the ledger has its first epoch.
+TEST(GovernedRun, WithAHeaderAloneItBegins) {
+  const SmallCorpus corpus;
+  corpus.train_to("run", 1);
+  const std::string trace = corpus.read("run", "trace.jsonl");
+  for (const std::filesystem::path& file :
+       {corpus.ledger(), corpus.folder / "corpus.uses", corpus.folder / "run" / "ledger.note",
+        corpus.folder / "run" / "trace.seal", corpus.folder / "run" / "checkpoint.cbor",
+        corpus.folder / "run" / "model.safetensors"})
+    std::filesystem::remove(file);
+  corpus.put("run/trace.jsonl", trace.substr(0, trace.find('\n') + 1));
+  corpus.train("run", true);
+  EXPECT_EQ(corpus.verified("run").counts.epochs, 3u);
+}
+
 TEST(GovernedRun, ExecutedAgainItNeedsToBeInTheLedger) {
   const SmallCorpus corpus;
   corpus.train("run");

@@ -75,13 +75,31 @@ class Run {
     session_.emplace(files_, mechanism(), *setup_->key, environment_);
   }
 
-  // The first step of the epoch to come is in the ledger when this returns.
-  void begin_corpus() {
+  void name_in_corpus() {
     if (corpus() == nullptr) return;
     const std::string lineage = mechanism().lineage();
-    corpus()->begin(
-        {setup_->identity("uses", lineage), setup_->ledger_run(lineage), lineage_epoch_},
-        mechanism().t());
+    corpus()->take(
+        {setup_->identity("uses", lineage), setup_->ledger_run(lineage), lineage_epoch_});
+  }
+
+  // The first step of the epoch to come is in the ledger when this returns.
+  void begin_corpus() {
+    name_in_corpus();
+    if (corpus() != nullptr) corpus()->begin(mechanism().t());
+  }
+
+  // The header is on the disk before the ledger has the run: one whose trace was lost is known, and
+  // does not release the same noise again on contributions that nothing compares.
+  void begin_first(const run::TracePosition& at) {
+    if (corpus() != nullptr && !options_.again && corpus()->ledger().has(setup_->ledger_run({})))
+      throw Error(ErrorCode::kInvalidInput, kOperator,
+                  fmt::format("the ledger has this run already, and {} has no trace of it: what was "
+                              "released is not known; put trace.jsonl back, or begin another run "
+                              "in a new directory",
+                              files_.directory().string()));
+    name_in_corpus();
+    files_.begin_trace(header(), at);
+    begin_corpus();
   }
 
   void require_same_data(const Digest& commitment) const {
@@ -160,8 +178,12 @@ class Run {
     if (differs.empty()) {
       if (saved) mechanism().restore(state, t);
       use_lineage();
-      begin_corpus();
-      files_.begin_trace(header(), at);
+      if (files_.header()) {
+        begin_corpus();
+        files_.begin_trace(header(), at);
+      } else {
+        begin_first(at);
+      }
       // The note of the ledger is sealed before the first step.
       if (!saved && corpus() != nullptr) write_checkpoint();
       return;
