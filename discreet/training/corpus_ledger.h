@@ -55,12 +55,14 @@ class CorpusLedger {
   // would be used.
   void require_recent(const std::string& run, std::uint64_t at, std::uint64_t epoch_seconds) const;
 
-  // What a run reserves. admitted and refused: of its beginning; they go into the batch of its
+  // What a run reserves. The epoch is dated by the clock, the hour rounded up, unless the run or the
+  // ledger has a later date: consent that ended while a run was stopped is not used; an epoch that
+  // is there keeps its date. admitted and refused: of its beginning; they go into the batch of its
   // first epoch, and what the ledger has already is left out.
   struct Reservation {
     std::string run;
     std::uint64_t epoch = 0;
-    std::uint64_t at = 0;  // seconds since 1970; the date of the ledger, if that is later
+    std::uint64_t at = 0;  // seconds since 1970; if that is later, the ledger's date or the clock's
     std::vector<ledger::Terms> terms;
   };
   void reserve(Reservation reservation, std::vector<ledger::Ledger::Contribution> admitted,

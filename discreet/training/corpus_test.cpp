@@ -32,7 +32,8 @@ constexpr const char* kPolicy =
 // The small run, its lines signed: half clinical, half open; line 3 by nobody.
 class SmallCorpus : public SmallRun {
  public:
-  explicit SmallCorpus(const std::string& accountant = "rdp", const std::string& amplified = {}) {
+  explicit SmallCorpus(const std::string& accountant = "rdp", const std::string& amplified = {},
+                       int ends_early = -1) {
     std::string policy = kPolicy;
     replace(policy, "ACCOUNTANT", accountant);
     replace(policy, "EXTRA", amplified);
@@ -59,7 +60,7 @@ class SmallCorpus : public SmallRun {
         d.noise_multiplier = {4 * Scaled::kUnit};
       }
       d.not_before = kAt - 86'400;
-      d.not_after = kAt + 100 * 86'400;
+      d.not_after = i == ends_early ? kAt - 3600 : kAt + 100 * 86'400;
       d.corpus = "notes";
       d.content_anchor = sha256(bytes_of(line));
       d.nonce[0] = static_cast<std::uint8_t>(i);
@@ -271,6 +272,24 @@ TEST(GovernedRun, IsNotResumedWithOtherContributions) {
   EXPECT_FALSE(ledger.holds(unknown));
 }
 
+// The date of the configuration was before its end, as when a run is resumed later.
+TEST(GovernedRun, ConsentThatHasEndedByTheClockIsNotUsed) {
+  SmallCorpus corpus("rdp", {}, 0);
+  corpus.config.corpus.at = instant_text(SmallCorpus::kAt - 7200);
+  corpus.train_to("run", 12);
+  corpus.train("run", true);
+  const ledger::Verification found = corpus.verified("run");
+  ASSERT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.epochs, 3u);
+  EXPECT_EQ(found.counts.uses, 3 * 198u);
+  EXPECT_TRUE(corpus.trace(0).uses.empty());
+  const std::string trace = corpus.read("run", "trace.jsonl");
+  const CorpusLedger ledger(corpus.resolved(), read_policy(corpus.read(".", "policy.yaml"), ""),
+                            corpus.folder / "run" / "ledger.note", false);
+  EXPECT_FALSE(ledger.takes_part(trace.substr(trace.find(R"("run":")") + 7, 32), 0,
+                                 corpus.hashes[0], SmallCorpus::kAt - 3600));
+}
+
 // Else the same noise would be added to the sum over other contributions, and nothing charged.
 TEST(GovernedRun, ThatLostItsTraceIsNotBegunAgainUnderItsKey) {
   const SmallCorpus corpus;
@@ -393,6 +412,8 @@ TEST(GovernedRun, NothingInTheLedgerDependsOnThePayloads) {
   SmallCorpus one, other;
   other.config.data.classes = {"right", "left"};
   other.config.data.numeric = {{"x", {-1, 1}}, {"y", {-40, 40}}};
+  // Later than the clock, which may come to another hour between them.
+  one.config.corpus.at = other.config.corpus.at = instant_text(SmallCorpus::kAt + 7200);
   one.train("run");
   other.train("run");
   EXPECT_NE(one.read("run", "model.safetensors"), other.read("run", "model.safetensors"));
