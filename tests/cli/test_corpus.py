@@ -531,13 +531,13 @@ def test_a_run_apart_from_its_files_names_no_folder(corpus):
 def test_a_run_is_resumed_only_with_the_contributions_it_began_with(corpus):
     folder = corpus(uses=60, steps=300)
     lines = (folder / "anchors.jsonl").read_text().splitlines(keepends=True)
-    (folder / "anchors.jsonl").write_text("".join(lines[5:]))
+    (folder / "anchors.jsonl").write_text("".join(lines[4:]))
     stopped(folder, "run")
     for changed in (lines, lines[6:]):
         (folder / "anchors.jsonl").write_text("".join(changed))
         said = train(folder, "run", "--resume")
         assert said.returncode == 2 and "the contributions are not those" in said.stderr
-    (folder / "anchors.jsonl").write_text("".join(lines[5:]))
+    (folder / "anchors.jsonl").write_text("".join(lines[4:]))
     assert train(folder, "run", "--resume").returncode == 0
     assert discreet("replay", "run", cwd=folder).returncode == 0
 
