@@ -275,6 +275,9 @@ TEST(GovernedRun, IsNotResumedWithOtherContributions) {
 // The date of the configuration was before its end, as when a run is resumed later.
 TEST(GovernedRun, ConsentThatHasEndedByTheClockIsNotUsed) {
   SmallCorpus corpus("rdp", {}, 0);
+  std::string policy = corpus.read(".", "policy.yaml");
+  SmallCorpus::replace(policy, "epoch_seconds: 86400", "epoch_seconds: 60");
+  corpus.put("policy.yaml", policy);
   corpus.config.corpus.at = instant_text(SmallCorpus::kAt - 7200);
   corpus.train_to("run", 12);
   corpus.train("run", true);
@@ -284,6 +287,7 @@ TEST(GovernedRun, ConsentThatHasEndedByTheClockIsNotUsed) {
   EXPECT_EQ(found.counts.uses, 3 * 198u);
   EXPECT_TRUE(corpus.trace(0).uses.empty());
   const std::string trace = corpus.read("run", "trace.jsonl");
+  EXPECT_NE(trace.find(R"("admitted":199)"), std::string::npos);
   const CorpusLedger ledger(corpus.resolved(), read_policy(corpus.read(".", "policy.yaml"), ""),
                             corpus.folder / "run" / "ledger.note", false);
   EXPECT_FALSE(ledger.takes_part(trace.substr(trace.find(R"("run":")") + 7, 32), 0,
