@@ -273,7 +273,7 @@ void State::take(const EpochEnd& e) {
   if (e.uses != open_uses_)
     broken(8, fmt::format("epoch {} of run {} has {} uses and says {}", e.epoch, e.run, open_uses_,
                           e.uses));
-  epochs_[e.run].push_back({open_terms_[0].position, terms.as_of});
+  epochs_[e.run].push_back({open_terms_[0].position, terms.as_of, next_number()});
   for (const OpenTerms& t : open_terms_) {
     if (has_plans()) {
       const auto [plan, first] = plans_.try_emplace({e.run, t.class_index}, Plan{t.terms});

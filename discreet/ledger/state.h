@@ -69,10 +69,12 @@ class State {
   };
   using Withdrawals = std::unordered_map<Digest, std::uint64_t, DigestHash>;
   const Withdrawals& withdrawals() const noexcept { return withdrawn_; }
-  // The epochs of a run, from 0 on: where each begins, and its date. None for a run not seen.
+  // The epochs of a run, from 0 on: where each begins, its date, and who was
+  // there. None for a run not seen.
   struct Epoch {
     std::uint64_t position;
     std::uint64_t as_of;
+    std::uint64_t admitted;  // contributions with lower numbers were there before it
   };
   const std::vector<Epoch>& epochs(const std::string& run) const;
   // The epoch that a run would reserve next.

@@ -267,6 +267,11 @@ void RunFiles::open_header() {
     header_ = RunHeader{line.at("specification"),   line.at("config_hash"),
                         line.at("layout_hash"),     line.at("data_commitment"),
                         line.at("noise_generator"), texts_of(line.at("environment"))};
+    if (line.contains("corpus")) {
+      header_->admitted = line.at("corpus").at("admitted").get<std::uint64_t>();
+      if (line.at("corpus").contains("admitted_hash"))
+        header_->admitted_hash = line.at("corpus").at("admitted_hash").get<std::string>();
+    }
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::kMalformed, "trace",
                 fmt::format("line 1 is no header of a training run: {}", error.what()));

@@ -39,6 +39,10 @@ struct RunHeader {
   std::string config_hash, layout_hash, data_commitment;  // hexadecimal
   std::string generator;                                  // of the noise, as to_string below
   cbor::Value environment;
+  // Of a run of a corpus: how many contributions it admitted, and the digest of their hashes in
+  // their order, hexadecimal; earlier versions did not write it.
+  std::optional<std::uint64_t> admitted = {};
+  std::optional<std::string> admitted_hash = {};
 };
 
 // RUN/config.yaml as it was begun. Files are found from RUN: config.yaml names them relative to it,

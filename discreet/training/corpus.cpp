@@ -90,7 +90,7 @@ void Corpus::admit(const Config& config, data::Dataset& data, int threads, const
     at.statements = admission::parse_statements(text_of(*c.statements), *c.statements);
   if (c.withdrawn) at.withdrawn = admission::parse_hashes(text_of(*c.withdrawn), *c.withdrawn);
   at.withdrawn.merge(ledger_->withdrawn_before(run));
-  at.in_ledger = [&](const Digest& hash) { return ledger_->holds(run, hash); };
+  at.in_ledger = [&](const Digest& hash) { return ledger_->holds(hash); };
   ledger_->require_recent(run, at_, policy_.epoch_seconds);
   std::map<admission::KeyId, admission::PublicKey> keys;
   for (const admission::TrustedKey& k : policy_.keys) keys.emplace(k.key.id(), k.key);
@@ -198,8 +198,7 @@ void Corpus::require_room(const mechanism::Mechanism& mechanism) {
     if (uses_->used(claim.descriptor) + claim.uses > claim.cap) exhausted(claims_.size(), steps_);
 }
 
-void Corpus::begin(Identity identity, std::uint64_t step) {
-  identity_ = std::move(identity);
+void Corpus::begin(std::uint64_t step) {
   if (!claims_.empty()) {
     const std::vector<std::uint8_t> reserved = uses_->reserve(identity_.uses, kSchedule, claims_);
     if (std::ranges::count(reserved, 0) != 0) exhausted(claims_.size(), steps_);
@@ -251,6 +250,12 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
   for (std::size_t i = 0; i < claims.size(); ++i)
     if (reserved[i] == 0) out[places[i]] = kNoRoute;
   return out;
+}
+
+Digest Corpus::admitted_hash() const {
+  Sha256 out;
+  for (const Digest& hash : hashes_) out.update(hash);
+  return out.finish();
 }
 
 std::string Corpus::sentence() const {
@@ -335,7 +340,8 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                     {"policy_hash", ByteView(hash_of(policy_))},
                     {"ledger", ledger_name()},
                     {"profile_schema", admission::kProfileSchema},
-                    {"admitted", descriptors_.size()},
+                    {"admitted", admitted()},
+                    {"admitted_hash", ByteView(admitted_hash())},
                     {"refused", cbor::map(std::move(refused))},
                     {"classes", cbor::array(std::move(classes))},
                     {"per_sample_step", std::move(injection)},

@@ -67,10 +67,11 @@ class Corpus {
     std::string ledger;             // public, for the ledger
     std::uint64_t first_epoch = 0;  // the epoch of the run that is epoch 0 under this name
   };
+  void take(Identity identity) { identity_ = std::move(identity); }
   // Reserves the schedule of amplified classes: kPrivacyBudgetExceeded if a contribution has too
   // few steps left (what the others had is reserved all the same, and found again by the same run);
   // and the epoch of `step`.
-  void begin(Identity identity, std::uint64_t step);
+  void begin(std::uint64_t step);
   // Reserves the epoch of a step in the ledger; nothing if it is there.
   void enter_epoch(std::uint64_t step);
   // The classes of the records of a step of that epoch. Durable when it returns; the same step
@@ -78,6 +79,11 @@ class Corpus {
   std::vector<std::uint32_t> reserve(std::uint64_t step, std::span<const std::uint64_t> records);
 
   CorpusLedger& ledger() noexcept { return *ledger_; }
+
+  // How many contributions were admitted, withdrawn ones of this run among them, and the digest of
+  // their descriptors' hashes in the order of the records. Public.
+  std::uint64_t admitted() const noexcept { return hashes_.size(); }
+  Digest admitted_hash() const;
 
   // For the trace: the ledger, and the run's name there from now on. Public.
   cbor::Value ledger_name() const;

@@ -71,6 +71,18 @@ admission::SigningKey key_of(const CorpusConfig& corpus) {
   return admission::SigningKey::from_pem(text);
 }
 
+std::uint64_t now() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+// The end of this hour: what ends in it is out, and how long an epoch took is not told.
+std::uint64_t this_hour() {
+  constexpr std::uint64_t kHour = 3600;
+  return (now() + kHour - 1) / kHour * kHour;
+}
+
 std::optional<std::string> kept_note(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   const Bytes bytes = read_file(path, 1 << 16);
@@ -154,8 +166,8 @@ std::set<Digest> CorpusLedger::withdrawn_before(const std::string& run) const {
   return out;
 }
 
-bool CorpusLedger::holds(const std::string& run, const Digest& descriptor) const {
-  return state().find(descriptor) != nullptr || !state().epochs(run).empty();
+bool CorpusLedger::holds(const Digest& descriptor) const {
+  return state().find(descriptor) != nullptr;
 }
 
 void CorpusLedger::require_recent(const std::string& run, std::uint64_t at,
@@ -163,16 +175,13 @@ void CorpusLedger::require_recent(const std::string& run, std::uint64_t at,
   const bool appends = ledger_ || key_;
   if (!appends || !state().epochs(run).empty()) return;
   constexpr std::uint64_t kDay = 86'400;  // clocks, time zones and runs that wait for a machine
-  const auto now =
-      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
-                                     std::chrono::system_clock::now().time_since_epoch())
-                                     .count());
-  if (at + std::max(epoch_seconds, kDay) >= now) return;
+  const std::uint64_t today = now();
+  if (at + std::max(epoch_seconds, kDay) >= today) return;
   refuse(
       fmt::format("corpus.at is {}, and now it is {}: consent that ended in between would be used. "
                   "Set corpus.at to the date of the run; only --resume and replay go back",
                   admission::instant_text(static_cast<admission::Instant>(at)),
-                  admission::instant_text(static_cast<admission::Instant>(now))));
+                  admission::instant_text(static_cast<admission::Instant>(today))));
 }
 
 void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contribution> admitted,
@@ -189,7 +198,7 @@ void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contributi
         fmt::format("epoch {} of run {} is not in the ledger: executed again, a run appends "
                     "nothing",
                     r.epoch, r.run));
-  const std::uint64_t as_of = std::max(r.at, state().last_as_of());
+  const std::uint64_t as_of = std::max({r.at, state().last_as_of(), this_hour()});
   if (r.epoch != 0) admitted.clear();
   std::erase_if(admitted, [&](const ledger::Ledger::Contribution& c) {
     const auto ends = admission::decode_descriptor(c.descriptor).not_after;
@@ -213,7 +222,11 @@ void CorpusLedger::keep_note(std::uint64_t position) {
 bool CorpusLedger::takes_part(const std::string& run, std::uint64_t epoch, const Digest& descriptor,
                               admission::Instant not_after) const {
   const ledger::State::Epoch& at = state().epochs(run).at(epoch);
-  if (static_cast<std::uint64_t>(not_after) <= at.as_of) return false;
+  const auto ends = static_cast<std::uint64_t>(not_after);
+  if (ends <= at.as_of) return false;
+  const ledger::State::Contribution* found = state().find(descriptor);
+  const bool is_summarised = found == nullptr && ends <= state().last_summary().horizon;
+  if (found == nullptr ? !is_summarised : found->number >= at.admitted) return false;
   const auto withdrawn = state().withdrawals().find(descriptor);
   return withdrawn == state().withdrawals().end() || withdrawn->second > at.position;
 }

@@ -40,32 +40,36 @@ class CorpusLedger {
   // note could have been rolled back together with the ledger.
   void require_extends(const std::string& note);
 
+  // Whether an epoch of the run is reserved.
+  bool has(const std::string& run) const { return !state().epochs(run).empty(); }
+
   // Withdrawn when the run began; now, if it is not in the ledger yet. Nobody else writes until its
   // first epoch is reserved.
   std::set<Digest> withdrawn_before(const std::string& run) const;
 
-  // Whether a descriptor without the name of a corpus belongs to this one: it is in the ledger, or
-  // the run is, which judged it when it began.
-  bool holds(const std::string& run, const Digest& descriptor) const;
+  // Whether a descriptor without the name of a corpus belongs to this one: it is in the ledger.
+  bool holds(const Digest& descriptor) const;
 
   // Throws kInvalidDpConfig if a run that appends and is not in the ledger yet is dated (at) more
   // than an epoch of the policy, and at least a day, before now: contributions that ended since
   // would be used.
   void require_recent(const std::string& run, std::uint64_t at, std::uint64_t epoch_seconds) const;
 
-  // What a run reserves. admitted and refused: of its beginning; they go into the batch of its
+  // What a run reserves. The epoch is dated by the clock, the hour rounded up, unless the run or the
+  // ledger has a later date: consent that ended while a run was stopped is not used; an epoch that
+  // is there keeps its date. admitted and refused: of its beginning; they go into the batch of its
   // first epoch, and what the ledger has already is left out.
   struct Reservation {
     std::string run;
     std::uint64_t epoch = 0;
-    std::uint64_t at = 0;  // seconds since 1970; the date of the ledger, if that is later
+    std::uint64_t at = 0;  // seconds since 1970; if that is later, the ledger's date or the clock's
     std::vector<ledger::Terms> terms;
   };
   void reserve(Reservation reservation, std::vector<ledger::Ledger::Contribution> admitted,
                const ledger::Refusals& refused);
 
-  // Whether a contribution takes part in an epoch that was reserved: it was neither withdrawn
-  // before nor had it ended.
+  // Whether a contribution takes part in an epoch that was reserved: it was admitted before, and
+  // neither withdrawn before nor had it ended. One that the ledger only summarises now was there.
   bool takes_part(const std::string& run, std::uint64_t epoch, const Digest& descriptor,
                   admission::Instant not_after) const;
 

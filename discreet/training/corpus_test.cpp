@@ -32,7 +32,8 @@ constexpr const char* kPolicy =
 // The small run, its lines signed: half clinical, half open; line 3 by nobody.
 class SmallCorpus : public SmallRun {
  public:
-  explicit SmallCorpus(const std::string& accountant = "rdp", const std::string& amplified = {}) {
+  explicit SmallCorpus(const std::string& accountant = "rdp", const std::string& amplified = {},
+                       int ends_early = -1) {
     std::string policy = kPolicy;
     replace(policy, "ACCOUNTANT", accountant);
     replace(policy, "EXTRA", amplified);
@@ -59,7 +60,7 @@ class SmallCorpus : public SmallRun {
         d.noise_multiplier = {4 * Scaled::kUnit};
       }
       d.not_before = kAt - 86'400;
-      d.not_after = kAt + 100 * 86'400;
+      d.not_after = i == ends_early ? kAt - 3600 : kAt + 100 * 86'400;
       d.corpus = "notes";
       d.content_anchor = sha256(bytes_of(line));
       d.nonce[0] = static_cast<std::uint8_t>(i);
@@ -235,6 +236,96 @@ TEST(GovernedRun, AWithdrawalWhileARunIsStoppedIsHonouredWhenItGoesOn) {
   EXPECT_EQ(corpus.verified("run").counts.epochs, 3u) << "executed again, a run appends nothing";
 }
 
+TEST(GovernedRun, IsNotResumedWithOtherContributions) {
+  const SmallCorpus corpus;
+  const std::string all = corpus.read(".", "anchors.jsonl");
+  const std::string fewer = all.substr(all.find('\n') + 1);
+  corpus.put("anchors.jsonl", fewer);
+  corpus.train_to("run", 5);
+  const std::string model = corpus.read("run", "model.safetensors");
+  std::string other = fewer.substr(fewer.find('\n') + 1) + all.substr(0, all.find('\n') + 1);
+  for (const std::string& text : {all, fewer.substr(fewer.find('\n') + 1), other}) {
+    corpus.put("anchors.jsonl", text);
+    EXPECT_EQ(code_of([&] { corpus.train("run", true); }), ErrorCode::kInvalidInput);
+    EXPECT_EQ(corpus.read("run", "model.safetensors"), model);
+  }
+  corpus.put("anchors.jsonl", fewer);
+  EXPECT_EQ(corpus.train_to("run", 0, true).steps, 30u);
+  EXPECT_EQ(corpus.verified("run").counts.uses, 3 * 198u);
+  // Another run brings it: it took no part in the epochs before.
+  corpus.put("anchors.jsonl", all);
+  corpus.train("another");
+  const auto name = [&](const char* run) {
+    const std::string trace = corpus.read(run, "trace.jsonl");
+    return trace.substr(trace.find(R"("run":")") + 7, 32);
+  };
+  const CorpusLedger ledger(corpus.resolved(), read_policy(corpus.read(".", "policy.yaml"), ""),
+                            corpus.folder / "run" / "ledger.note", false);
+  const Instant ends = SmallCorpus::kAt + 100 * 86'400;
+  Digest unknown{};
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_FALSE(ledger.takes_part(name("run"), epoch, corpus.hashes[0], ends));
+    EXPECT_TRUE(ledger.takes_part(name("run"), epoch, corpus.hashes[1], ends));
+    EXPECT_TRUE(ledger.takes_part(name("another"), epoch, corpus.hashes[0], ends));
+    EXPECT_FALSE(ledger.takes_part(name("another"), epoch, unknown, ends));
+  }
+  EXPECT_FALSE(ledger.holds(unknown));
+}
+
+// The date of the configuration was before its end, as when a run is resumed later.
+TEST(GovernedRun, ConsentThatHasEndedByTheClockIsNotUsed) {
+  SmallCorpus corpus("rdp", {}, 0);
+  std::string policy = corpus.read(".", "policy.yaml");
+  SmallCorpus::replace(policy, "epoch_seconds: 86400", "epoch_seconds: 60");
+  corpus.put("policy.yaml", policy);
+  corpus.config.corpus.at = instant_text(SmallCorpus::kAt - 7200);
+  corpus.train_to("run", 12);
+  corpus.train("run", true);
+  const ledger::Verification found = corpus.verified("run");
+  ASSERT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.epochs, 3u);
+  EXPECT_EQ(found.counts.uses, 3 * 198u);
+  EXPECT_TRUE(corpus.trace(0).uses.empty());
+  const std::string trace = corpus.read("run", "trace.jsonl");
+  EXPECT_NE(trace.find(R"("admitted":199)"), std::string::npos);
+  const CorpusLedger ledger(corpus.resolved(), read_policy(corpus.read(".", "policy.yaml"), ""),
+                            corpus.folder / "run" / "ledger.note", false);
+  EXPECT_FALSE(ledger.takes_part(trace.substr(trace.find(R"("run":")") + 7, 32), 0,
+                                 corpus.hashes[0], SmallCorpus::kAt - 3600));
+}
+
+// Else the same noise would be added to the sum over other contributions, and nothing charged.
+TEST(GovernedRun, ThatLostItsTraceIsNotBegunAgainUnderItsKey) {
+  const SmallCorpus corpus;
+  corpus.train("run");
+  const std::uint64_t size = corpus.verified("run").size;
+  for (const char* file : {"trace.jsonl", "trace.seal", "checkpoint.cbor", "model.safetensors"})
+    std::filesystem::remove(corpus.folder / "run" / file);
+  const std::string all = corpus.read(".", "anchors.jsonl");
+  for (const std::string& text : {all, all.substr(all.find('\n') + 1)}) {
+    corpus.put("anchors.jsonl", text);
+    EXPECT_EQ(code_of([&] { corpus.train("run", true); }), ErrorCode::kInvalidInput);
+    EXPECT_FALSE(std::filesystem::exists(corpus.folder / "run" / "trace.jsonl"));
+  }
+  EXPECT_EQ(corpus.verified("run").size, size);
+  corpus.train("another");
+}
+
+// What a process leaves that is killed before the ledger has its first epoch.
+TEST(GovernedRun, WithAHeaderAloneItBegins) {
+  const SmallCorpus corpus;
+  corpus.train_to("run", 1);
+  const std::string trace = corpus.read("run", "trace.jsonl");
+  for (const std::filesystem::path& file :
+       {corpus.ledger(), corpus.folder / "corpus.uses", corpus.folder / "run" / "ledger.note",
+        corpus.folder / "run" / "trace.seal", corpus.folder / "run" / "checkpoint.cbor",
+        corpus.folder / "run" / "model.safetensors"})
+    std::filesystem::remove(file);
+  corpus.put("run/trace.jsonl", trace.substr(0, trace.find('\n') + 1));
+  corpus.train("run", true);
+  EXPECT_EQ(corpus.verified("run").counts.epochs, 3u);
+}
+
 TEST(GovernedRun, ExecutedAgainItNeedsToBeInTheLedger) {
   const SmallCorpus corpus;
   corpus.train("run");
@@ -325,6 +416,8 @@ TEST(GovernedRun, NothingInTheLedgerDependsOnThePayloads) {
   SmallCorpus one, other;
   other.config.data.classes = {"right", "left"};
   other.config.data.numeric = {{"x", {-1, 1}}, {"y", {-40, 40}}};
+  // Later than the clock, which may come to another hour between them.
+  one.config.corpus.at = other.config.corpus.at = instant_text(SmallCorpus::kAt + 7200);
   one.train("run");
   other.train("run");
   EXPECT_NE(one.read("run", "model.safetensors"), other.read("run", "model.safetensors"));

@@ -71,16 +71,22 @@ class Run {
     setup_.emplace(config_, options);
     notes_ = setup_->notes;
     require_same_run();
+    require_same_contributions();
     session_.emplace(files_, mechanism(), *setup_->key, environment_);
+  }
+
+  void name_in_corpus() {
+    if (corpus() == nullptr) return;
+    const std::string lineage = mechanism().lineage();
+    corpus()->take(
+        {setup_->identity("uses", lineage), setup_->ledger_run(lineage), lineage_epoch_});
   }
 
   // The first step of the epoch to come is in the ledger when this returns.
   void begin_corpus() {
     if (corpus() == nullptr) return;
-    const std::string lineage = mechanism().lineage();
-    corpus()->begin(
-        {setup_->identity("uses", lineage), setup_->ledger_run(lineage), lineage_epoch_},
-        mechanism().t());
+    name_in_corpus();
+    corpus()->begin(mechanism().t());
     keep_ledger_note();
   }
 
@@ -88,6 +94,20 @@ class Run {
   void keep_ledger_note() {
     if (corpus() != nullptr && corpus()->ledger().note())
       files_.keep_ledger_note(*corpus()->ledger().note());
+  }
+
+  // The header is on the disk before the ledger has the run: one whose trace was lost is known, and
+  // does not release the same noise again on contributions that nothing compares.
+  void begin_first(const run::TracePosition& at) {
+    if (corpus() != nullptr && !options_.again && corpus()->ledger().has(setup_->ledger_run({})))
+      throw Error(ErrorCode::kInvalidInput, kOperator,
+                  fmt::format("the ledger has this run already, and {} has no trace of it: what was "
+                              "released is not known; put trace.jsonl back, or begin another run "
+                              "in a new directory",
+                              files_.directory().string()));
+    name_in_corpus();
+    files_.begin_trace(header(), at);
+    begin_corpus();
   }
 
   void require_same_data(const Digest& commitment) const {
@@ -112,6 +132,24 @@ class Run {
     if (!differs.empty())
       throw Error(ErrorCode::kInvalidInput, kOperator,
                   fmt::format("{} is another run: {}", files_.directory().string(), differs));
+  }
+
+  // A record of another place would be drawn with the noise of this one. What was withdrawn from
+  // the ledger since keeps its place.
+  void require_same_contributions() {
+    const auto& header = files_.header();
+    if (!header || !header->admitted || corpus() == nullptr) return;
+    const std::uint64_t now = corpus()->admitted();
+    const bool same = header->admitted_hash
+                          ? *header->admitted_hash == to_hex(corpus()->admitted_hash())
+                          : *header->admitted == now;
+    if (same) return;
+    throw Error(ErrorCode::kInvalidInput, kOperator,
+                fmt::format("the contributions are not those that {} was begun with: {} were "
+                            "admitted then, and {} are now, or others; put the files of the corpus "
+                            "back, or begin another run. 'discreet withdraw' takes a contribution "
+                            "out of a run that goes on",
+                            files_.directory().string(), *header->admitted, now));
   }
 
   cbor::Value header() {
@@ -148,8 +186,12 @@ class Run {
     if (differs.empty()) {
       if (saved) mechanism().restore(state, t);
       use_lineage();
-      begin_corpus();
-      files_.begin_trace(header(), at);
+      if (files_.header()) {
+        begin_corpus();
+        files_.begin_trace(header(), at);
+      } else {
+        begin_first(at);
+      }
       // The note of the ledger is sealed before the first step.
       if (!saved && corpus() != nullptr) write_checkpoint();
       return;

@@ -562,3 +562,30 @@ def test_a_run_apart_from_its_files_names_no_folder(corpus):
         (run / "places.json").write_text("[1]")
         said = discreet("replay", str(run), cwd=folder)
         assert said.returncode == 2 and "places.json" in said.stderr
+
+
+def test_a_run_is_resumed_only_with_the_contributions_it_began_with(corpus):
+    folder = corpus(uses=60, steps=300)
+    lines = (folder / "anchors.jsonl").read_text().splitlines(keepends=True)
+    (folder / "anchors.jsonl").write_text("".join(lines[4:]))
+    stopped(folder, "run")
+    for changed in (lines, lines[6:]):
+        (folder / "anchors.jsonl").write_text("".join(changed))
+        said = train(folder, "run", "--resume")
+        assert said.returncode == 2 and "the contributions are not those" in said.stderr
+    (folder / "anchors.jsonl").write_text("".join(lines[4:]))
+    assert train(folder, "run", "--resume").returncode == 0
+    assert discreet("replay", "run", cwd=folder).returncode == 0
+
+
+def test_a_run_without_its_trace_does_not_repeat_its_noise_on_other_contributions(corpus):
+    folder = corpus()
+    assert train(folder, "run").returncode == 0
+    for name in ("trace.jsonl", "trace.seal", "checkpoint.cbor", "model.safetensors"):
+        (folder / "run" / name).unlink()
+    lines = (folder / "anchors.jsonl").read_text().splitlines(keepends=True)
+    (folder / "anchors.jsonl").write_text("".join(lines[1:]))
+    said = train(folder, "run", "--resume")
+    assert said.returncode == 2 and "the ledger has this run already" in said.stderr
+    assert not (folder / "run" / "model.safetensors").exists()
+    assert train(folder, "another").returncode == 0
