@@ -221,7 +221,8 @@ class PrivacyEngine:
 
         # The self-check comes first: nothing is left behind by a module that cannot be served.
         if self_check:
-            layout = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion)
+            layout = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion,
+                                   most=max_physical_batch_size)
         else:
             validate(module, strict=True)
         text = _json(config).encode()
