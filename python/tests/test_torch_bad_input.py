@@ -44,12 +44,12 @@ class Run:
         self.other_weights = weights_of(self.other)
         return self.other
 
-    def begin(self, resume=False, rows=ROWS, module=None):
+    def begin(self, resume=False, rows=ROWS, module=None, batch=BATCH, **options):
         module = module or self.module()
         self.engine, self.net, self.optimizer, self.private = make(
-            module, DataLoader(TensorDataset(self.x[:rows], self.y[:rows]), batch_size=BATCH, shuffle=True),
+            module, DataLoader(TensorDataset(self.x[:rows], self.y[:rows]), batch_size=batch, shuffle=True),
             torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=0.05),
-            PrivacyEngine(directory=self.path, resume=resume), epochs=5, **self.options)
+            PrivacyEngine(directory=self.path, resume=resume), epochs=5, **self.options | options)
 
     def step(self, clean=False, factor=1.0):
         x, y = next(self.batches)
@@ -214,6 +214,11 @@ def test_freezing_it_again_goes_on():
                       engine=PrivacyEngine(directory=run.path, resume=True)), "effective_batch_size"),
     (lambda run: make(run.module(), DataLoader(TensorDataset(run.x, run.y), batch_size=BATCH, shuffle=True), epochs=5,
                       engine=PrivacyEngine(directory=run.path, resume=True)), "begun with Adam and is resumed with SGD"),
+    (lambda run: run.begin(resume=True, loss_reduction="sum"),
+     "begun with loss_reduction='mean' and is resumed with loss_reduction='sum'; give the same"),
+    (lambda run: run.begin(resume=True, clipping="automatic"), "begun with clipping='flat' and is resumed with"),
+    (lambda run: run.begin(resume=True, batch=BATCH // 2, gradient_accumulation_steps=2),
+     "begun with gradient_accumulation_steps=1 and is resumed with gradient_accumulation_steps=2"),
     (lambda run: make(run.module(), run.private), "batch sampler"),
 ])
 def test_resuming_with_something_else_is_refused_and_all_is_as_it_was(tmp_path, what, words):
@@ -259,3 +264,12 @@ def test_the_manager_of_pieces_refuses_what_is_no_number_of_records(most):
 def test_a_whole_number_may_be_written_as_a_float():
     engine, *_ = make(declared_size=1e3, max_physical_batch_size=8.0)
     assert engine._session.sampling()["declared_size"] == 1000
+
+
+def test_a_checkpoint_of_an_earlier_version_says_nothing_of_arguments(tmp_path):
+    run = Run(tmp_path / "run")
+    del run.engine._arguments["loss_reduction"]
+    run.engine.save_checkpoint()
+    run.engine.close()
+    run.begin(resume=True, loss_reduction="sum")
+    assert len(run.engine.accountant) == 3

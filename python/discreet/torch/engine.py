@@ -191,6 +191,8 @@ class PrivacyEngine:
         if not 1 <= batch <= size:
             refuse(f"a batch of {batch} records of {size}; take a smaller batch_size")
         self.module, self._automatic = module, clipping == "automatic"
+        self._arguments = {"clipping": clipping, "loss_reduction": loss_reduction,
+                           "gradient_accumulation_steps": gradient_accumulation_steps}
         privacy = {
             "adjacency": "zero_out" if declared_size is None else "add_remove", "declared_size": size,
             "effective_batch_size": batch, "sampling_mode": SAMPLING[sampling], "accountant": self._accountant,
