@@ -233,6 +233,12 @@ def _text(config: str | os.PathLike | Mapping) -> tuple[bytes, str]:
 
 
 def _settings(settings: Mapping | None) -> list[str]:
+    for key in settings or {}:
+        if not isinstance(key, str) or not key or "=" in key or any(c.isspace() for c in key):
+            sentence = f"settings has the key {key!r}; give the name of a key of the configuration, without = and spaces"
+            error = Error(f"INVALID_DP_CONFIG: settings: {sentence}")
+            error.code, error.op, error.sentence = "INVALID_DP_CONFIG", "settings", sentence
+            raise error
     return [f"{key}={_json(value)}" for key, value in (settings or {}).items()]
 
 

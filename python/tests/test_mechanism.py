@@ -270,6 +270,13 @@ def test_load_config_resolves_and_says_what_it_did():
     assert loaded.notes == []
 
 
+@pytest.mark.parametrize("key", ["noise_multiplier=7 #", "noise_multiplier ", "a\nb", "=", "", 3])
+def test_a_key_of_settings_is_only_a_key(key):
+    for call in (discreet.load_config, lambda tree, settings: discreet.Mechanism(tree, LAYOUT, settings=settings)):
+        error = refused(call, config(), settings={"noise_multiplier": 0.5, key: 1})
+        assert error.code == "INVALID_DP_CONFIG" and repr(key) in error.sentence and "without = and spaces" in error.sentence
+
+
 def test_wrong_configurations_say_where_and_what_instead(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("security:\n  differential_privacy:\n    target_epsilo: 3\n")

@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 import discreet  # noqa: E402
-from discreet.torch import PrivacyEngine  # noqa: E402
+from discreet.torch import BatchMemoryManager, PrivacyEngine  # noqa: E402
 from test_torch_engine import BATCH, ROWS, data, make, network, steps, weights_of  # noqa: E402
 from test_torch_hazards import backward, gradients_of, released  # noqa: E402
 from test_torch_run import lines  # noqa: E402
@@ -44,12 +44,12 @@ class Run:
         self.other_weights = weights_of(self.other)
         return self.other
 
-    def begin(self, resume=False, rows=ROWS, module=None):
+    def begin(self, resume=False, rows=ROWS, module=None, batch=BATCH, **options):
         module = module or self.module()
         self.engine, self.net, self.optimizer, self.private = make(
-            module, DataLoader(TensorDataset(self.x[:rows], self.y[:rows]), batch_size=BATCH, shuffle=True),
+            module, DataLoader(TensorDataset(self.x[:rows], self.y[:rows]), batch_size=batch, shuffle=True),
             torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=0.05),
-            PrivacyEngine(directory=self.path, resume=resume), epochs=5, **self.options)
+            PrivacyEngine(directory=self.path, resume=resume), epochs=5, **self.options | options)
 
     def step(self, clean=False, factor=1.0):
         x, y = next(self.batches)
@@ -214,6 +214,11 @@ def test_freezing_it_again_goes_on():
                       engine=PrivacyEngine(directory=run.path, resume=True)), "effective_batch_size"),
     (lambda run: make(run.module(), DataLoader(TensorDataset(run.x, run.y), batch_size=BATCH, shuffle=True), epochs=5,
                       engine=PrivacyEngine(directory=run.path, resume=True)), "begun with Adam and is resumed with SGD"),
+    (lambda run: run.begin(resume=True, loss_reduction="sum"),
+     "begun with loss_reduction='mean' and is resumed with loss_reduction='sum'; give the same"),
+    (lambda run: run.begin(resume=True, clipping="automatic"), "begun with clipping='flat' and is resumed with"),
+    (lambda run: run.begin(resume=True, batch=BATCH // 2, gradient_accumulation_steps=2),
+     "begun with gradient_accumulation_steps=1 and is resumed with gradient_accumulation_steps=2"),
     (lambda run: make(run.module(), run.private), "batch sampler"),
 ])
 def test_resuming_with_something_else_is_refused_and_all_is_as_it_was(tmp_path, what, words):
@@ -228,3 +233,43 @@ def test_resuming_with_something_else_is_refused_and_all_is_as_it_was(tmp_path, 
     assert all(map(torch.equal, run.before[0], run.net.parameters()))
     assert lines(run.path, "iter") == run.before[4] and (run.path / "checkpoint.cbor").read_bytes() == run.before[5]
     run.check_goes_on()
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"max_physical_batch_size": 0}, "max_physical_batch_size is 0; give a whole number of at least 1, or None"),
+    ({"max_physical_batch_size": -1}, "max_physical_batch_size is -1; "),
+    ({"max_physical_batch_size": 0.5}, "max_physical_batch_size is 0.5; "),
+    ({"max_physical_batch_size": float("nan")}, "max_physical_batch_size is nan; "),
+    ({"gradient_accumulation_steps": 2.5}, "gradient_accumulation_steps is 2.5; give a whole number"),
+    ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps is 0; give a whole number"),
+    ({"declared_size": "400"}, "declared_size is '400'; give a whole number of at least 1, as many as there may be"),
+    ({"declared_size": float("nan")}, "declared_size is nan; "),
+    ({"max_grad_norm": {}}, "max_grad_norm is {}, which bounds nothing; give one number"),
+    ({"groups": {"zz": "a"}}, "groups has 'zz', which is no parameter.*named_parameters"),
+    ({"groups": {"zz": "a", 1: "b"}}, "groups has 'zz', 1, which are no parameters"),
+    ({"target_epsilon": 1e308}, "target_epsilon is 1e.308; give at most 1e.300"),
+])
+def test_arguments_that_mean_nothing_are_refused(options, words):
+    with pytest.raises(discreet.Error, match=words):
+        make(**options)
+
+
+@pytest.mark.parametrize("most", [0, -1, 0.5, "8"])
+def test_the_manager_of_pieces_refuses_what_is_no_number_of_records(most):
+    private = make()[-1]
+    with pytest.raises(discreet.Error, match="max_physical_batch_size is .*give a whole number of at least 1"):
+        BatchMemoryManager(data_loader=private, max_physical_batch_size=most)
+
+
+def test_a_whole_number_may_be_written_as_a_float():
+    engine, *_ = make(declared_size=1e3, max_physical_batch_size=8.0)
+    assert engine._session.sampling()["declared_size"] == 1000
+
+
+def test_a_checkpoint_of_an_earlier_version_says_nothing_of_arguments(tmp_path):
+    run = Run(tmp_path / "run")
+    del run.engine._arguments["loss_reduction"]
+    run.engine.save_checkpoint()
+    run.engine.close()
+    run.begin(resume=True, loss_reduction="sum")
+    assert len(run.engine.accountant) == 3

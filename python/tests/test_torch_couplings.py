@@ -112,6 +112,25 @@ def test_a_criterion_of_one_number_a_record_is_accepted(criterion, options):
     make(**{"module": Module(), "data_loader": of(PAIRS)} | options, criterion=criterion)
 
 
+def centred_above(most):
+    return lambda outputs, targets: F.cross_entropy(outputs - (outputs.mean(0) if len(outputs) > most else 0), targets)
+
+
+def test_a_criterion_that_couples_records_of_large_batches_is_found():
+    with pytest.raises(discreet.Error, match="criterion couples records"):
+        make(Module(), of(PAIRS), criterion=centred_above(8))
+    # No piece is so large.
+    make(Module(), of(PAIRS), criterion=centred_above(8), max_physical_batch_size=8)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_losses_of_many_records_are_those_of_each_up_to_rounding(reduction):
+    x = torch.randn(600, 4)
+    loader = DataLoader(TensorDataset(x, torch.zeros(600, dtype=torch.long)), batch_size=600, shuffle=True)
+    make(Module(), loader, loss_reduction=reduction, criterion=nn.CrossEntropyLoss(reduction=reduction))
+    make(Module(lambda z: getattr(z.square().sum(1), reduction)()), loader, loss_reduction=reduction)
+
+
 def test_a_criterion_that_cannot_be_judged_is_rejected():
     with pytest.raises(discreet.Error, match="cannot be judged"):
         make(Module(), of(PAIRS), criterion=lambda outputs, targets, teacher: outputs.mean())

@@ -35,7 +35,7 @@ def judged(key) -> dict:
         memory = planted in ("A1", "A5") or key % 8 == 0
     else:
         case, planted = zoo()[key]
-        n, memory = ZOO_RECORDS, planted.startswith("memory")
+        n, memory = case.size or ZOO_RECORDS, planted.startswith("memory")
     verdict = judge(case, n, memory=memory)
     return {"key": key, "planted": planted, "n": n, "dtype": "autocast" if case.autocast else str(case.dtype)[6:],
             "rejected": verdict.rejected, "crashed": verdict.crashed, "away": verdict.away, "move": verdict.move,

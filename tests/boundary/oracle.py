@@ -50,6 +50,7 @@ class Case:
     relative: float = 0.5
     options: dict = dataclasses.field(default_factory=dict)
     seed: int = 0
+    size: int | None = None  # records, where it takes many
 
     def module(self) -> nn.Module:
         torch.manual_seed(self.seed)

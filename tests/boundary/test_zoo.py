@@ -32,10 +32,10 @@ def test_the_zoo_is_as_large_as_it_says():
 
 @pytest.mark.parametrize("name", slow_below_root(COUPLED))
 def test_a_model_whose_records_meet_is_rejected(name):
-    verdict = rejection(COUPLED[name], RECORDS)
+    verdict = rejection(COUPLED[name], COUPLED[name].size or RECORDS)
     assert not verdict.crashed, verdict.crashed
     if name in HARMLESS and not verdict.rejected:
-        verdict = judge(COUPLED[name], RECORDS)
+        verdict = judge(COUPLED[name], COUPLED[name].size or RECORDS)
         assert not verdict.faults, "; ".join(verdict.faults)
         return
     assert verdict.rejected, "accepted, and a step was released"

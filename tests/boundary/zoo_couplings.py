@@ -538,6 +538,47 @@ models = {
 }
 
 
+# ---------------------------------------------------------------- in large batches only
+
+def centred_if_large(h):
+    return h - h.mean(0) if len(h) > 8 else h
+
+
+def centred_in_chunks(h):
+    return torch.cat([part - part.mean(0) if len(part) == 8 else part for part in h.split(8)])
+
+
+def centred_at_multiples_of_ten(h):
+    return h - h.mean(0) if len(h) % 10 == 0 else h
+
+
+def least_capacity(h):
+    """As capacity(), with room for 8 at least."""
+    expert = (h[:, 0] > 0).long()
+    place = F.one_hot(expert, 2).cumsum(0).gather(1, expert[:, None]).squeeze(1)
+    return h * (place <= max(8, int(0.6 * len(h)))).to(h.dtype)[:, None]
+
+
+class Remembers(nn.Module):
+    """The mean of a large batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(D))
+
+    def forward(self, h):
+        if self.training and len(h) > 8:
+            self.seen.copy_(h.detach().mean(0))
+        return h
+
+
+def loss_of_a_large_batch(y):
+    return y.square().mean() if len(y) <= 8 else y.mean(0).square().mean()
+
+
+large = {mix.__name__: mix for mix in (centred_if_large, centred_in_chunks, centred_at_multiples_of_ten, least_capacity)}
+
+
 # ---------------------------------------------------------------- collate functions
 
 def centred(records):
@@ -594,6 +635,10 @@ def cases() -> list[Case]:
     out += [Case(name + "_below_root", lambda mix=mix: Rooted(mix), inputs.vectors) for name, mix in mixes.items()]
     out += [Case(name, lambda loss=loss: Scalar(loss), inputs.vectors) for name, loss in scalars.items()]
     out += [Case(name + "_below_root", lambda loss=loss: Scalar(loss, True), inputs.vectors) for name, loss in scalars.items()]
+    out += [Case(name, lambda mix=mix: Between(mix), inputs.vectors, size=50) for name, mix in large.items()]
+    out += [Case(name + "_below_root", lambda mix=mix: Rooted(mix), inputs.vectors, size=50) for name, mix in large.items()]
+    out.append(Case("loss_of_a_large_batch", lambda: Scalar(loss_of_a_large_batch), inputs.vectors, size=50))
+    out.append(Case("remembers_a_large_batch", lambda: Between(Remembers()), inputs.vectors, size=50))
     for name, (make, records, *more) in (models | collates).items():
         collate, losses = (more + [None, None])[:2]
         out.append(Case(name, make, records, losses, **({"collate": collate} if collate else {})))

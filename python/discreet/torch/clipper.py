@@ -159,7 +159,8 @@ class Clipper:
             self.failed()
             refuse(f"the backward pass reaches layer {site.name} of a graph that was made before the loader gave its last batch: "
                    "records that this step did not draw would enter it. Call backward() for each batch before you take the "
-                   "next one, without outputs or states of earlier batches (detach() them). Nothing was released",
+                   "next one, and do not feed outputs or states of earlier batches into the next, detached ones neither: they "
+                   "hold records that the step did not draw. Nothing was released",
                    "INVALID_GRADIENT")
 
     def used(self, site: Site) -> None:

@@ -29,9 +29,15 @@ def check_reduction(criterion, reduction: str) -> None:
         refuse(f"the criterion has reduction='{named}', and loss_reduction is '{reduction}'; give loss_reduction='{named}'")
 
 
-def check(criterion, reduction: str, records, numbers, replaced: int, outputs_of, places) -> None:
+def roundings(way: str, n: int) -> float:
+    """By how much more a sum of n losses is rounded than one of a few."""
+    return max(1.0, n / 16) if way == "sum" else 1.0
+
+
+def check(criterion, reduction: str, records, numbers, replaced: int, outputs_of, places, many=()) -> None:
     """Rejects a criterion of (outputs, targets) that couples records, that reduces them in another way than is said, or that
-    cannot be judged. outputs_of: numbers and versions of records → the module's outputs. places: of those (outputs.py)."""
+    cannot be judged. outputs_of: numbers and versions of records → the module's outputs. places: of those (outputs.py).
+    many: larger batches of the same records, in which it is judged too."""
     judge = Judge(criterion, reduction, records, numbers, replaced, outputs_of, places)
     widths = {y.shape[d] for _, y in floats_of(outputs_of(numbers, None)) for d in (1, -1) if y.dim() > 1}
     for judge.width in sorted(widths | {2}, reverse=True):
@@ -42,10 +48,11 @@ def check(criterion, reduction: str, records, numbers, replaced: int, outputs_of
                f"set's shapes and types, failed ({judge.error}). The targets are the last of a tuple, or of a dictionary what "
                "the module does not take. Give a function of these two, or leave criterion out")
     judge.refuse_weights()
-    judge.run()
+    for batch in (numbers, *many):
+        judge.run(batch)
     for judge.ignored in [criterion.ignore_index] if hasattr(criterion, "ignore_index") else UNKNOWN:
         if judge.can_be_called():
-            judge.run()
+            judge.run(numbers)
 
 
 def targets_of(module, batch) -> list:
@@ -94,14 +101,14 @@ class Judge:
             try:
                 for numbers in (self.numbers, *([i] for i in self.numbers)):
                     self.evaluate(numbers)
-                self.evaluate(self.numbers, self.versions())
+                self.evaluate(self.numbers, self.versions(self.numbers))
                 return True
             except CANNOT_CALL as error:
                 self.error = self.error or error
         return False
 
-    def versions(self) -> list[int]:
-        return [int(i == self.replaced) for i in self.numbers]
+    def versions(self, numbers) -> list[int]:
+        return [int(position == self.replaced) for position in range(len(numbers))]
 
     def evaluate(self, numbers, versions=None):
         """The loss, and its gradient in each output."""
@@ -113,16 +120,18 @@ class Judge:
                      if loss.requires_grad else ())
         return loss.detach(), [next(found, None) if y.requires_grad else None for y in floats]
 
-    def run(self) -> None:
-        (whole, got), alone = self.evaluate(self.numbers), [self.evaluate([i]) for i in self.numbers]
+    def run(self, numbers) -> None:
+        (whole, got), own = self.evaluate(numbers), {i: self.evaluate([i]) for i in self.numbers}
+        alone = [own[i] for i in numbers]
         for place, g in zip(self.places, got):
             if place == SCALAR and g is not None and g.item() != 0:
                 refuse("self-check: the criterion uses a scalar that the module returns, of which no record's part is known. "
                        "Leave criterion out, so that this scalar is judged as the loss")
         each = torch.stack([loss.double() for loss, _ in alone])
         size = (1e-5 if whole.dtype in (torch.float32, torch.float64) else 0.02) * each.abs().max().item() + 1e-12
-        ways = [way for way, value in (("mean", each.mean()), ("sum", each.sum())) if (value - whole).abs().item() <= size]
-        if not ways or not self.gradients_agree(got, [g for _, g in alone], ways) or not self.others_are_equal(got):
+        ways = [way for way, value in (("mean", each.mean()), ("sum", each.sum()))
+                if (value - whole).abs().item() <= size * roundings(way, len(numbers))]
+        if not ways or not self.gradients_agree(got, [g for _, g in alone], ways) or not self.others_are_equal(numbers, got):
             self.refuse_coupling()
         if self.reduction not in ways:
             refuse(f"the criterion is a {ways[0]} over records, and loss_reduction is '{self.reduction}'; give "
@@ -146,7 +155,7 @@ class Judge:
                    "reduction='none')")
 
     def gradients_agree(self, got, alone, ways) -> bool:
-        n = len(self.numbers)
+        n = len(alone)
         for j, (place, g) in enumerate(zip(self.places, got)):
             if not isinstance(place, int):
                 continue
@@ -159,20 +168,20 @@ class Judge:
             exact = g.dtype in (torch.float32, torch.float64)
             allowed = {"rtol": 1e-3 if exact else 0.1, "atol": (2e-5 if exact else 0.02) * max(one.abs().max().item() for one in own)}
             if not any(all(torch.allclose((n if way == "mean" else 1) * part(g, place, n, i, own[i].shape), own[i], **allowed)
-                           for i in self.numbers) for way in ways):
+                           for i in range(n)) for way in ways):
                 return False
         return True
 
-    def others_are_equal(self, got) -> bool:
+    def others_are_equal(self, numbers, got) -> bool:
         """Where one record is replaced, in every bit."""
-        _, after = self.evaluate(self.numbers, self.versions())
-        n = len(self.numbers)
+        _, after = self.evaluate(numbers, self.versions(numbers))
+        n = len(numbers)
         for place, a, b in zip(self.places, got, after):
             if not isinstance(place, int) or a is None and b is None:
                 continue
             if a is None or b is None or a.shape != b.shape:
                 return False
             a, b = (x.unflatten(place, (n, -1)).movedim(place, 0) for x in (a, b))
-            if not all(same(a[i], b[i]) for i in self.numbers if i != self.replaced):
+            if not all(same(a[i], b[i]) for i in range(n) if i != self.replaced):
                 return False
         return True

@@ -18,12 +18,13 @@ from discreet.torch import dataset, selfcheck, state
 from discreet.torch.clipper import HALF, Clipper, refuse_half
 from discreet.torch.errors import refuse
 from discreet.torch.layers import check_layer, modules_of
-from discreet.torch.loader import Batches, PrivateLoader, check_loader
+from discreet.torch.loader import Batches, PrivateLoader, check_loader, count_of, count_of_piece
 from discreet.torch.modules import validate
 from discreet.torch.optimizer import Optimizers
 from discreet.torch.sites import Forward, as_type
 
 SAMPLING = {"poisson": "POISSON_V1", "balls_and_bins": "SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1"}
+MOST_EPSILON = 1e300
 CLIPPING = {"flat": "per_sample", "per_layer": "per_layer", "per_group": "per_group", "automatic": "per_sample",
             "adaptive": "adaptive"}
 # Names of other libraries for what make_private takes.
@@ -159,8 +160,21 @@ class PrivacyEngine:
             refuse(f"sampling is '{sampling}'; give one of {', '.join(SAMPLING)}")
         if loss_reduction not in ("mean", "sum"):
             refuse(f"loss_reduction is '{loss_reduction}'; give mean or sum, as the criterion has it")
+        max_physical_batch_size = count_of_piece(max_physical_batch_size)
+        gradient_accumulation_steps = count_of("gradient_accumulation_steps", gradient_accumulation_steps, "the pieces of a step")
+        if declared_size is not None:
+            declared_size = count_of("declared_size", declared_size, "as many as there may be records; or leave it out")
+        if isinstance(target_epsilon, (int, float)) and MOST_EPSILON < target_epsilon < float("inf"):
+            refuse(f"target_epsilon is {target_epsilon!r}; give at most {MOST_EPSILON:g}, or noise_multiplier=0 for a run that is not "
+                   "private")
+        if isinstance(max_grad_norm, Mapping) and not max_grad_norm:
+            refuse(f"max_grad_norm is {max_grad_norm!r}, which bounds nothing; give one number, or one for every layer or group")
         check_alone()
         check_module(module)
+        unknown = sorted(map(repr, set(groups or {}) - {name for name, _ in module.named_parameters()}))
+        if unknown:
+            refuse(f"groups has {', '.join(unknown)}, which {'is no parameter' if len(unknown) == 1 else 'are no parameters'} of "
+                   "the module; give names as module.named_parameters() has them")
         if loss_reduction == "mean":
             for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                 if tensor.dtype in HALF:
@@ -177,6 +191,8 @@ class PrivacyEngine:
         if not 1 <= batch <= size:
             refuse(f"a batch of {batch} records of {size}; take a smaller batch_size")
         self.module, self._automatic = module, clipping == "automatic"
+        self._arguments = {"clipping": clipping, "loss_reduction": loss_reduction,
+                           "gradient_accumulation_steps": gradient_accumulation_steps}
         privacy = {
             "adjacency": "zero_out" if declared_size is None else "add_remove", "declared_size": size,
             "effective_batch_size": batch, "sampling_mode": SAMPLING[sampling], "accountant": self._accountant,
@@ -221,7 +237,8 @@ class PrivacyEngine:
 
         # The self-check comes first: nothing is left behind by a module that cannot be served.
         if self_check:
-            layout = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion)
+            layout = selfcheck.run(module, data_loader, example_inputs, reduction=loss_reduction, criterion=criterion,
+                                   most=max_physical_batch_size)
         else:
             validate(module, strict=True)
         text = _json(config).encode()

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from discreet.torch.errors import refuse
+
+
+def count_of(name: str, value, why: str) -> int:
+    """A whole number of at least 1, also if it is written as 1e3."""
+    try:
+        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        refuse(f"{name} is {value!r}; give a whole number of at least 1, {why}")
+    return number
+
+
+def count_of_piece(value) -> int | None:
+    return None if value is None else count_of("max_physical_batch_size", value, "or None for batches in one piece")
 
 
 def check_loader(loader: DataLoader) -> None:
@@ -100,7 +116,7 @@ class BatchMemoryManager:
     def __init__(self, *, data_loader: PrivateLoader, max_physical_batch_size: int, optimizer=None) -> None:
         if not isinstance(data_loader, PrivateLoader):
             refuse("BatchMemoryManager takes the loader that make_private returned")
-        self.loader, self.most = data_loader, max_physical_batch_size
+        self.loader, self.most = data_loader, count_of_piece(max_physical_batch_size)
 
     def __enter__(self) -> PrivateLoader:
         batches = self.loader.batch_sampler

@@ -9,13 +9,15 @@ were given so, with records that it makes up (publicrecords.py). What the collat
     Every random number is then the same one, so that a record draws what it draws in the batch (draws.py);
 (c) what the module holds after the pass does not depend on the replaced record (memory.py);
 (d) a second pass does not depend on the records of the first.
+(e) outputs of forward passes at about the size of the loader's batches, of copies of these records: one is replaced, as in (a)
+    and (c); and each is what it is alone, as in (b), in two batches of different sizes, of which one is nearly all one record.
 
 (b) compares with autograd, so that rules of layers are checked too; and it learns how the rows of each layer belong to records
 (rows.py). Where that cannot be told of a layer, the smallest module above it that can runs record by record (generic.py), where
 each row is of the record that runs; (b) compares it with the ordinary module. A scalar output is judged as a loss.
 
-It does not see: a coupling that shows for other values only (a branch that none of the made-up records takes), or with another
-chance; memory outside of what memory.py reaches that has no effect on the next pass; what the training loop does with outputs,
+It does not see: a coupling that shows for other values only (a branch that none of the made-up records takes), with another
+chance, at other sizes of a batch, or at larger ones in the backward pass only; memory outside of what memory.py reaches that has no effect on the next pass; what the training loop does with outputs,
 but for `criterion`; code that acts differently when it is called another time, or that knows that it is checked.
 docs/concepts/pytorch.md lists this, with what would lift it.
 """
@@ -49,17 +51,20 @@ from discreet.torch.twins import Twins, copy_of
 TOLERANCE = {torch.float64: (1e-7, 1e-10), torch.float32: (1e-3, 2e-5), torch.bfloat16: (0.1, 0.02), torch.float16: (0.1, 0.02)}
 FROZEN_IN_EVAL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 DRAWS = range(10, 18)  # seeds under which a module that draws random numbers is judged
+MOST = 512  # records of (e)
 VERSIONS = range(2, 5)  # of records, under which rows are counted again where values choose shapes
 
 
-def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str = "mean", criterion=None) -> Layout:
+def run(module: nn.Module, data_loader, example_inputs=None, *, reduction: str = "mean", criterion=None,
+        most: int | None = None) -> Layout:
     """Rejects a module whose records cannot be bounded; else how rows belong to records.
-    criterion: the loss, of outputs and targets; scalars among the outputs are then not taken for losses."""
+    criterion: the loss, of outputs and targets; scalars among the outputs are then not taken for losses.
+    most: records of a piece."""
     with draws.kept(), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a module warns in its own run
         draws.seed(0)
         try:
-            check = Check(module, data_loader, example_inputs, reduction, criterion)
+            check = Check(module, data_loader, example_inputs, reduction, criterion, most)
             check.run()
             check.run_as_given()
         except CANNOT_CALL as error:
@@ -105,8 +110,20 @@ def in_training(module: nn.Module) -> nn.Module:
     return module
 
 
+def batches_like(loader, most: int | None, numbers: list[int]) -> list[list[int]]:
+    """For (e): records of a batch as large as the loader's on average, and of one that is a bit larger and nearly all one
+    record. None if those of `numbers` are as many. most: records of a piece."""
+    largest = min(most or len(loader.dataset), len(loader.dataset), MOST)
+    size = min(loader.batch_size or 1, largest)
+    if size <= len(numbers):
+        return []
+    other = min(size + math.ceil(2 * math.sqrt(size)), largest)
+    other = size - 1 if other == size else other
+    return [(numbers * size)[:size], [0] * (other - len(numbers)) + numbers]
+
+
 class Check:
-    def __init__(self, module, data_loader, example_inputs, reduction, criterion) -> None:
+    def __init__(self, module, data_loader, example_inputs, reduction, criterion, most) -> None:
         self.reduction, self.criterion = reduction, criterion
         if criterion is not None:
             losses.check_reduction(criterion, reduction)
@@ -122,6 +139,7 @@ class Check:
         self.numbers = list(range(self.records.count))
         self.replaced = self.records.count // 2
         self.versions = [int(i == self.replaced) for i in self.numbers]
+        self.many = batches_like(data_loader, most, self.numbers)
         self.watched = self.drawn = self.chosen = False
         self.called: list = []
         self.looped: frozenset[str] = frozenset()
@@ -287,6 +305,7 @@ class Check:
                 if not self.whole or first is None:
                     raise
                 self.serve_above(Unattributed(list(self.whole), first))
+        self.again_if_drawn(self.judge_many)
         self.judge_outside()
         if self.criterion is not None:
             self.judge_criterion()
@@ -326,6 +345,7 @@ class Check:
         self.learn()
         self.judge_outputs()
         self.judge_replaced(None)
+        self.judge_many()
 
     def judge_criterion(self) -> None:
         def outputs_of(numbers, versions):
@@ -334,7 +354,8 @@ class Check:
             with draws.OneNumber():
                 return self.twins.new()(*args, **kwargs)
 
-        losses.check(self.criterion, self.reduction, self.records, self.numbers, self.replaced, outputs_of, self.places)
+        losses.check(self.criterion, self.reduction, self.records, self.numbers, self.replaced, outputs_of, self.places,
+                     self.many)
 
     def learn(self) -> None:
         """Of the batch and of each record alone: outputs, losses, gradients and rows."""
@@ -420,7 +441,8 @@ class Check:
         path, y = batch[j]
         of_each = torch.stack([outputs[j][1].detach().double() for outputs in alone])
         size = max(1e-5, TOLERANCE[y.dtype][1]) * of_each.abs().max().item()
-        ways = [way for way, value in (("mean", of_each.mean()), ("sum", of_each.sum())) if (value - y).abs().item() <= size]
+        ways = [way for way, value in (("mean", of_each.mean()), ("sum", of_each.sum()))
+                if (value - y).abs().item() <= size * losses.roundings(way, len(alone))]
         if not ways:
             refuse(f"self-check: the output{path} is a loss that couples records: for a batch it is {y.item():.4g}, where "
                    f"the mean over its records alone is {of_each.mean().item():.4g}. A mean over all tokens that are not "
@@ -465,19 +487,20 @@ class Check:
         if not ((got.norms >= norms * (1 - own) - floor * whole) & (got.norms <= norms * 1.05 + floor * whole)).all():
             refuse("self-check: the norms of records are not those of autograd")
 
-    def judge_outputs(self) -> None:
+    def judge_outputs(self, batch=None, numbers=None) -> None:
         """(b), where nothing is clipped: the outputs of an ordinary pass are those of each record alone."""
-        for j, ((path, y), place) in enumerate(zip(self.batch, self.places)):
+        batch, numbers = batch or self.batch, numbers or self.numbers
+        for j, ((path, y), place) in enumerate(zip(batch, self.places)):
             if place == SCALAR:
                 continue
             allowed = 10 * TOLERANCE[y.dtype if y.dtype in TOLERANCE else torch.float32][0]
-            for i in self.numbers:
+            for position, i in enumerate(numbers):
                 one = self.alone[i][j]
                 if place != SHARED:
                     one = one.unflatten(place, (1, -1)).select(place, 0)
                 block = y if place == SHARED and y.shape == one.shape else None
                 if place != SHARED:
-                    block = part(y, place, len(self.numbers), i, self.shapes[i][j])
+                    block = part(y, place, len(numbers), position, self.shapes[i][j])
                 if block is not None and not away(block, one) <= allowed:
                     refuse(f"self-check: the output{path} of a record in a batch is not what it is alone: the module mixes "
                            "records, or depends on how many there are or how long the longest is; relative difference "
@@ -535,24 +558,44 @@ class Check:
         """(a) for outputs of an ordinary pass of a module that draws random numbers, which may hide its mixing in one draw and
         show it in another."""
         for seed in DRAWS:
-            self.judge_draw(seed)
+            self.judge_draw(seed, self.numbers)
 
-    def judge_draw(self, seed: int) -> None:
-        found = []
-        for versions in (None, self.versions):
+    def judge_draw(self, seed: int, numbers: list[int], equal=same) -> None:
+        found, held = [], []
+        for versions in (None, [int(position == self.replaced) for position in range(len(numbers))]):
             twin = self.twins.new()
             draws.seed(2)
-            args, kwargs = self.records.of(self.numbers, versions)
+            args, kwargs = self.records.of(numbers, versions)
             draws.seed(seed)
             with torch.no_grad():
                 found.append(floats_of(twin(*args, **kwargs)))
+            if numbers is not self.numbers:
+                held.append(memory.fingerprint(twin))
             self.twins.give_back(twin)
+        if held:
+            self.judge_state(*held, "the records that the module sees")
         for (path, x), (_, y), place, shapes in zip(*found, self.places, zip(*self.shapes)):
             if isinstance(place, int) and not all(
-                    same(*(part(z, place, len(self.numbers), i, shapes[i]) for z in (x, y)))
-                    for i in self.numbers if i != self.replaced):
-                refuse(f"self-check: the output{path} of a record changes when another one is replaced: the module mixes the "
-                       "records of a batch")
+                    equal(*(part(z, place, len(numbers), position, shapes[i]) for z in (x, y)))
+                    for position, i in enumerate(numbers) if position != self.replaced):
+                refuse(f"self-check: the output{path} of a record changes when another one is replaced, in a batch of "
+                       f"{len(numbers)}: the module mixes the records of a batch")
+
+    def judge_many(self) -> None:
+        """(e). Where values choose how many rows a layer without a rule sees, as in routing to experts, products may round in
+        another way in an ordinary pass; where gradients are clipped each record has its own."""
+        if not self.many:
+            return
+        routed = self.chosen and any(isinstance(site, GenericSite) for site in self.sites.values())
+        allowed = TOLERANCE[self.dtype][0]
+        self.judge_draw(2, self.many[0], (lambda x, y: away(x, y) <= allowed) if routed else same)
+        for numbers in self.many:
+            batch = [(path, y.detach()) for path, y in self.plain(numbers)[0]]
+            if len(batch) != len(self.places):
+                refuse(f"self-check: the module returns other outputs for {len(numbers)} records than for {len(self.numbers)}")
+            self.judge_outputs(batch, numbers)
+            for j in self.scalars:
+                self.judge_loss(j, batch, [[(None, y) for y in self.alone[i]] for i in numbers])
 
     def judge_equal(self, a: Outcome, b: Outcome, others, fault: str) -> None:
         for (path, x), (_, y), place, shapes in zip(a.outputs, b.outputs, self.places, zip(*self.shapes)):

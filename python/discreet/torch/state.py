@@ -20,6 +20,7 @@ def _pack(engine, more: dict) -> bytes:
     torch.save({"module": engine.module.state_dict(),
                 "optimizers": [o.state_dict() for o in engine._optimizers.optimizers],
                 "kinds": [type(o).__name__ for o in engine._optimizers.optimizers],
+                "arguments": engine._arguments,
                 "random": torch.get_rng_state(),
                 "more": {name: thing.state_dict() if hasattr(thing, "state_dict") else thing
                          for name, thing in more.items()}}, out)
@@ -37,6 +38,11 @@ def load(engine, session, module, optimizers: list) -> None:
     if begun is not None and begun != given:
         refuse(f"the run was begun with {', '.join(begun)} and is resumed with {', '.join(given)}; give the same optimizers, or "
                "begin another run")
+    # What the configuration does not have. Earlier versions did not keep it.
+    for name, was in state.get("arguments", {}).items():
+        now = engine._arguments.get(name, was)
+        if now != was:
+            refuse(f"the run was begun with {name}={was!r} and is resumed with {name}={now!r}; give the same, or begin another run")
     before = [copy.deepcopy(thing.state_dict()) for thing in (module, *optimizers)]
     try:
         for thing, own in zip((module, *optimizers), (state["module"], *state["optimizers"])):
