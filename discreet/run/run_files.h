@@ -83,6 +83,8 @@ class RunFiles {
 
   // Begins the trace, or goes on from `at` on the same bits (TraceWriter::reexecute).
   void begin_trace(const cbor::Value& header, const TracePosition& at);
+  // Seals the beginning of the trace once more, with the note that came since.
+  void seal_beginning() const { seal(trace_->position()); }
   // Goes on after steps that may be executed on other bits (TraceWriter::extend).
   void extend_trace(const TracePosition& at, const cbor::Value& resumed);
 

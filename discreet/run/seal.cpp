@@ -96,7 +96,7 @@ std::optional<Seal> open_seal(const std::filesystem::path& run, const random::Ke
 
 SealCheck check_seal(const std::filesystem::path& run, bool secure,
                      const std::optional<std::filesystem::path>& secret) {
-  const auto not_verified = [](std::string why) { 
+  const auto not_verified = [](std::string why) {
     return SealCheck{false, std::move(why), 0, {}, false};
   };
   if (!secure) return not_verified("the run's key follows from a public seed");

@@ -91,8 +91,7 @@ Bytes read_all(const Descriptor& file, const std::filesystem::path& path) {
   while (true) {
     const std::size_t have = out.size();
     out.resize(have + kPiece);
-    const ssize_t got =
-        ::pread(file.number(), out.data() + have, kPiece, static_cast<off_t>(have));
+    const ssize_t got = ::pread(file.number(), out.data() + have, kPiece, static_cast<off_t>(have));
     if (got < 0 && errno != EINTR) fail_on_file("read", path);
     out.resize(have + (got > 0 ? static_cast<std::size_t>(got) : 0));
     if (got == 0) return out;

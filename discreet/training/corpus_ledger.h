@@ -55,10 +55,10 @@ class CorpusLedger {
   // would be used.
   void require_recent(const std::string& run, std::uint64_t at, std::uint64_t epoch_seconds) const;
 
-  // What a run reserves. The epoch is dated by the clock, the hour rounded up, unless the run or the
-  // ledger has a later date: consent that ended while a run was stopped is not used; an epoch that
-  // is there keeps its date. admitted and refused: of its beginning; they go into the batch of its
-  // first epoch, and what the ledger has already is left out.
+  // What a run reserves. The epoch is dated by the clock, the hour rounded up, unless the run or
+  // the ledger has a later date: consent that ended while a run was stopped is not used; an epoch
+  // that is there keeps its date. admitted and refused: of its beginning; they go into the batch of
+  // its first epoch, and what the ledger has already is left out.
   struct Reservation {
     std::string run;
     std::uint64_t epoch = 0;

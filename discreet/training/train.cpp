@@ -100,14 +100,16 @@ class Run {
   // does not release the same noise again on contributions that nothing compares.
   void begin_first(const run::TracePosition& at) {
     if (corpus() != nullptr && !options_.again && corpus()->ledger().has(setup_->ledger_run({})))
-      throw Error(ErrorCode::kInvalidInput, kOperator,
-                  fmt::format("the ledger has this run already, and {} has no trace of it: what was "
-                              "released is not known; put trace.jsonl back, or begin another run "
-                              "in a new directory",
-                              files_.directory().string()));
+      throw Error(
+          ErrorCode::kInvalidInput, kOperator,
+          fmt::format("the ledger has this run already, and {} has no trace of it: what was "
+                      "released is not known; put trace.jsonl back, or begin another run "
+                      "in a new directory",
+                      files_.directory().string()));
     name_in_corpus();
     files_.begin_trace(header(), at);
     begin_corpus();
+    files_.seal_beginning();
   }
 
   void require_same_data(const Digest& commitment) const {

@@ -104,7 +104,8 @@ double rho_of(Accounting accounting, double eps, double delta) {
   double low = 0, high = RhoBudget::kLimit;
   while (high - low > RhoBudget::kUnit / 2) {
     const double middle = low + (high - low) / 2;
-    if (!(middle > low && middle < high)) break;  // neighbours: of a large rho they are further apart
+    if (!(middle > low && middle < high))
+      break;  // neighbours: of a large rho they are further apart
     (fits(middle) ? low : high) = middle;
   }
   return low;
