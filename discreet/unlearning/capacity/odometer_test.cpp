@@ -73,6 +73,17 @@ TEST(PrivacyOdometer, BlocksAtOneMoreThanItsCapacityInEveryMode) {
   }
 }
 
+// Between 256 and 512 neighbouring numbers are further apart than half a unit of the budget.
+TEST(PrivacyOdometer, FindsALargeBudgetAndEnds) {
+  for (const Accounting accounting : {Accounting::kZcdp, Accounting::kGdp}) {
+    const double rho = rho_of(accounting, 536, 1e-5);
+    EXPECT_LE(eps_of(accounting, rho, 1e-5), 536);
+    EXPECT_GT(eps_of(accounting, rho * (1 + 1e-9), 1e-5), 536);
+    EXPECT_GT(rho, 256);
+    EXPECT_LT(rho, 512);
+  }
+}
+
 TEST(PrivacyOdometer, CapacityOneIsDegenerateAndSaysWhy) {
   for (const double gamma : {0.005, 0.003}) {  // m = 1 and m = 0
     OdometerOptions o;
