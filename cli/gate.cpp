@@ -14,6 +14,7 @@
 #include "cli/print.h"
 #include "discreet/admission/scaled.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/release/envelope.h"
 
 namespace discreet::cli {
@@ -28,19 +29,13 @@ struct Options {
   bool json = false;
 };
 
-// A piece at a time: models may be larger than memory.
 Digest digest_of_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  std::vector<char> piece(std::size_t{1} << 20);
-  Sha256 hash;
-  while (in) {
-    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    hash.update(bytes_of({piece.data(), static_cast<std::size_t>(in.gcount())}));
-  }
+  const Digest digest = sha256_of(in);
   if (!in.eof())
     throw Error(ErrorCode::kInvalidInput, "gate",
                 fmt::format("'{}' cannot be read: {}", path.string(), std::strerror(errno)));
-  return hash.finish();
+  return digest;
 }
 
 // The files that are served: those given, else those that lie beside the manifest under the names

@@ -243,4 +243,14 @@ SecretBytes read_secret(const std::filesystem::path& path) {
   return out;
 }
 
+Digest sha256_of(std::istream& in) {
+  Sha256 hash;
+  Bytes piece(std::size_t{1} << 20);
+  while (in) {
+    in.read(reinterpret_cast<char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+    hash.update(ByteView(piece).first(static_cast<std::size_t>(in.gcount())));
+  }
+  return hash.finish();
+}
+
 }  // namespace discreet

@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <istream>
 #include <string_view>
 
 #include "discreet/base/bytes.h"
+#include "discreet/base/hash.h"
 #include "discreet/base/secret_memory.h"
 
 // Files that a killed process or a full disk leaves as they were.
@@ -39,5 +41,8 @@ void append_lines(const std::filesystem::path& path, std::string_view lines,
 Bytes read_file(const std::filesystem::path& path, std::size_t most = std::size_t{1} << 30);
 // The same for a key or a passphrase: at most 64 KiB, in secret memory only.
 SecretBytes read_secret(const std::filesystem::path& path);
+// Of what a stream still holds, in pieces: a model need not fit into memory. The caller checks
+// in.bad().
+Digest sha256_of(std::istream& in);
 
 }  // namespace discreet

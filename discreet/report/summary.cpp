@@ -406,19 +406,14 @@ void take_seal(const std::filesystem::path& run, const std::optional<std::filesy
       "the end of the trace was written after it was sealed; resuming the run seals it";
 }
 
-// In pieces: a model need not fit into memory.
 Digest digest_of_file(const std::filesystem::path& path) {
   std::ifstream file;
   if (std::filesystem::is_regular_file(path)) file.open(path, std::ios::binary);
-  Sha256 hash;
-  Bytes piece(std::size_t{1} << 20);
-  while (file.is_open() && file.read(reinterpret_cast<char*>(piece.data()),
-                                     static_cast<std::streamsize>(piece.size())))
-    hash.update(piece);
+  const Digest digest = sha256_of(file);
   if (!file.is_open() || file.bad())
     throw Error(ErrorCode::kIoError, kOperator,
                 fmt::format("cannot read {}: it is not a file, or not readable", path.string()));
-  return hash.update(ByteView(piece).first(static_cast<std::size_t>(file.gcount()))).finish();
+  return digest;
 }
 
 void require_model(const std::filesystem::path& run, const Declared& declared) {

@@ -73,9 +73,11 @@ namespace {
 
 fs::path normal_absolute(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
 
-// Whether two absolute paths have no folder in common but the root, their first component.
-bool is_apart(const fs::path& a, const fs::path& b) {
-  return *std::next(a.begin()) != *std::next(b.begin());
+// Whether a file has no folder in common with the run but the root, the first component of both.
+bool is_apart(const std::optional<std::string>& file, const fs::path& directory) {
+  if (!file || !fs::path(*file).is_absolute()) return false;
+  const fs::path path = fs::path(*file).lexically_normal();
+  return *std::next(path.begin()) != *std::next(normal_absolute(directory / "").begin());
 }
 
 // Where the files are that config.yaml names by their names alone, in the order of files_of(); null
@@ -83,11 +85,11 @@ bool is_apart(const fs::path& a, const fs::path& b) {
 constexpr const char* kPlaces = "places.json";
 
 void write_places(Config config, const fs::path& directory) {
+  if (config.has_whole_paths) return;
   nlohmann::json places;
   bool any = false;
   for (const std::optional<std::string>* file : files_of(config)) {
-    const bool apart = *file && fs::path(**file).is_absolute() && !config.has_whole_paths &&
-                       is_apart(**file, normal_absolute(directory / ""));
+    const bool apart = is_apart(*file, directory);
     places.push_back(apart ? nlohmann::json(**file) : nlohmann::json());
     any = any || apart;
   }
@@ -115,7 +117,7 @@ Config as_published(const Config& config, const fs::path& directory) {
   for (std::optional<std::string>* file : files_of(out)) {
     if (!*file || !fs::path(**file).is_absolute()) continue;
     const fs::path path = fs::path(**file).lexically_normal();
-    *file = (is_apart(path, from) ? path.filename() : path.lexically_relative(from)).string();
+    *file = (is_apart(*file, directory) ? path.filename() : path.lexically_relative(from)).string();
   }
   out.corpus.ledger_key.reset();
   return out;

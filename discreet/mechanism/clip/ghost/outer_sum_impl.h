@@ -30,7 +30,7 @@ struct OuterScratch {
 //   (fused multiply-add; two roundings on processors without) in ascending k, in runs of at most
 //   `run` rows that begin at zero; what a run leaves is widened and added in binary64.
 // A row k for which x has a row_factor of 0 is read in neither matrix and counts as zeros.
-//   record: rows that belong together, > 0. Runs begin anew at every multiple of it and, inside, at
+//   record: rows that belong together, > 0. A run starts at every multiple of it and, inside, at
 //   every multiple of 256 rows: what a record of several rows leaves in Real does not depend on
 //   other records. 256: rows are their own.
 // The bits of an element depend on its rows, on `run` and on `record` alone: not on its place in

@@ -15,8 +15,8 @@ namespace discreet::mechanism {
 // sum [outputs, inputs] += sum_i w_i x_i. factors.bias is not read. Products and sums are of
 // binary64, but for binary32 factors with several positions and at least kLeastBinary32Columns
 // inputs and outputs: there the products of up to kBinary32Rows positions of one record are added
-// up in binary32 and then merged in binary64. So a record's term has the same bits, whoever else is
-// in the sum.
+// up in binary32 and then merged in binary64. So a record's term has the same bits, whatever else
+// is in the sum.
 //   first: the sum counts as zeros, whatever it is.
 inline constexpr std::size_t kBinary32Rows = 32;
 inline constexpr std::size_t kLeastBinary32Columns = 32;
