@@ -38,7 +38,7 @@ bench:                         ## against the peers, as ratios
 bench-mnist: build             ## MNIST at epsilon 2.93; MNIST= names the directory of its files
 	MNIST="$(MNIST)" build/venv/bin/python benchmarks/mnist.py
 
-lint:                          ## format, clang-tidy, include direction, proofs, conformance
+lint:                          ## format, clang-tidy, Python types, include direction, proofs, conformance
 	@$(SETUP) build test lint
 	tools/lint
 
@@ -49,6 +49,13 @@ format:
 check-all:                     ## sanitizers, fuzzers, kills, faults, tampering, linters; CHECKS= names some
 	@$(SETUP) build test slow lint
 	tools/check_all.py $(CHECKS)
+
+.PHONY: docs
+docs:                          ## the site, build/site; checks every link
+	@$(SETUP) docs
+	build/venv/bin/python tools/docs/site.py
+	NO_MKDOCS_2_WARNING=1 build/venv/bin/mkdocs build --quiet --strict -f tools/docs/mkdocs.yml
+	@! grep -rnoE '<(script|link)[^>]* (src|href)="https?:[^"]*' build/site --include=*.html
 
 sbom: build                    ## build/discreet.cdx.json, a CycloneDX bill of materials
 	build/venv/bin/python tools/sbom.py build build/discreet.cdx.json

@@ -1,10 +1,10 @@
 """Deleting one of 50,000 records of dimension 54, against retraining with our own solvers.
 
 Records are generated; then the same on MNIST, projected to 54 dimensions by a public random matrix (MNIST=DIRECTORY holds its
-files; skipped without them), even digits against odd ones. "After ten inserts" is the specification's workload; contrary inserts
-have their labels flipped. "One by one" is 1,000 times the single delete, not run. The service's delete is on a memory disk: what
-it takes beside its three commits. Times are processor times (the service: elapsed), medians of 5 interleaved repetitions. The
-limits in absolute time are rows whose peer is the limit.
+files; skipped without them), even digits against odd ones. "After ten inserts" is the specification's workload; contrary
+inserts have their labels flipped. "One by one" is 1,000 times the single delete, not run. The service's delete is on a memory
+disk: what it takes beside its three commits. Times are processor times (the service: elapsed), medians of 5 interleaved
+repetitions. The limits in absolute time are rows whose peer is the limit.
 """
 
 import gzip

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "cli/sampling.h"
@@ -215,29 +215,28 @@ void run_account(const Options& options) {
 
 }  // namespace
 
-void add_account(CLI::App& command, int&) {
+void add_account(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("--noise-multiplier", options->noise_multiplier,
-                     "Standard deviation of the noise divided by the clip norm, above 0");
+  command.option("--noise-multiplier", "N", options->noise_multiplier,
+                 "Standard deviation of the noise divided by the clip norm, above 0");
   add_sampling_options(command, options->who);
   command
-      .add_option("--schedule", options->schedule,
-                  "JSON lines of {\"noise_multiplier\", \"sampling_rate\", \"steps\"}; - reads "
-                  "standard input")
-      ->excludes("--sampling-rate")
-      ->excludes("--noise-multiplier")
-      ->excludes("--steps")
-      ->excludes("--sampling");
-  command.add_option("--group-size", options->group_size,
-                     "Certify for so many records together, such as one person's: all of them\n"
-                     "present against all of them absent, and every smaller group");
-  command.add_option("--delta", options->delta, "Failure probability, in (0, 1): asks for epsilon");
-  command.add_option("--epsilon", options->epsilon, "At least 0: asks for delta");
-  command.add_option("--accountant", options->accountant, "pld, rdp, moments, gdp or f_dp")
-      ->capture_default_str();
-  command.add_flag("--verify", options->verify, "Evaluate by every independent path and compare");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] { run_account(*options); });
+      .option("--schedule", "FILE", options->schedule,
+              "Read the steps from JSON lines of {\"noise_multiplier\", \"sampling_rate\", "
+              "\"steps\"}; - is standard input")
+      .reads_file_or_dash()
+      .excludes({"--sampling-rate", "--noise-multiplier", "--steps", "--sampling"});
+  command.option("--group-size", "N", options->group_size,
+                 "Certify for groups of up to N records, such as those of one person: all of them "
+                 "present against all of them absent");
+  command.option("--delta", "DELTA", options->delta,
+                 "Failure probability, in (0, 1): asks for epsilon");
+  command.option("--epsilon", "EPSILON", options->epsilon, "At least 0: asks for delta");
+  command.option("--accountant", "NAME", options->accountant, "Accountant")
+      .choices({"pld", "rdp", "moments", "gdp", "f_dp"});
+  command.flag("--verify", options->verify, "Evaluate by every independent path and compare");
+  command.json(options->json);
+  command.action([options] { run_account(*options); });
 }
 
 }  // namespace discreet::cli

@@ -3,10 +3,10 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/contributions.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "discreet/accounting/tradeoff/gdp.h"
@@ -21,8 +21,7 @@ using namespace admission;
 
 struct Options {
   std::string policy, anchors, at, statements, withdrawn, uses;
-  double delta = 1e-5;
-  int threads = 0;
+  std::string delta = "1e-5", threads;
   bool json = false;
 };
 
@@ -57,7 +56,8 @@ void print_totals(const std::vector<ContributorTotal>& totals, double delta) {
   if (several > shown) print("and {} more with several; --json has all\n", several - shown);
 }
 
-int run(const Options& options) {
+ExitStatus run(const Options& options) {
+  const double delta = parse_delta("--delta", options.delta);
   Circumstances at;
   at.time = options.at.empty() ? std::chrono::duration_cast<std::chrono::seconds>(
                                      std::chrono::system_clock::now().time_since_epoch())
@@ -79,10 +79,7 @@ int run(const Options& options) {
   contributions.reserve(anchors.size());
   for (const Anchored& a : anchors) contributions.push_back(a.contribution);
   Gate gate(policy, std::move(at));
-  const int threads = options.threads > 0
-                          ? options.threads
-                          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const std::vector<Verdict> verdicts = gate.admit(contributions, threads);
+  const std::vector<Verdict> verdicts = gate.admit(contributions, parse_threads(options.threads));
   std::size_t admitted = 0;
   std::vector<Descriptor> descriptors;
   auto rows = nlohmann::json::array();
@@ -112,10 +109,10 @@ int run(const Options& options) {
                                  {"admitted", admitted},
                                  {"refused", verdicts.size() - admitted},
                                  {"contributions", std::move(rows)},
-                                 {"contributors", to_json(totals, options.delta)}}
+                                 {"contributors", to_json(totals, delta)}}
                       .dump());
   if (!options.json) {
-    print_totals(totals, options.delta);
+    print_totals(totals, delta);
     print("{} admitted, {} refused under policy {}\n", admitted, verdicts.size() - admitted, hash);
   }
   return admitted == verdicts.size() ? kDone : kCheckSaysNo;
@@ -123,23 +120,30 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_admit(CLI::App& command, int& status) {
+void add_admit(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("POLICY", options->policy, "Corpus policy (YAML)")->required();
-  command.add_option("DESCRIPTORS", options->anchors, "Anchor file (JSON lines) of 'attest'")
-      ->required();
-  command.add_option("--at", options->at,
-                     "Beginning of the epoch, as 2026-11-16T12:00:00Z; default: now");
-  command.add_option("--statements", options->statements, "Rotations and revocations of 'keygen'");
-  command.add_option("--withdrawn", options->withdrawn, "Descriptor hashes, one a line");
-  command.add_option("--uses", options->uses,
-                     "Store of uses; what it makes of the result is confidential");
-  command.add_option("--delta", options->delta, "Delta of contributors' epsilon; default 1e-5")
-      ->check(CLI::Range(1e-300, 0.999999));
-  command.add_option("--threads", options->threads, "Default: all cores; same result")
-      ->check(CLI::Range(1, 1024));
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options, &status] { status = run(*options); });
+  command.argument("POLICY", options->policy, "Corpus policy (YAML)").required().reads_file();
+  command.argument("DESCRIPTORS", options->anchors, "Anchor file (JSON lines) from 'attest'")
+      .required()
+      .reads_file();
+  command.option("--at", "TIME", options->at,
+                 "Start of the epoch, such as 2026-11-16T12:00:00Z; now if not given");
+  command
+      .option("--statements", "FILE", options->statements,
+              "Rotations and revocations from 'keygen'")
+      .reads_file();
+  command
+      .option("--withdrawn", "FILE", options->withdrawn,
+              "Descriptor hashes of withdrawn contributions, one per line")
+      .reads_file();
+  command
+      .option("--uses", "FILE", options->uses, "Store of uses; with it the result is confidential")
+      .writes_file();
+  command.option("--delta", "DELTA", options->delta, "Delta of each contributor's epsilon");
+  command.option("--threads", "N", options->threads,
+                 "Threads, which do not change the result; one per processor if not given");
+  command.json(options->json);
+  command.action([options] { return run(*options); });
 }
 
 }  // namespace discreet::cli

@@ -9,8 +9,9 @@
 #include <optional>
 #include <sstream>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/contributions.h"
+#include "cli/input.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
@@ -22,9 +23,36 @@ namespace {
 using namespace admission;
 using Row = std::map<std::string, std::string>;
 
-const std::vector<std::string> kFields = {
-    "contributor", "class",      "payload",   "anchor",  "clip_norm", "noise_multiplier",
-    "occurrences", "not_before", "not_after", "adapter", "promise",   "corpus"};
+// What a row may hold, and the options of the same names.
+struct Field {
+  const char* name;
+  const char* value;  // none: no such option
+  const char* help;
+};
+constexpr Field kFields[] = {
+    {"contributor", "NAME", "Who contributes"},
+    {"class", "NAME", "Admissibility class, as the policy names it"},
+    {"payload", "FILE", "File whose SHA-256 is the content anchor"},
+    {"anchor", "HASH", "Content anchor, instead of --payload: 64 hexadecimal digits"},
+    {"clip_norm", "C", "Largest norm of a gradient of this contribution"},
+    {"noise_multiplier", "Z", "Noise promised, in units of the clip norm"},
+    {"occurrences", "K", "Largest number of uses over all runs"},
+    {"not_before", "TIME", "Start of validity, such as 2026-11-16 or 2026-11-16T12:00:00Z"},
+    {"not_after", "TIME", "End of validity"},
+    {"adapter", "NAME", "Only adapter that the contribution may train"},
+    {"promise", nullptr, nullptr},
+    {"corpus", "NAME", "Corpus it is for; the policy's if one is given"}};
+
+std::vector<std::string> field_names() {
+  std::vector<std::string> out;
+  for (const Field& field : kFields) out.emplace_back(field.name);
+  return out;
+}
+
+std::string dashed(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
 
 struct Options {
   std::string key, passphrase_file, policy, batch, out;
@@ -58,9 +86,10 @@ std::vector<std::string> split(const std::string& line, const std::string& where
 }
 
 void check_field(const std::string& name, const std::string& where) {
-  if (std::find(kFields.begin(), kFields.end(), name) == kFields.end())
-    refuse(fmt::format("{}: there is no field {}; they are {}", where, name,
-                       fmt::join(kFields, ", ")));
+  const std::vector<std::string> known = field_names();
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    refuse(
+        fmt::format("{}: there is no field {}; they are {}", where, name, fmt::join(known, ", ")));
 }
 
 std::vector<Row> read_batch(const std::string& path) {
@@ -189,32 +218,35 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_attest(CLI::App& command, int&) {
+void add_attest(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("--key", options->key, "Private key file")->required();
-  command.add_option("--passphrase-file", options->passphrase_file, "Its first line opens the key");
-  command.add_option("--batch", options->batch,
-                     "Rows instead of the options below: CSV with a header, or JSON lines");
-  command.add_option("--policy", options->policy,
-                     "Corpus policy: presets of the class for what is not given");
-  for (const std::string& field : kFields) {
-    if (field == "promise") continue;
-    std::string flag = "--" + field;
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    command.add_option_function<std::string>(
-        flag, [options, field](const std::string& text) { options->row[field] = text; },
-        field == "payload"      ? "File whose SHA-256 is the content anchor"
-        : field == "not_before" ? "As 2026-11-16 or 2026-11-16T12:00:00Z"
-        : field == "corpus" ? "Name of the corpus it is for: that of the policy, if you give one"
-                            : "Of the descriptor");
+  command.option("--key", "FILE", options->key, "Private key that signs").required().reads_file();
+  add_passphrase_option(command, options->passphrase_file);
+  command
+      .option("--batch", "FILE", options->batch,
+              "Attest every row of a file: CSV with a header, or JSON lines; its fields are named "
+              "as the options below")
+      .reads_file();
+  command
+      .option("--policy", "FILE", options->policy,
+              "Corpus policy, which supplies what is not given for a class")
+      .reads_file();
+  for (const Field& field : kFields) {
+    if (field.value == nullptr) continue;
+    Option& option = command.option(
+        "--" + dashed(field.name), field.value,
+        [options, &field](const std::string& text) { options->row[field.name] = text; },
+        field.help);
+    if (std::string_view(field.name) == "payload") option.reads_file();
   }
-  command.add_flag_callback(
+  command.flag(
       "--amplified", [options] { options->row["promise"] = "amplified"; },
-      "Consent to a promise that counts on secret sampling");
-  command.add_option("--out", options->out, "Anchor file; default: PAYLOAD.anchor.jsonl");
-  command.add_flag("--append", options->append, "Add to the anchor file if it exists");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] { run(*options); });
+      "Consent to a promise that relies on secret sampling");
+  command.option("--out", "FILE", options->out, "Anchor file; PAYLOAD.anchor.jsonl if not given")
+      .writes_file();
+  command.flag("--append", options->append, "Append to the anchor file if it exists");
+  command.json(options->json);
+  command.action([options] { run(*options); });
 }
 
 }  // namespace discreet::cli

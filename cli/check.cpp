@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/command.h"
-#include "cli/config_file.h"
+#include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "cli/sampling.h"
@@ -235,6 +235,15 @@ void print_json(const Checked& checked) {
   print("{}\n", out.dump());
 }
 
+// Names in it may be a stranger's. They stand in double quotes, where YAML reads print()'s escapes.
+void print_yaml(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    print("{}\n", text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
 void run(const Options& options) {
   if (options.schema) {
     print_lines(config_schema());
@@ -244,7 +253,7 @@ void run(const Options& options) {
     throw Error(ErrorCode::kInvalidInput, "check",
                 "give a configuration file; 'discreet init' writes one");
   } else if (options.resolved) {
-    print_lines(write_yaml(load(options).config));
+    print_yaml(write_yaml(load(options).config));
   } else {
     (options.json ? print_json : print_text)(check(options));
   }
@@ -252,30 +261,25 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_check(CLI::App& command, int&) {
+void add_check(Command& command) {
   auto options = std::make_shared<Options>();
-  CLI::Option* file =
-      command.add_option("CONFIG", options->file, "Configuration file; - is standard input");
-  command.add_option("--set", options->settings, "key=value, instead of what the file says")
-      ->allow_extra_args(false)
-      ->take_all();
-  CLI::Option* json = command.add_flag("--json", options->json, "Print one JSON object");
-  CLI::Option* resolved = command.add_flag(
-      "--resolved", options->resolved, "Print the whole configuration with every key filled in");
-  command.add_flag("--no-data", options->no_data,
-                   "Check the configuration alone, for data and a model that it does not describe");
-  command.add_option("--seed", options->seed, "As of 'train'");
-  command.add_option("--insecure-seed", options->insecure_seed, "As of 'train'");
-  command.add_option("--on-bad-row", options->on_bad_row, "As of 'train'")
-      ->check(CLI::IsMember({"refuse", "skip"}));
-  CLI::Option* schema =
-      command.add_flag("--schema", options->schema, "Print the JSON schema of configurations");
-  CLI::Option* reference =
-      command.add_flag("--reference", options->reference, "Print every key, in Markdown");
-  resolved->excludes(json);
-  schema->excludes(json)->excludes(resolved)->excludes(reference)->excludes(file);
-  reference->excludes(json)->excludes(resolved)->excludes(file);
-  command.callback([options] { run(*options); });
+  command.argument("CONFIG", options->file, "Configuration file; - is standard input")
+      .reads_file_or_dash();
+  command.option("--set", "KEY=VALUE", options->settings, "Override a key of the configuration");
+  command.json(options->json).excludes({"--resolved"});
+  command.flag("--resolved", options->resolved,
+               "Print the whole configuration with every key filled in");
+  command.flag("--no-data", options->no_data,
+               "Check the configuration alone, for data and a model that it does not describe");
+  command.option("--seed", "SEED", options->seed, "Same as for 'train'");
+  command.option("--insecure-seed", "SEED", options->insecure_seed, "Same as for 'train'");
+  command.option("--on-bad-row", "WHAT", options->on_bad_row, "Same as for 'train'")
+      .choices({"refuse", "skip"});
+  command.flag("--schema", options->schema, "Print the JSON schema of configurations")
+      .excludes({"--json", "--resolved", "--reference", "CONFIG"});
+  command.flag("--reference", options->reference, "Print every key, in Markdown")
+      .excludes({"--json", "--resolved", "CONFIG"});
+  command.action([options] { run(*options); });
 }
 
 }  // namespace discreet::cli

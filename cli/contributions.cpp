@@ -1,12 +1,10 @@
 #include "cli/contributions.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <algorithm>
 
+#include "cli/input.h"
 #include "discreet/admission/key_file.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
@@ -18,25 +16,12 @@ namespace {
   throw Error(ErrorCode::kInvalidInput, "input", sentence);
 }
 
-void require_readable(const std::string& path) {
-  if (::access(path.c_str(), R_OK) != 0)
-    refuse(fmt::format("'{}' cannot be opened: {}", path, std::strerror(errno)));
-  if (std::filesystem::is_directory(path))
-    refuse(fmt::format("'{}' is a directory; give a file", path));
-}
-
 SecretBytes read_secret_input(const std::string& path) {
-  require_readable(path);
+  require_file(path);
   return read_secret(path);
 }
 
 }  // namespace
-
-std::string read_input(const std::string& path) {
-  require_readable(path);
-  const Bytes bytes = read_file(path);
-  return {bytes.begin(), bytes.end()};
-}
 
 std::vector<admission::Anchored> read_anchors(const std::string& path) {
   return admission::parse_anchors(read_input(path), path);
@@ -53,6 +38,13 @@ SecretBytes read_passphrase(const std::string& path) {
   text.resize(std::min(text_of(text).find_first_of("\r\n"), text.size()));
   if (text.empty()) refuse(fmt::format("'{}' has no passphrase in its first line", path));
   return text;
+}
+
+void add_passphrase_option(Command& command, std::string& path) {
+  command
+      .option("--passphrase-file", "FILE", path,
+              "File holding the key's passphrase, in its first line")
+      .reads_file();
 }
 
 admission::SigningKey read_key(const std::string& path, const std::string& passphrase_file) {

@@ -3,13 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/options/command.h"
 #include "discreet/admission/anchor_file.h"
 #include "discreet/base/secret_memory.h"
 
 namespace discreet::cli {
-
-// The bytes of an input file. Throws kInvalidInput if it cannot be opened.
-std::string read_input(const std::string& path);
 
 // The files of anchor_file.h; an empty path has no statements.
 std::vector<admission::Anchored> read_anchors(const std::string& path);
@@ -18,5 +16,6 @@ admission::Statements read_statements(const std::string& path);
 // The private key in a file; `passphrase_file` holds the passphrase in its first line, or is empty.
 admission::SigningKey read_key(const std::string& path, const std::string& passphrase_file);
 SecretBytes read_passphrase(const std::string& path);
+void add_passphrase_option(Command& command, std::string& path);  // of --key
 
 }  // namespace discreet::cli

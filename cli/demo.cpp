@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/governed_demo.h"
 #include "cli/training_run.h"
 
@@ -29,12 +29,12 @@ security:
 
 }  // namespace
 
-void add_demo(CLI::App& command, int&) {
+void add_demo(Command& command) {
   auto options = add_training_options(command, "discreet-demo");
   auto governed = std::make_shared<bool>(false);
-  command.add_flag("--governed", *governed,
-                   "On signed contributions: three classes, refusals, a withdrawal, a ledger");
-  command.callback([options, governed] {
+  command.flag("--governed", *governed,
+               "Train on signed contributions: three classes, rejections, a withdrawal, a ledger");
+  command.action([options, governed] {
     if (*governed) return run_governed_demo(*options);
     run_training(*options, kConfig, "demo", {},
                  fmt::format("discreet demo --out {}", options->out));

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/contributions.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "discreet/accounting/accountant.h"
@@ -21,8 +22,7 @@ using namespace admission;
 
 struct Options {
   std::string anchors, policy, layout, hash;
-  NoiseFamily family = NoiseFamily::kGaussian;
-  double delta = 1e-5, grid = 0;
+  std::string family{spelling(NoiseFamily::kGaussian)}, delta = "1e-5", grid = "0";
   bool json = false;
 };
 
@@ -99,7 +99,14 @@ std::string_view multiplier_in_words(NoiseFamily family) {
   }
 }
 
+NoiseFamily parse_family(const std::string& text) {
+  const auto families = spellings(NoiseFamily{});
+  return static_cast<NoiseFamily>(std::find(families.begin(), families.end(), text) -
+                                  families.begin());
+}
+
 void run(const Options& options) {
+  const NoiseFamily family = parse_family(options.family);
   Policy policy = read_policy(read_input(options.policy), options.policy);
   const std::string policy_hash = to_hex(admission::hash_of(policy));
   const Bytes bytes = chosen(options);
@@ -119,9 +126,10 @@ void run(const Options& options) {
   }
   const ModelLayout layout =
       modelled ? read_layout(options.layout) : ModelLayout({{.name = "model", .shape = {1}}});
-  const Resolution r = resolve(policy, d, layout, {options.family, options.grid});
+  const Resolution r = resolve(policy, d, layout, {family, parse_number("--grid", options.grid)});
   const std::string hash = to_hex(admission::hash_of(bytes));
-  const double delta = c.amplified ? c.amplified->delta.nearest() : options.delta;
+  const double delta =
+      c.amplified ? c.amplified->delta.nearest() : parse_delta("--delta", options.delta);
   const double epsilon = c.amplified ? r.amplified_epsilon->upper
                                      : gaussian_epsilon(d.noise_multiplier.from_below(), delta);
   if (options.json) {
@@ -143,7 +151,7 @@ void run(const Options& options) {
                           {"required_multiplier", r.required_multiplier},
                           {"use_multiplier", r.use_multiplier},
                           {"most_uses", r.most_uses},
-                          {"noise_family", spelling(options.family)},
+                          {"noise_family", options.family},
                           {"adjacency", "zero_out"},
                           {"profile", describe(c.profile)},
                           {"profile_schema", kProfileSchema},
@@ -176,7 +184,7 @@ void run(const Options& options) {
         c.amplified->delta.to_text());
   else
     print("  m = {:<14.8g} {}, rounded up: the multiplier of a use\n", r.required_multiplier,
-          multiplier_in_words(options.family));
+          multiplier_in_words(family));
   for (const auto& b : r.plan.blocks)
     print("  s = {:<14.8g} policy, block {}\n  c = {:<14.8g} {}, rounded down\n", b.stddev, b.name,
           b.clip,
@@ -207,23 +215,25 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_explain(CLI::App& command, int&) {
+void add_explain(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("DESCRIPTOR", options->anchors, "Anchor file of 'attest'")->required();
-  command.add_option("--policy", options->policy, "Corpus policy (YAML)")->required();
-  command.add_option("--layout", options->layout, "Tensors of the model, a JSON list");
-  command.add_option("--hash", options->hash,
-                     "Beginning of the descriptor hash, if there are several");
-  command.add_option("--delta", options->delta, "Delta of the epsilon shown; default 1e-5")
-      ->check(CLI::Range(1e-300, 0.999999));
-  std::map<std::string, NoiseFamily> families;
-  for (const std::string_view name : spellings(NoiseFamily{}))
-    families.emplace(name, static_cast<NoiseFamily>(families.size()));
-  command.add_option("--noise", options->family, "Family of the run's noise; default gaussian")
-      ->transform(CLI::CheckedTransformer(families));
-  command.add_option("--grid", options->grid, "Step of discrete noise, a power of two");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] { run(*options); });
+  command.argument("DESCRIPTOR", options->anchors, "Anchor file from 'attest'")
+      .required()
+      .reads_file();
+  command.option("--policy", "FILE", options->policy, "Corpus policy (YAML)")
+      .required()
+      .reads_file();
+  command.option("--layout", "FILE", options->layout, "Tensors of the model, a JSON list")
+      .reads_file();
+  command.option("--hash", "PREFIX", options->hash,
+                 "Start of the descriptor's hash, if the file holds several");
+  command.option("--delta", "DELTA", options->delta, "Delta of the epsilon that is shown");
+  const auto families = spellings(NoiseFamily{});
+  command.option("--noise", "FAMILY", options->family, "Family of the run's noise")
+      .choices({families.begin(), families.end()});
+  command.option("--grid", "STEP", options->grid, "Step of discrete noise, a power of two");
+  command.json(options->json);
+  command.action([options] { run(*options); });
 }
 
 }  // namespace discreet::cli

@@ -9,8 +9,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
-#include "cli/contributions.h"
+#include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/print.h"
 #include "discreet/admission/scaled.h"
 #include "discreet/base/error.h"
@@ -96,7 +96,7 @@ void print_scopes(const Manifest& m) {
           g.adapters.empty() ? "" : " with " + list(g.adapters));
 }
 
-int run(const Options& options) {
+ExitStatus run(const Options& options) {
   const std::string envelope = read_input(options.manifest);
   std::optional<Request> request;
   if (!options.request.empty()) request = parse_request(read_input(options.request));
@@ -125,29 +125,38 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_gate(CLI::App& command, int& status) {
+void add_gate(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("MANIFEST", options->manifest, "As `discreet release` wrote it")->required();
-  command.add_option("REQUEST", options->request,
-                     "JSON: generation_class, purpose and rights {classes, most_epsilon}; without "
-                     "it, whether the manifest holds, and what may be asked");
+  command.argument("MANIFEST", options->manifest, "Manifest that 'release' wrote")
+      .required()
+      .reads_file();
   command
-      .add_option("--public-key", options->public_key, "File with the key of releases you trust")
-      ->required();
+      .argument("REQUEST", options->request,
+                "JSON with generation_class, purpose and rights {classes, most_epsilon}; without "
+                "it, show whether the manifest holds and what may be asked")
+      .reads_file();
+  command.option("--public-key", "FILE", options->public_key, "Public key of releases you trust")
+      .required()
+      .reads_file();
   command
-      .add_option("--model", options->model,
-                  "A file that is served, once each; default: those beside the manifest")
-      ->allow_extra_args(false)
-      ->take_all();
-  command.add_option("--ledger", options->ledger,
-                     "The ledger as it is now: shows withdrawals and releases nobody recorded");
-  command.add_option("--ledger-key", options->ledger_key,
-                     "File with the ledger's key you expect; default: the one the manifest names");
-  command.add_option("--checkpoint", options->checkpoint,
-                     "A signed note from elsewhere: the ledger must have got so far");
-  command.add_option("--at", options->at, "Decide as of this time; default: now");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options, &status] { status = run(*options); });
+      .option("--model", "FILE", options->model,
+              "File that is served; those beside the manifest if not given")
+      .reads_file();
+  command
+      .option("--ledger", "FILE", options->ledger,
+              "Current ledger: shows withdrawals and releases that were not recorded")
+      .reads_file();
+  command
+      .option("--ledger-key", "FILE", options->ledger_key,
+              "Public key you expect of the ledger; the one in the manifest if not given")
+      .reads_file();
+  command
+      .option("--checkpoint", "FILE", options->checkpoint,
+              "Signed note from elsewhere, which the ledger must extend")
+      .reads_file();
+  command.option("--at", "TIME", options->at, "Decide as of this time; now if not given");
+  command.json(options->json);
+  command.action([options] { return run(*options); });
 }
 
 }  // namespace discreet::cli

@@ -8,6 +8,7 @@
 
 #include "cli/contributions.h"
 #include "cli/governed_corpus.h"
+#include "cli/input.h"
 #include "cli/print.h"
 #include "cli/release_run.h"
 #include "discreet/base/error.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
@@ -52,14 +52,14 @@ void write_starter(const Options& options) {
 
 }  // namespace
 
-void add_init(CLI::App& command, int&) {
+void add_init(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("FILE", options->file, "Where to write; - is standard output")
-      ->capture_default_str();
-  command.add_option("--preset", options->preset,
-                     "Build on llm_flash, peft_max_utility, regulated_fair or frontier_trillion");
-  command.add_flag("--force", options->force, "Overwrite FILE");
-  command.callback([options] { write_starter(*options); });
+  command.argument("FILE", options->file, "Configuration to write; - is standard output")
+      .writes_file();
+  command.option("--preset", "NAME", options->preset, "Preset to build on")
+      .choices({"llm_flash", "peft_max_utility", "regulated_fair", "frontier_trillion"});
+  command.flag("--force", options->force, "Overwrite FILE");
+  command.action([options] { write_starter(*options); });
 }
 
 }  // namespace discreet::cli

@@ -5,8 +5,9 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/contributions.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
@@ -64,6 +65,41 @@ void revoke(const Options& options) {
           options.statements);
 }
 
+// Files that belong together: all of them stay, or none does.
+class NewFiles {
+ public:
+  NewFiles() = default;
+  NewFiles(const NewFiles&) = delete;
+  NewFiles& operator=(const NewFiles&) = delete;
+  ~NewFiles() {
+    for (const std::string& path : written_) ::unlink(path.c_str());
+  }
+  void write(const std::string& path, ByteView bytes, Access access) {
+    written_.reserve(written_.size() + 1);
+    write_new(path, bytes, access);
+    written_.push_back(path);
+  }
+  void keep() { written_.clear(); }
+
+ private:
+  std::vector<std::string> written_;
+};
+
+// A rotation that is in the file names the new key: the key then stays, even if the disk could not
+// make the statement durable.
+void append_rotation(const Options& options, const Bytes& rotation, NewFiles& files) {
+  try {
+    append_statement(options, rotation);
+  } catch (const Error&) {
+    if (::access(options.statements.c_str(), F_OK) == 0) {
+      const Bytes there = read_file(options.statements);
+      if (std::string(there.begin(), there.end()).find(to_hex(rotation)) != std::string::npos)
+        files.keep();
+    }
+    throw;
+  }
+}
+
 void generate(const Options& options) {
   if (options.prefix.empty()) refuse("give a name: 'discreet keygen hospital'");
   if (options.rotate.empty() != options.statements.empty())
@@ -76,13 +112,16 @@ void generate(const Options& options) {
           fmt::format("'{}' exists; a key is never overwritten: choose another name", path));
   const SigningKey key = SigningKey::generate();
   std::string pem = key.to_pem(text_of(read_passphrase(options.passphrase_file)));
-  write_new(secret, bytes_of(pem), Access::kOwner);
-  std::fill(pem.begin(), pem.end(), '\0');
-  write_new(shared, bytes_of(key.public_key().to_pem()));
+  std::optional<Bytes> rotation;
   if (!options.rotate.empty())
-    append_statement(
-        options,
-        sign_rotation(read_key(options.rotate, options.rotate_passphrase_file), key, now()));
+    rotation = sign_rotation(read_key(options.rotate, options.rotate_passphrase_file), key, now());
+  // The public half first: if the disk is full, no private key stays behind without it.
+  NewFiles files;
+  files.write(shared, bytes_of(key.public_key().to_pem()), Access::kShared);
+  files.write(secret, bytes_of(pem), Access::kOwner);
+  std::fill(pem.begin(), pem.end(), '\0');
+  if (rotation) append_rotation(options, *rotation, files);
+  files.keep();
   const std::string id = to_hex(key.public_key().id()), hex = to_hex(key.public_key().bytes());
   if (options.json) {
     print("{}\n",
@@ -97,22 +136,33 @@ void generate(const Options& options) {
 
 }  // namespace
 
-void add_keygen(CLI::App& command, int&) {
+void add_keygen(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("NAME", options->prefix, "Writes NAME.key and NAME.pub");
-  command.add_option("--passphrase-file", options->passphrase_file,
-                     "Its first line encrypts the private key (scrypt), or opens --key");
-  command.add_option("--rotate", options->rotate,
-                     "Private key that the new one replaces; both sign");
-  command.add_option("--rotate-passphrase-file", options->rotate_passphrase_file,
-                     "Passphrase of the key given to --rotate");
-  command.add_option("--revoke", options->revoke, "Instead of making a key: ids to revoke");
-  command.add_option("--key", options->key,
-                     "Private key that signs a revocation: the revoked one or the authority");
-  command.add_option("--statements", options->statements,
-                     "File of rotations and revocations to add to");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] { options->revoke.empty() ? generate(*options) : revoke(*options); });
+  command.argument("NAME", options->prefix, "Write NAME.key and NAME.pub").writes_file();
+  command
+      .option("--passphrase-file", "FILE", options->passphrase_file,
+              "File whose first line encrypts the new key (scrypt), or opens --key")
+      .reads_file();
+  command
+      .option("--rotate", "FILE", options->rotate,
+              "Private key that the new one replaces; both sign the rotation")
+      .reads_file();
+  command
+      .option("--rotate-passphrase-file", "FILE", options->rotate_passphrase_file,
+              "File holding the passphrase of the key given to --rotate")
+      .reads_file();
+  command.option("--revoke", "ID", options->revoke, "Revoke a key instead of creating one")
+      .excludes({"NAME", "--rotate", "--rotate-passphrase-file"});
+  command
+      .option("--key", "FILE", options->key,
+              "Private key that signs a revocation: the revoked one or the authority's")
+      .reads_file();
+  command
+      .option("--statements", "FILE", options->statements,
+              "Append the rotation or revocation to this file")
+      .writes_file();
+  command.json(options->json);
+  command.action([options] { options->revoke.empty() ? generate(*options) : revoke(*options); });
 }
 
 }  // namespace discreet::cli

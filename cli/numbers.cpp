@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <thread>
 
 #include "discreet/base/error.h"
 
@@ -35,6 +37,19 @@ std::uint64_t parse_count(std::string_view option, const std::string& text) {
     refuse(option, text, "a whole number from 0 to 2^53");
   }
   return static_cast<std::uint64_t>(value);
+}
+
+double parse_delta(std::string_view option, const std::string& text) {
+  const double value = parse_number(option, text);
+  if (!(value >= 1e-300 && value <= 0.999999)) refuse(option, text, "a number in (0, 1)");
+  return value;
+}
+
+int parse_threads(const std::string& text) {
+  if (text.empty()) return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::uint64_t threads = parse_count("--threads", text);
+  if (threads == 0 || threads > 1024) refuse("--threads", text, "a whole number from 1 to 1024");
+  return static_cast<int>(threads);
 }
 
 std::uint64_t parse_group_size(std::string_view option, const std::string& text) {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/print.h"
 
 namespace discreet::cli {
@@ -32,10 +32,10 @@ void print_table() {
 
 }  // namespace
 
-void add_operators(CLI::App& command, int&) {
+void add_operators(Command& command) {
   auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "Print one JSON object");
-  command.callback([json] { *json ? print_json() : print_table(); });
+  command.json(*json);
+  command.action([json] { *json ? print_json() : print_table(); });
 }
 
 }  // namespace discreet::cli

@@ -9,7 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
@@ -369,22 +369,23 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_plan(CLI::App& command, int&) {
+void add_plan(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("--target-epsilon", options->target_epsilon, "The promise, above 0");
-  command.add_option("--delta", options->delta, "Failure probability of the promise, in (0, 1)");
-  command.add_option("--dataset-size", options->dataset_size, "Number of records, public");
-  command.add_option("--batch-size", options->batch_size, "Expected records in a step");
-  command.add_option("--epochs", options->epochs, "Passes over the data");
-  command.add_option("--sampling-rate", options->sampling_rate,
-                     "Instead of sizes: probability with which a record takes part in a step");
-  command.add_option("--steps", options->steps, "Instead of sizes: number of steps");
-  command.add_option("--group-size", options->group_size,
-                     "Keep the promise for so many records together, such as one person's: all\n"
-                     "of them present against all of them absent, and every smaller group");
-  command.add_option("--plot", options->plot, "Write epsilon over the run as an SVG file");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] { run(*options); });
+  command.option("--target-epsilon", "EPSILON", options->target_epsilon, "Privacy target, above 0");
+  command.option("--delta", "DELTA", options->delta, "Failure probability, in (0, 1)");
+  command.option("--dataset-size", "N", options->dataset_size, "Number of records, public");
+  command.option("--batch-size", "N", options->batch_size, "Expected records in a step");
+  command.option("--epochs", "N", options->epochs, "Passes over the data");
+  command.option("--sampling-rate", "RATE", options->sampling_rate,
+                 "Instead of sizes: probability that a record takes part in a step");
+  command.option("--steps", "N", options->steps, "Instead of sizes: number of steps");
+  command.option("--group-size", "N", options->group_size,
+                 "Keep the target for groups of up to N records, such as those of one person: all "
+                 "of them present against all of them absent");
+  command.option("--plot", "FILE", options->plot, "Write epsilon over the run as an SVG file")
+      .writes_file();
+  command.json(options->json);
+  command.action([options] { run(*options); });
 }
 
 }  // namespace discreet::cli

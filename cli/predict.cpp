@@ -4,9 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/numbers.h"
 #include "cli/print.h"
-#include "cli/training_run.h"
 #include "discreet/base/error.h"
 #include "discreet/data/open.h"
 #include "discreet/training/model.h"
@@ -69,16 +69,26 @@ void predict(const Options& options) {
 
 }  // namespace
 
-void add_predict(CLI::App& command, int&) {
+void add_predict(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("RUN", options->run, "The run's directory")->required();
-  command.add_option("DATA", options->data, "Records, in the format of the run's data")->required();
-  command.add_option("--labels", options->labels, "idx, npy: their labels, to count what is right");
-  command.add_option("--threads", options->threads, "Threads");
-  command.add_option("--on-bad-row", options->on_bad_row, "refuse or skip")
-      ->check(CLI::IsMember({"refuse", "skip"}));
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] { predict(*options); });
+  command.argument("RUN", options->run, "Directory of the run")
+      .required()
+      .reads_folder("config.yaml");
+  command.argument("DATA", options->data, "Records, in the format of the run's data")
+      .required()
+      .reads_file();
+  command
+      .option("--labels", "FILE", options->labels,
+              "Labels of the records, to compute the accuracy (idx, npy)")
+      .reads_file();
+  command.option("--threads", "N", options->threads,
+                 "Threads, which do not change the result; one per processor if not given");
+  command
+      .option("--on-bad-row", "WHAT", options->on_bad_row,
+              "Reject a file with an unreadable row, or skip such rows and count them")
+      .choices({"refuse", "skip"});
+  command.json(options->json);
+  command.action([options] { predict(*options); });
 }
 
 }  // namespace discreet::cli

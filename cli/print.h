@@ -8,11 +8,11 @@
 #include <type_traits>
 #include <utility>
 
-#include "discreet/base/printable.h"
+#include "discreet/base/text/printable.h"
 
 // How commands print. Texts may come from a file that a stranger wrote: a name with an escape
 // sequence or a line break would overwrite the verdict above it. So texts among the arguments are
-// escaped (base/printable.h); literals of the program are not.
+// escaped (base/text/printable.h); literals of the program are not.
 namespace discreet::cli {
 
 template <class T>

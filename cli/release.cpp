@@ -4,8 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/contributions.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "cli/release_run.h"
@@ -100,35 +101,44 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_release(CLI::App& command, int&) {
+void add_release(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("RUN", options->run, "Directory of the run")->required();
-  command.add_option("--key", options->key, "Private key that signs the release")->required();
-  command.add_option("--passphrase-file", options->passphrase_file, "Its first line opens the key");
-  command.add_option("--ledger-key", options->ledger_key,
-                     "Private key of the run's ledger, in which the release is recorded");
-  command.add_option("--ledger-passphrase-file", options->ledger_passphrase_file,
-                     "Its first line opens the ledger's key");
-  command.add_option("--ledger", options->ledger, "The ledger; default: the one of the run");
+  command.argument("RUN", options->run, "Directory of the run")
+      .required()
+      .reads_folder("config.yaml");
+  command.option("--key", "FILE", options->key, "Private key that signs the release")
+      .required()
+      .reads_file();
+  add_passphrase_option(command, options->passphrase_file);
   command
-      .add_option("--name", options->names,
-                  "Of the run in the ledger, once each; default: as its trace and note say")
-      ->allow_extra_args(false)
-      ->take_all();
-  command.add_option("--scopes", options->scopes,
-                     "JSON: generation classes with layers, adapters, purposes, serves_withdrawn; "
-                     "default: one, predict, that draws on every layer");
+      .option("--ledger-key", "FILE", options->ledger_key,
+              "Private key of the run's ledger, which records the release")
+      .reads_file();
   command
-      .add_option("--max-age-days", options->max_age_days,
-                  "After so many days gates take the manifest for stale")
-      ->capture_default_str();
-  command.add_option("--secret", options->secret,
-                     "The run's secret.key, kept elsewhere; default RUN/secret.key");
-  command.add_flag("--unsealed", options->unsealed,
-                   "Sign although the run's seal cannot be verified; the manifest says so");
-  command.add_option("--out", options->out, "File to write; default RUN/release.json");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] { run(*options); });
+      .option("--ledger-passphrase-file", "FILE", options->ledger_passphrase_file,
+              "File holding the passphrase of the ledger's key")
+      .reads_file();
+  command.option("--ledger", "FILE", options->ledger, "Ledger; the run's own if not given")
+      .reads_file();
+  command.option("--name", "NAME", options->names,
+                 "Name of the run in the ledger; as its trace and note say if not given");
+  command
+      .option("--scopes", "FILE", options->scopes,
+              "JSON with generation classes and their layers, adapters, purposes and "
+              "serves_withdrawn; one class, predict, that draws on every layer if not given")
+      .reads_file();
+  command.option("--max-age-days", "DAYS", options->max_age_days,
+                 "Age at which gates reject the manifest as stale");
+  command
+      .option("--secret", "FILE", options->secret,
+              "The run's secret.key, if you moved it; RUN/secret.key if not given")
+      .reads_file();
+  command.flag("--unsealed", options->unsealed,
+               "Sign although the run's seal cannot be verified; the manifest says so");
+  command.option("--out", "FILE", options->out, "Manifest; RUN/release.json if not given")
+      .writes_file();
+  command.json(options->json);
+  command.action([options] { run(*options); });
 }
 
 }  // namespace discreet::cli

@@ -64,15 +64,13 @@ struct Kept {
   std::string note;
 };
 std::optional<Kept> kept_by(const ReleaseInput& input, const Config& config) {
+  if (!config.corpus.policy && !input.ledger) return std::nullopt;
   const std::filesystem::path note = input.run / "ledger.note";
-  if (!std::filesystem::exists(note)) {
-    if (config.corpus.policy || input.ledger)
-      refuse(
-          fmt::format("{} is not there: the run did not write to a ledger, and a run of a corpus "
-                      "is released with one only",
-                      note.string()));
-    return std::nullopt;
-  }
+  if (!std::filesystem::exists(note))
+    refuse(
+        fmt::format("{} is not there: the run did not write to a ledger, and a run of a corpus "
+                    "is released with one only",
+                    note.string()));
   const std::filesystem::path ledger =
       input.ledger ? *input.ledger
                    : std::filesystem::path(
@@ -85,16 +83,18 @@ std::optional<Kept> kept_by(const ReleaseInput& input, const Config& config) {
 
 // The names under which the run reserved epochs: its trace has them, and the note it kept was
 // signed when it reserved the last one, or when it was released.
-std::vector<std::string> names_of(const std::filesystem::path& run, const Kept& kept) {
+std::vector<std::string> names_of(const report::RunSummary& run, const Kept& kept) {
   std::set<std::string> names;
-  for (const run::TraceLine& line : run::trace_lines(run / "trace.jsonl")) {
+  for (const run::TraceLine& line : run.trace) {
     if (line.kind != "run_header" && line.kind != "resumed") continue;
     const auto at = nlohmann::json::json_pointer("/corpus/ledger/run");
     const auto fields = read_json(line.text);
     if (fields.contains(at) && fields.at(at).is_string())
       names.insert(fields.at(at).get<std::string>());
   }
-  if (const auto name = release::run_of_note(kept.ledger, kept.note)) names.insert(*name);
+  // RUN/ledger.note is only as good as the directory; the seal holds a note of its own.
+  const std::string& note = run.ledger_note ? *run.ledger_note : kept.note;
+  if (const auto name = release::run_of_note(kept.ledger, note)) names.insert(*name);
   if (names.empty())
     refuse("neither trace nor ledger.note say which run of the ledger this is; give --name");
   return {names.begin(), names.end()};
@@ -145,7 +145,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
     at = {kept->ledger, ledger_key->public_key(), kept->note};
     ledger = ledger::Ledger::open(kept->ledger, std::move(*ledger_key), kept->note);
     if (summary.ledger_note) ledger->require_extends(*summary.ledger_note);
-    if (facts.runs.empty()) facts.runs = names_of(input.run, *kept);
+    if (facts.runs.empty()) facts.runs = names_of(summary, *kept);
   } else if (facts.runs.empty()) {
     facts.runs = {
         std::filesystem::absolute(input.run / ".").lexically_normal().parent_path().filename()};

@@ -5,14 +5,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/numbers.h"
 #include "cli/print.h"
-#include "cli/training_run.h"
+#include "discreet/admission/uses.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
 #include "discreet/run/run_files.h"
 #include "discreet/run/trace.h"
+#include "discreet/training/train.h"
 
 namespace discreet::cli {
 namespace {
@@ -37,6 +39,11 @@ class Scratch {
   fs::path path;
 };
 
+struct Options {
+  std::string run, threads;
+  bool json = false;
+};
+
 struct Replayed {
   std::uint64_t lines = 0, steps = 0;
   std::string environment;  // how it differs from that of the run; empty if it does not
@@ -58,6 +65,14 @@ std::string as_written_before(const run::TraceLine& before, const run::TraceLine
   return line.dump();
 }
 
+// A copy of the store of uses, under its own name: replay finds there what the run reserved, and
+// leaves the store as it is. A store that is gone stays gone.
+std::string copy_of_uses(const fs::path& store, const fs::path& folder) {
+  const fs::path copy = folder / store.filename();
+  if (fs::exists(store)) admission::UseStore(store).copy_to(copy);
+  return copy.string();
+}
+
 Replayed replay(const fs::path& run, int threads) {
   const std::vector<run::TraceLine> before = run::trace_lines(run / "trace.jsonl");
   std::uint64_t steps = 0;
@@ -70,8 +85,9 @@ Replayed replay(const fs::path& run, int threads) {
     if (line.kind == "iter") ++steps;
     ended = line.kind == "run_end";
   }
-  const Config config = run::read_config(run);
-  const Scratch scratch;
+  Config config = run::read_config(run);
+  const Scratch scratch, uses;
+  if (config.corpus.uses) config.corpus.uses = copy_of_uses(*config.corpus.uses, uses.path);
   std::atomic<bool> stop = steps == 0;
   training::TrainOptions options;
   options.directory = scratch.path;
@@ -112,38 +128,40 @@ Replayed replay(const fs::path& run, int threads) {
   return out;
 }
 
+void print_json(const Replayed& out) {
+  const auto text = [](const std::string& s) {
+    return s.empty() ? nlohmann::json() : nlohmann::json(s);
+  };
+  print("{}\n", nlohmann::json{{"same", out.difference.empty()},
+                               {"lines", out.lines},
+                               {"steps", out.steps},
+                               {"environment_difference", text(out.environment)},
+                               {"first_difference", text(out.difference)}}
+                    .dump());
+}
+
+void print_text(const Replayed& out) {
+  if (!out.environment.empty()) print("note: the environment {}\n", out.environment);
+  if (out.difference.empty())
+    print("same: {} steps and the model repeat in every bit\n", out.steps);
+  else
+    print("different: {}\n", out.difference);
+}
+
 }  // namespace
 
-void add_replay(CLI::App& command, int& status) {
-  struct Options {
-    std::string run, threads;
-    bool json = false;
-  };
+void add_replay(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("RUN", options->run, "The run's directory")->required();
-  command.add_option("--threads", options->threads, "Threads; the result is the same");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options, &status] {
+  command.argument("RUN", options->run, "Directory of the run")
+      .required()
+      .reads_folder("config.yaml");
+  command.option("--threads", "N", options->threads,
+                 "Threads, which do not change the result; one per processor if not given");
+  command.json(options->json);
+  command.action([options] {
     const Replayed out = replay(options->run, parse_threads(options->threads));
-    const bool same = out.difference.empty();
-    if (!same) status = kCheckSaysNo;
-    if (options->json) {
-      const auto text = [](const std::string& s) {
-        return s.empty() ? nlohmann::json() : nlohmann::json(s);
-      };
-      print("{}\n", nlohmann::json{{"same", same},
-                                   {"lines", out.lines},
-                                   {"steps", out.steps},
-                                   {"environment_difference", text(out.environment)},
-                                   {"first_difference", text(out.difference)}}
-                        .dump());
-      return;
-    }
-    if (!out.environment.empty()) print("note: the environment {}\n", out.environment);
-    if (same)
-      print("same: {} steps and the model repeat in every bit\n", out.steps);
-    else
-      print("different: {}\n", out.difference);
+    (options->json ? print_json : print_text)(out);
+    return out.difference.empty() ? kDone : kCheckSaysNo;
   });
 }
 

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/print.h"
-#include "discreet/base/rounded_text.h"
+#include "discreet/base/text/rounded_text.h"
 #include "discreet/report/html.h"
 
 namespace discreet::cli {
@@ -58,18 +58,26 @@ void print_text(const report::RunSummary& summary, const std::string& out, bool 
 
 }  // namespace
 
-void add_report(CLI::App& command, int&) {
+void add_report(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("RUN", options->run, "Directory of the run")->required();
-  command.add_flag("--public", options->is_public, "Leave out everything that depends on the data");
-  command.add_option("--out", options->out,
-                     "File to write; default RUN/report.html, or RUN/report-public.html");
-  command.add_option("--ledger", options->ledger,
-                     "The ledger to show and carry; default the one the run wrote to");
-  command.add_option("--secret", options->secret,
-                     "The run's secret.key, kept elsewhere; default RUN/secret.key");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options] {
+  command.argument("RUN", options->run, "Directory of the run")
+      .required()
+      .reads_folder("config.yaml");
+  command.flag("--public", options->is_public, "Leave out everything that depends on the data");
+  command
+      .option("--out", "FILE", options->out,
+              "Report; RUN/report.html or RUN/report-public.html if not given")
+      .writes_file();
+  command
+      .option("--ledger", "FILE", options->ledger,
+              "Ledger to show and embed; the one the run wrote to if not given")
+      .reads_file();
+  command
+      .option("--secret", "FILE", options->secret,
+              "The run's secret.key, if you moved it; RUN/secret.key if not given")
+      .reads_file();
+  command.json(options->json);
+  command.action([options] {
     const std::string out = options->out.empty()
                                 ? report::default_report(options->run, options->is_public).string()
                                 : options->out;

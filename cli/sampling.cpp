@@ -55,22 +55,22 @@ std::uint64_t whole_epochs(std::uint64_t steps, std::uint64_t batches) {
 
 }  // namespace
 
-void add_sampling_options(CLI::App& command, SamplingOptions& options) {
+void add_sampling_options(Command& command, SamplingOptions& options) {
+  command.option("--sampling", "NAME", options.sampling, "Who takes part in a step")
+      .choices({"poisson", "none", "balls_and_bins", "fixed_size", "shuffle", "truncated_poisson"});
   command
-      .add_option("--sampling", options.sampling,
-                  "poisson, none, balls_and_bins, fixed_size, shuffle or truncated_poisson")
-      ->capture_default_str();
-  command.add_option("--adjacency", options.adjacency,
-                     "add_remove (the default), zero_out (the default of shuffle) or replace_one");
-  command.add_option("--sampling-rate", options.sampling_rate,
-                     "Probability with which a record takes part in a step, in (0, 1]");
-  command.add_option("--batch-size", options.batch_size,
-                     "Records in a step (fixed_size), or expected ones (poisson)");
-  command.add_option("--dataset-size", options.dataset_size, "Declared number of records");
-  command.add_option("--batches-per-epoch", options.batches_per_epoch,
-                     "Batches of an epoch (balls_and_bins, shuffle)");
-  command.add_option("--truncate", options.truncate, "Largest batch (truncated_poisson)");
-  command.add_option("--steps", options.steps, "Number of steps");
+      .option("--adjacency", "NAME", options.adjacency,
+              "What neighbouring datasets differ in; add_remove if not given, zero_out for shuffle")
+      .choices({"add_remove", "zero_out", "replace_one"});
+  command.option("--sampling-rate", "RATE", options.sampling_rate,
+                 "Probability that a record takes part in a step, in (0, 1]");
+  command.option("--batch-size", "N", options.batch_size,
+                 "Records in a step (fixed_size), or expected ones (poisson)");
+  command.option("--dataset-size", "N", options.dataset_size, "Declared number of records");
+  command.option("--batches-per-epoch", "N", options.batches_per_epoch,
+                 "Batches in an epoch (balls_and_bins, shuffle)");
+  command.option("--truncate", "N", options.truncate, "Largest batch (truncated_poisson)");
+  command.option("--steps", "N", options.steps, "Number of steps");
 }
 
 Adjacency parse_adjacency(const SamplingOptions& options) {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "cli/options/command.h"
 #include "discreet/accounting/event.h"
 
 namespace discreet::cli {
@@ -15,7 +15,7 @@ struct SamplingOptions {
 };
 
 // Declares the options on a command.
-void add_sampling_options(CLI::App& command, SamplingOptions& options);
+void add_sampling_options(Command& command, SamplingOptions& options);
 
 accounting::Adjacency parse_adjacency(const SamplingOptions& options);
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/print.h"
 #include "discreet/discreet.h"
 #include "discreet/numerics/strict_arithmetic.h"
@@ -75,7 +75,7 @@ std::vector<KnownAnswer> known_answers() {
   };
 }
 
-int selfcheck(bool json) {
+ExitStatus selfcheck(bool json) {
   int failed = 0;
   auto rows = nlohmann::json::array();
   if (!json) print("discreet {}\n", version());
@@ -101,10 +101,10 @@ int selfcheck(bool json) {
 
 }  // namespace
 
-void add_selfcheck(CLI::App& command, int& status) {
+void add_selfcheck(Command& command) {
   auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "Print one JSON object");
-  command.callback([json, &status] { status = selfcheck(*json); });
+  command.json(*json);
+  command.action([json] { return selfcheck(*json); });
 }
 
 }  // namespace discreet::cli

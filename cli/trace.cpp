@@ -2,21 +2,25 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/print.h"
 #include "discreet/base/json_read_impl.h"
-#include "discreet/base/rounded_text.h"
+#include "discreet/base/text/rounded_text.h"
 #include "discreet/report/summary.h"
 
 namespace discreet::cli {
 namespace {
 
 using nlohmann::json;
+
+struct Options {
+  std::string run;
+  bool json = false, csv = false;
+};
 
 std::string text_of(const json& line, const char* key) {
   const auto at = line.find(key);
@@ -127,21 +131,20 @@ void print_json(const std::vector<run::TraceLine>& lines) {
 
 }  // namespace
 
-void add_trace(CLI::App& command, int&) {
-  struct Options {
-    std::string run;
-    bool json = false, csv = false;
-  };
+void add_trace(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("RUN", options->run, "The run's directory")->required();
-  CLI::Option* json = command.add_flag("--json", options->json, "Print every line, in one array");
-  command.add_flag("--csv", options->csv, "Print the steps as CSV")->excludes(json);
-  command.callback([options] {
-    const auto lines = run::trace_lines(std::filesystem::path(options->run) / "trace.jsonl");
-    if (options->json) return print_json(lines);
-    if (options->csv) return print_csv(lines);
-    print_table(lines);
-    print_claim(report::summarize(options->run));
+  command.argument("RUN", options->run, "Directory of the run")
+      .required()
+      .reads_folder("trace.jsonl");
+  command.json(options->json);
+  command.flag("--csv", options->csv, "Print the steps as CSV").excludes({"--json"});
+  command.action([options] {
+    // Verify before printing: every output format rejects a run that does not verify.
+    const report::RunSummary run = report::summarize(options->run);
+    if (options->json) return print_json(run.trace);
+    if (options->csv) return print_csv(run.trace);
+    print_table(run.trace);
+    print_claim(run);
   });
 }
 

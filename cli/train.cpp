@@ -2,17 +2,19 @@
 
 #include <memory>
 
-#include "cli/command.h"
-#include "cli/config_file.h"
+#include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/training_run.h"
 
 namespace discreet::cli {
 
-void add_train(CLI::App& command, int&) {
+void add_train(Command& command) {
   auto file = std::make_shared<std::string>();
-  command.add_option("CONFIG", *file, "Configuration file; - is standard input")->required();
+  command.argument("CONFIG", *file, "Configuration file; - is standard input")
+      .required()
+      .reads_file_or_dash();
   auto options = add_training_options(command, "discreet-run");
-  command.callback([file, options] {
+  command.action([file, options] {
     const std::string yaml = read_config_file(*file);
     run_training(*options, yaml, *file, std::filesystem::path(*file).parent_path(),
                  fmt::format("discreet train {} --out {}", *file, options->out));

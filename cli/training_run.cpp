@@ -6,7 +6,6 @@
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "cli/numbers.h"
 #include "cli/print.h"
@@ -165,35 +164,24 @@ void print_text(const Outcome& outcome, const std::string& again) {
   if (r.accuracy || r.loss) print("  note       {}; {}\n", kHeldOut, kTuning);
 }
 
-std::shared_ptr<TrainingOptions> add_training_options(CLI::App& command, const char* out) {
+std::shared_ptr<TrainingOptions> add_training_options(Command& command, const char* out) {
   auto options = std::make_shared<TrainingOptions>();
   options->out = out;
-  command.add_option("--out", options->out, "The run's directory")->capture_default_str();
-  command.add_flag("--resume", options->resume, "Go on with the run in that directory");
-  command.add_option("--set", options->settings, "key=value, instead of what the file says")
-      ->allow_extra_args(false)
-      ->take_all();
-  command.add_option("--threads", options->threads,
-                     "Threads; the result is the same for any number (default: all processors)");
-  command.add_option("--seed", options->seed,
-                     "Of public randomness only: initialisation, feature maps, held-out records");
-  command.add_option("--insecure-seed", options->insecure_seed,
-                     "Of noise and sampling too, for tests: the run is stamped not_private");
+  command.option("--out", "DIR", options->out, "Directory of the run").writes_folder();
+  command.flag("--resume", options->resume, "Continue the run in that directory");
+  command.option("--set", "KEY=VALUE", options->settings, "Override a key of the configuration");
+  command.option("--threads", "N", options->threads,
+                 "Threads, which do not change the result; one per processor if not given");
+  command.option("--seed", "SEED", options->seed,
+                 "Seed of public randomness only: initialisation, feature maps, held-out records");
+  command.option("--insecure-seed", "SEED", options->insecure_seed,
+                 "Seed of noise and sampling too, for tests: stamps the run not_private");
   command
-      .add_option("--on-bad-row", options->on_bad_row,
-                  "A row that cannot be read: refuse the file, or skip and count the row")
-      ->check(CLI::IsMember({"refuse", "skip"}));
-  command.add_flag("--json", options->json, "Print one JSON object at the end");
+      .option("--on-bad-row", "WHAT", options->on_bad_row,
+              "Reject a file with an unreadable row, or skip such rows and count them")
+      .choices({"refuse", "skip"});
+  command.json(options->json);
   return options;
-}
-
-int parse_threads(const std::string& text) {
-  if (text.empty()) return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const std::uint64_t threads = parse_count("--threads", text);
-  if (threads == 0 || threads > 1024)
-    throw Error(ErrorCode::kInvalidInput, "--threads",
-                fmt::format("--threads is {}; take 1 to 1024", threads));
-  return static_cast<int>(threads);
 }
 
 std::vector<std::string> training_settings(std::vector<std::string> settings,

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/options/command.h"
 #include "discreet/training/train.h"
 
 namespace discreet::cli {
@@ -22,7 +22,7 @@ struct TrainingOptions {
 };
 
 // out: the default of --out.
-std::shared_ptr<TrainingOptions> add_training_options(CLI::App& command, const char* out);
+std::shared_ptr<TrainingOptions> add_training_options(Command& command, const char* out);
 
 // Trains by this configuration and prints the result. again: how to go on after Ctrl-C, without
 // --resume.
@@ -45,8 +45,5 @@ std::vector<std::string> training_settings(std::vector<std::string> settings,
                                            const std::string& seed,
                                            const std::string& insecure_seed);
 data::BadRow bad_row(const std::string& text);
-
-// Of --threads: as many as there are processors if it is empty.
-int parse_threads(const std::string& text);
 
 }  // namespace discreet::cli

@@ -5,8 +5,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/contributions.h"
+#include "cli/input.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
@@ -48,16 +49,25 @@ void sign(const Options& options) {
 }
 
 // The ledger's part.
-void consume(const Options& options) {
+ExitStatus consume(const Options& options) {
   if (options.key.empty() || options.events.empty())
     refuse("to record withdrawals give --ledger, --key (the ledger's) and --events");
   if (!options.bundles.empty() && !std::filesystem::is_directory(options.bundles))
     refuse(fmt::format("--bundles is '{}', which is no folder", options.bundles));
-  const auto events = read_deletion_events(read_input(options.events));
+  std::vector<Withdrawal> asked = read_deletion_events(read_input(options.events)), events;
+  std::vector<std::string> rejected;
   std::size_t fresh = 0;
   std::string note;
   {
     Ledger ledger = Ledger::open(options.file, read_key(options.key, options.passphrase_file));
+    // Events come from many people: a forged one must not keep the others out.
+    for (Withdrawal& event : asked) {
+      if (auto why_not = ledger.objection(event))
+        rejected.push_back(*std::move(why_not));
+      else
+        events.push_back(std::move(event));
+    }
+    if (events.empty() && !rejected.empty()) refuse(rejected.front());
     fresh = ledger.withdraw(events);
     note = ledger.note();
   }
@@ -84,6 +94,7 @@ void consume(const Options& options) {
                        {"already_recorded", events.size() - fresh},
                        {"bundles", bundles},
                        {"without_bundle", without},
+                       {"rejected", rejected},
                        {"note", note}}
                       .dump());
   else
@@ -91,16 +102,19 @@ void consume(const Options& options) {
         "{} of {} withdrawals recorded, {} were there; later epochs leave them out, models "
         "already trained are not changed\n",
         fresh, events.size(), events.size() - fresh);
-  if (options.json) return;
+  const ExitStatus status = rejected.empty() ? kDone : kCheckSaysNo;
+  if (options.json) return status;
+  for (const std::string& why_not : rejected) print("  rejected       {}\n", why_not);
   for (const json& path : bundles) print("  bundle         {}\n", path.get<std::string>());
   for (const json& each : without)
     print("  no bundle      {}: {}\n", each["descriptor_hash"].get<std::string>(),
           each["reason"].get<std::string>());
+  return status;
 }
 
-int check(const Options& options) {
-  std::optional<admission::PublicKey> key;
-  if (!options.public_key.empty()) key = public_key_from_text(read_input(options.public_key));
+ExitStatus check(const Options& options) {
+  std::optional<LedgerKey> key;
+  if (!options.public_key.empty()) key = ledger_key_from_text(read_input(options.public_key));
   const BundleVerdict found = verify_bundle(read_input(options.verify), key);
   const double epsilon = static_cast<double>(found.spend) / kMicro;
   if (options.json) {
@@ -110,6 +124,7 @@ int check(const Options& options) {
       affected.push_back({{"run", r.run}, {"manifest_hash", to_hex(r.manifest)}});
     if (found.ok)
       out.update({{"origin", found.origin},
+                  {"public_key", found.public_key},
                   {"descriptor_hash", found.descriptor},
                   {"uses", found.uses},
                   {"releases", found.releases},
@@ -124,7 +139,8 @@ int check(const Options& options) {
         "before; epsilon ≤ {:.6f}, of all {}; {} releases are affected\n  note   "
         "        presence is "
         "proven; that nothing was left out takes the ledger\n",
-        found.descriptor, found.origin, key ? "" : ", by the bundle's own key: compare it",
+        found.descriptor, found.origin,
+        key ? "" : fmt::format(", by the bundle's own key {}: compare it", found.public_key),
         found.uses, epsilon, found.has_plans ? "that its runs planned" : "uses that it allowed",
         found.releases);
     for (const Release& r : found.affected)
@@ -135,35 +151,49 @@ int check(const Options& options) {
   return found.ok ? kDone : kCheckSaysNo;
 }
 
-int run(const Options& options) {
+ExitStatus run(const Options& options) {
   const int asked = !options.hash.empty() + !options.file.empty() + !options.verify.empty();
   if (asked != 1)
     refuse("give HASH to sign a withdrawal, --ledger to record signed ones, or --verify a bundle");
   if (!options.verify.empty()) return check(options);
-  options.hash.empty() ? consume(options) : sign(options);
+  if (options.hash.empty()) return consume(options);
+  sign(options);
   return kDone;
 }
 
 }  // namespace
 
-void add_withdraw(CLI::App& command, int& status) {
+void add_withdraw(Command& command) {
   auto options = std::make_shared<Options>();
-  command.add_option("HASH", options->hash, "SHA-256 of the descriptor to withdraw");
-  command.add_option("--origin", options->origin, "The ledger's name, as its notes begin");
-  command.add_option("--reason", options->reason, "At most 256 bytes, public");
-  command.add_option("--key", options->key,
-                     "Private key: contributor's or steward's to sign, the ledger's to record");
-  command.add_option("--passphrase-file", options->passphrase_file, "Its first line opens the key");
-  command.add_option("--events", options->events,
-                     "Deletion events, JSON lines: added to, or recorded");
-  command.add_option("--ledger", options->file,
-                     "Record the events in this ledger; each counts once");
-  command.add_option("--bundles", options->bundles, "Folder for one proof bundle per event");
-  command.add_option("--verify", options->verify, "Verify a bundle; needs no ledger");
-  command.add_option("--public-key", options->public_key,
-                     "The ledger's key you expect, for --verify");
-  command.add_flag("--json", options->json, "Print one JSON object");
-  command.callback([options, &status] { status = run(*options); });
+  command.argument("HASH", options->hash, "SHA-256 of the descriptor to withdraw");
+  command.option("--origin", "NAME", options->origin,
+                 "Name of the ledger: the first line of its notes");
+  command.option("--reason", "TEXT", options->reason, "Public reason, at most 256 bytes");
+  command
+      .option("--key", "FILE", options->key,
+              "Private key: the contributor's or steward's to sign, the ledger's to record")
+      .reads_file();
+  add_passphrase_option(command, options->passphrase_file);
+  command
+      .option("--events", "FILE", options->events,
+              "Signed withdrawals (JSON lines): to append to when signing, to read when recording")
+      .writes_file();
+  command
+      .option("--ledger", "FILE", options->file,
+              "Record the events in this ledger; each counts once")
+      .reads_file();
+  command
+      .option("--bundles", "DIR", options->bundles,
+              "Write one proof bundle per event to this folder")
+      .writes_folder();
+  command.option("--verify", "FILE", options->verify, "Verify a bundle; needs no ledger")
+      .reads_file();
+  command
+      .option("--public-key", "FILE", options->public_key,
+              "Public key you expect of the ledger, for --verify")
+      .reads_file();
+  command.json(options->json);
+  command.action([options] { return run(*options); });
 }
 
 }  // namespace discreet::cli

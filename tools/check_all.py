@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs what `make test` has no time for, and keeps a table of the results in docs/checks.md.
+"""Runs what `make test` has no time for, and keeps a table of the results in docs/internals/checks.md.
 
     tools/check_all.py [CHECK…]     all of them, or those named: asan, tsan, fuzz, fuzz_cbor, kills, lint, …
     tools/check_all.py --list
@@ -9,6 +9,7 @@ FUZZ_RUNS (10,000,000 executions) and FUZZ_SECONDS (1,800 processor-seconds), wh
 """
 
 import datetime
+import fcntl
 import os
 import pathlib
 import re
@@ -17,18 +18,31 @@ import subprocess
 import sys
 import time
 
+from fuzz_reach import PARSERS, reach
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TABLE = ROOT / "docs" / "checks.md"
+FOLDER = ROOT / "build" / "check-all"
+TABLE = ROOT / "docs" / "internals" / "checks.md"
 FUZZERS = re.findall(r"^discreet_fuzzer\((\w+) ", (ROOT / "tests/fuzz/CMakeLists.txt").read_text(), re.M)
 JOBS = os.environ.get("JOBS", str(os.cpu_count()))
 HEAD = """# What `make check-all` last showed
 
 One row per check, each of the day and commit on which it last ran; a "+" means that sources differed from the commit. Size is
-what was asked for or reached, coverage the share of the program's edges that a fuzzer's inputs reach. Times are of this machine,
-which others used too.
+what was asked for or reached, coverage the share of the program's edges that a fuzzer's inputs reach. Times are of this
+machine, which others used too.
 
 | check | size | result | coverage | time | date | commit |
 |---|---|---|---|---|---|---|
+"""
+PARSERS_HEAD = """
+## How deep the fuzzers reach
+
+One row per format that others write: the edges of the sources that read it which the inputs of its fuzzer take.
+`tools/fuzz_reach.py FUZZER` lists the functions that none of them enters; most write the format, or belong to the keeper of
+a file.
+
+| format | fuzzer | sources | edges reached | date | commit |
+|---|---|---|---|---|---|
 """
 
 
@@ -41,40 +55,60 @@ def text_of(command, env=None):
 
 def commit():
     head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/checks.md"],
+    changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/internals/checks.md"],
                              cwd=ROOT, capture_output=True, text=True).stdout.strip()
     return head + ("+" if changed else "")
 
 
-def record(name, size, result, coverage, seconds):
-    rows = {}
-    if TABLE.exists():
-        for line in TABLE.read_text().splitlines():
-            if line.startswith("| ") and not line.startswith("| check"):
-                rows[line.split("|")[1].strip()] = line
+def today():
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+
+
+def replace_rows(new):
+    """Rows by their first cell; those of other checks and formats stay."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with open(FOLDER / "lock", "w") as lock:  # two runs may keep the table at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = TABLE.read_text().splitlines() if TABLE.exists() else []
+        rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")} | new
+        formats = [parser for parser, _, _ in PARSERS]
+        TABLE.write_text(HEAD + "".join(rows[name] + "\n" for name in CHECKS if name in rows) +
+                         PARSERS_HEAD + "".join(rows[name] + "\n" for name in formats if name in rows))
+
+
+def record(name, commit, size, result, coverage, seconds):
     spent = f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
-    today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    rows[name] = f"| {name} | {size} | {result} | {coverage or '–'} | {spent} | {today} | {commit()} |"
-    order = {check: i for i, check in enumerate(CHECKS)}
-    TABLE.write_text(HEAD + "".join(rows[key] + "\n" for key in sorted(rows, key=lambda key: order.get(key, 99))))
-    print(rows[name], flush=True)
+    row = f"| {name} | {size} | {result} | {coverage or '–'} | {spent} | {today()} | {commit} |"
+    replace_rows({name: row})
+    print(row, flush=True)
     return result.startswith("passed")
 
 
+def record_reach(fuzzer, commit):
+    replace_rows({parser: f"| {parser} | {fuzzer} | {', '.join(f'`{s}`' for s in sources.split())} "
+                          f"| {reached:,} of {edges:,}, {100 * reached / max(1, edges):.0f}% | {today()} | {commit} |"
+                  for parser, sources, reached, edges, _ in reach(fuzzer)})
+
+
 def keep(name, output):
-    folder = ROOT / "build" / "check-all"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.log").write_text(output)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{name}.log").write_text(output)
+
+
+def built(preset, *target):
+    for command in (["cmake", "--preset", preset], ["cmake", "--build", "--preset", preset, "-j", JOBS, *target]):
+        output, status = text_of(command)
+        if status != 0:
+            keep(preset, output)
+            return False
+    return True
 
 
 def sanitizer(name):
     # Ten million entries under the thread sanitizer take more memory than a machine of ours has.
     entries = {"asan": "10000000", "tsan": "1000000"}[name]
-    for command in (["cmake", "--preset", name], ["cmake", "--build", "--preset", name, "-j", JOBS]):
-        output, status = text_of(command)
-        if status != 0:
-            keep(name, output)
-            return "build", "FAILED to build", ""
+    if not built(name):
+        return "build", "FAILED to build", ""
     output, status = text_of(["ctest", "--preset", name, "-j", JOBS], {"DISCREET_ENTRIES": entries})
     keep(name, output)
     tests = re.search(r"(\d+)% tests passed, (\d+) tests failed out of (\d+)", output)
@@ -86,6 +120,8 @@ def sanitizer(name):
 def fuzzer(name):
     runs, seconds = int(os.environ.get("FUZZ_RUNS", "10000000")), int(os.environ.get("FUZZ_SECONDS", "1800"))
     done, spent, coverage = 0, 0.0, ""
+    if not built("fuzz", "--target", f"{name}_fuzz"):  # its time is not the fuzzer's
+        return "build", "FAILED to build", ""
     while done < runs and spent < seconds:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         output, status = text_of(["tests/fuzz/run", name, str(runs - done), str(max(1, int(seconds - spent)))])
@@ -97,7 +133,8 @@ def fuzzer(name):
         if edges and total:
             coverage = f"{int(edges[-1]):,} of {int(total[1]):,} edges"
         if status != 0:
-            return f"{done:,} executions", "FAILED: " + (re.findall(r"(?:SUMMARY|property failed): (.*)", output) or ["?"])[-1], coverage
+            found = re.findall(r"(?:SUMMARY|property failed): (.*)", output) or ["?"]
+            return f"{done:,} executions", f"FAILED: {found[-1]}", coverage
         spent += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return f"{done:,} executions, {spent / 60:.1f} processor-minutes", "passed", coverage
 
@@ -149,9 +186,11 @@ def main(asked):
         sys.exit(f"unknown check; one of {', '.join(CHECKS)}")
     fine = True
     for name in names:
-        begin = time.monotonic()
+        begin, at = time.monotonic(), commit()  # as built: sources may change while a check runs
         size, result, coverage = CHECKS[name]()
-        fine &= record(name, size, result, coverage, time.monotonic() - begin)
+        fine &= record(name, at, size, result, coverage, time.monotonic() - begin)
+        if name.startswith("fuzz_"):
+            record_reach(name.removeprefix("fuzz_"), at)
     return 0 if fine else 1
 
 

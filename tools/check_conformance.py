@@ -1,11 +1,23 @@
 #!/usr/bin/env python3
-"""Checks docs/conformance.md: every named test exists; and counts what is open.
+"""Checks tests/conformance/clauses/*.yaml and the page docs/conformance.md, which is written from them.
 
-    tools/check_conformance.py [ROOT]
+    tools/check_conformance.py [ROOT]     check; exit status 1 and one line per problem
+    tools/check_conformance.py --write    write docs/conformance.md again
 
-A row is `| id | requirement | room | test | note |`. Its test is `not yet`, or one or more test names in
-backticks: `Suite.Name` of a GoogleTest in a *_test.cpp or below tests/, or `path/test_file.py::test_name`.
-Ids are unique, and rooms are known.
+A file holds one section of a specification:
+
+    specification: S1                     title: the name of the specification
+    section: "S1 section 1: …"            parts: a list of {title, about, clauses}
+
+and a clause has
+
+    id            unique
+    requirement   one testable sentence
+    room          a folder of discreet/, or cli, python, docs
+    tests         `Suite.Name` of a GoogleTest, or `path/test_file.py::test_name`; empty while the clause is open
+    reach         how a user reaches it, as the named tests do: command, configuration, python, c++; or project,
+                  for rules that documents and linters show. Empty while the clause is open
+    note          optional
 """
 
 import collections
@@ -13,10 +25,42 @@ import pathlib
 import re
 import sys
 
+try:
+    import yaml
+except ImportError:
+    sys.exit("check_conformance: PyYAML is missing; run build/venv/bin/python tools/check_conformance.py")
+
 ROOMS = ["base", "numerics", "random", "accounting", "config", "layout", "mechanism", "admission", "ledger",
          "data", "run", "training", "unlearning", "release", "report", "cli", "python", "docs"]
+REACHES = {
+    "command": "a `discreet` command",
+    "configuration": "a key of a YAML file",
+    "python": "the Python package",
+    "c++": "the C++ library",
+    "project": "documents and linters",
+}
+FIELDS = {"id", "requirement", "room", "tests", "reach", "note"}
 GTEST = re.compile(r"^\s*(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.M)
 PYTEST = re.compile(r"^\s*(?:async )?def (test_\w+)\(", re.M)
+PAGE = "docs/conformance.md"
+HEAD = """# Conformance
+
+<!-- Written by tools/check_conformance.py --write from tests/conformance/clauses; do not edit. -->
+
+{summary}
+
+- **S1** is the differential-privacy gradient applicator `Apply_v3`, **S2** depth-selective routing of signed contributions,
+  **S3** Calibrator, MemoryPair and PrivacyOdometer. **SR** are the rules that decide where these are unsound, contradictory
+  or silent.
+- **Room**: the folder that holds the code; see the [map](../discreet/README.md). `docs` is this folder and the files beside it.
+- **Reach**: how a user reaches the clause, judged by the named tests. `c++` alone means that only C++ tests show it today.
+- **Tests**: `Suite.Name` is a C++ test, `path::name` a Python test; `not yet` marks an open clause.
+- **Note**: `B1` is the soundness rule SR-B1 that changes or sharpens the meaning; the test checks the meaning after the rule.
+  "Open" marks a term that the text leaves undefined: its header fixes the definition. "Contradiction" marks a place where the
+  text says two things. A requirement stated twice has one row; the line under a heading says where the repetition went.
+
+`tools/check_conformance.py`, part of `make lint`, checks that every named test exists and that this page is up to date.
+"""
 
 
 def gtests(root):
@@ -32,51 +76,122 @@ def exists(root, name, gtest_names):
     return file.is_file() and function in PYTEST.findall(file.read_text("utf-8"))
 
 
-def rows(text):
-    """(line number, cells) of each table row but headers."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.startswith("|"):
-            continue
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if cells[0] != "id" and not set(cells[0]) <= set("-:"):
-            yield number, cells
+def reached_by(test):
+    """What this test can show; a C++ test may read a configuration."""
+    path, separator, _ = test.partition("::")
+    if not separator:
+        return {"c++", "configuration"}
+    if path.startswith(("tests/cli/", "tests/crash/", "tests/package/")):
+        return {"command", "configuration"}
+    return {"python"} if path.startswith("python/") else {"project"}
 
 
-def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1])
-    table = root / "docs" / "conformance.md"
-    gtest_names = gtests(root)
-    problems = []
-    total = collections.Counter()
-    open_rows = collections.Counter()
-    seen = set()
-    for number, cells in rows(table.read_text("utf-8")):
-        if len(cells) != 5:
-            problems.append((number, f"{len(cells)} cells instead of 5"))
-            continue
-        clause, _, room, test, _ = cells
-        if clause in seen:
-            problems.append((number, f"the id {clause} occurs twice"))
-        seen.add(clause)
-        if room not in ROOMS:
-            problems.append((number, f"{room} is no room; the rooms are in tools/check_conformance.py"))
-        total[room] += 1
-        names = re.findall(r"`([^`]+)`", test)
-        if test == "not yet":
-            open_rows[room] += 1
-        elif not names:
-            problems.append((number, f"the test of {clause} is neither `not yet` nor a name in backticks"))
-        for name in names:
-            if not exists(root, name, gtest_names):
-                problems.append((number, f"{clause} names the test {name}, which does not exist"))
-    for number, sentence in problems:
-        print(f"docs/conformance.md:{number}: {sentence}")
+def sections(root):
+    """(file, its content), in the order of the page."""
+    for path in sorted((root / "tests" / "conformance" / "clauses").glob("*.yaml")):
+        yield path, yaml.safe_load(path.read_text("utf-8"))
+
+
+def problems_of(clause, root, gtest_names):
+    unknown = sorted(set(clause) - FIELDS)
+    missing = sorted(FIELDS - {"note"} - set(clause))
+    if unknown or missing:
+        yield f"a clause has the fields {', '.join(sorted(FIELDS))}; " + \
+            "; ".join(f"{word} {', '.join(names)}" for word, names in (("unknown", unknown), ("missing", missing)) if names)
+        return
+    name, tests, reach = clause["id"], clause["tests"], clause["reach"]
+    if clause["room"] not in ROOMS:
+        yield f"{name}: unknown room {clause['room']}; expected one of {', '.join(ROOMS)}"
+    for test in tests:
+        if not exists(root, test, gtest_names):
+            yield f"{name}: the test {test} does not exist"
+    for value in reach:
+        if value not in REACHES:
+            yield f"{name}: unknown reach {value}; expected one of {', '.join(REACHES)}"
+        elif tests and not any(value in reached_by(test) for test in tests):
+            yield f"{name}: the reach {value} needs a test that uses it"
+    if bool(tests) != bool(reach):
+        yield f"{name}: a clause with tests has a reach, and an open one has none"
+
+
+def cell(text):
+    return text.replace("|", "\\|")
+
+
+def row(clause):
+    tests = ", ".join(f"`{test}`" for test in clause["tests"]) or "not yet"
+    return (f"| {clause['id']} | {cell(clause['requirement'])} | {clause['room']} | {', '.join(clause['reach'])} | {tests} "
+            f"| {cell(clause.get('note', ''))} |")
+
+
+def summary(contents):
+    clauses = [(content["specification"], clause) for content in contents for part in content["parts"]
+               for clause in part.get("clauses", [])]
+    done = [clause for _, clause in clauses if clause["tests"]]
+    still = [clause["id"] for _, clause in clauses if not clause["tests"]]
+    lines = [f"{len(done)} of {len(clauses)} clauses have a named test; {len(still)} are open.", "",
+             "| specification | clauses | open |", "|---|---|---|"]
+    titles = {content["specification"]: content["title"] for content in contents}
+    for name, title in titles.items():
+        own = [clause for specification, clause in clauses if specification == name]
+        lines.append(f"| {name}: {title} | {len(own)} | {sum(not clause['tests'] for clause in own)} |")
+    by = [f"{sum(value in clause['reach'] for clause in done)} by {words}" for value, words in REACHES.items()]
+    only = sum(clause["reach"] == ["c++"] for clause in done)
+    lines += ["", f"Tests reach clauses in these ways, some in several: {', '.join(by)}. Only C++ tests reach {only} of them."]
+    if still:
+        lines.append(f"Open: {', '.join(still)}.")
+    return "\n".join(lines)
+
+
+def page(contents):
+    lines, specification = [HEAD.format(summary=summary(contents))], None
+    for content in contents:
+        if content["specification"] != specification:
+            specification = content["specification"]
+            lines.append(f"## {specification}. {content['title']}\n")
+        lines.append(f"### {content['section']}\n")
+        for part in content["parts"]:
+            if "title" in part:
+                lines.append(f"#### {part['title']}\n")
+            if "about" in part:
+                lines.append(f"{part['about']}\n")
+            if part.get("clauses"):
+                lines += ["| id | requirement | room | reach | tests | note |", "|---|---|---|---|---|---|",
+                          *map(row, part["clauses"]), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def main(arguments):
+    write = "--write" in arguments
+    paths = [argument for argument in arguments if argument != "--write"]
+    root = pathlib.Path(paths[0] if paths else pathlib.Path(__file__).resolve().parents[1])
+    gtest_names, seen, problems, contents = gtests(root), set(), [], []
+    total, still = collections.Counter(), collections.Counter()
+    for path, content in sections(root):
+        contents.append(content)
+        for clause in (clause for part in content["parts"] for clause in part.get("clauses", [])):
+            found = list(problems_of(clause, root, gtest_names))
+            if not found or "id" in clause:
+                if clause["id"] in seen:
+                    found.append(f"{clause['id']}: the id occurs twice")
+                seen.add(clause["id"])
+            total[clause.get("room")] += 1
+            still[clause.get("room")] += not clause.get("tests")
+            problems += [f"{path.relative_to(root)}: {sentence}" for sentence in found]
+    if not problems:
+        text, file = page(contents), root / PAGE
+        if write:
+            file.write_text(text, "utf-8")
+        elif not file.is_file() or file.read_text("utf-8") != text:
+            problems.append(f"{PAGE}: not what the clauses say; run tools/check_conformance.py --write")
+    for problem in problems:
+        print(problem)
     if problems:
         return 1
-    rooms = ", ".join(f"{room} {open_rows[room]} of {total[room]}" for room in ROOMS if total[room])
-    print(f"conformance: {open_rows.total()} of {total.total()} rows open: {rooms}")
+    rooms = ", ".join(f"{room} {still[room]} of {total[room]}" for room in ROOMS if total[room])
+    print(f"conformance: {still.total()} of {total.total()} clauses open: {rooms}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

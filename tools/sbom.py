@@ -3,9 +3,9 @@
 
     tools/sbom.py BUILD OUT     BUILD: the build folder
 
-Required: the Debian packages that they are linked with or whose headers they contain, and what the Python package is built with.
-Excluded, because only tests and tools need them: the other packages of tools/setup/python-*.lock. The same build gives the same
-bytes."""
+Required: the Debian packages that they are linked with or whose headers they contain, and what the Python package is built
+with. Excluded, because only tests and tools need them: the other packages of tools/setup/python-*.lock. The same build gives
+the same bytes."""
 
 import json
 import pathlib

@@ -233,8 +233,7 @@ class Pld final : public Accountant {
         pld_ = std::move(restored);
       }
     } catch (const Error& error) {
-      throw Error(ErrorCode::kMalformed, "pld",
-                  fmt::format("the saved state cannot be restored ({})", error.sentence()));
+      malformed("pld", "the saved state cannot be restored ({})", error.sentence());
     }
   }
 
@@ -251,9 +250,8 @@ std::unique_ptr<Accountant> make_accountant(std::string_view name, AccountantOpt
   if (name == "rdp") return std::make_unique<RdpAccountant>(options);
   if (name == "moments") return std::make_unique<MomentsAccountant>(options);
   if (name == "gdp") return std::make_unique<GdpAccountant>(options);
-  throw Error(
-      ErrorCode::kInvalidDpConfig, "make_accountant",
-      fmt::format("there is no accountant \"{}\"; choose pld, moments, rdp, f_dp or gdp", name));
+  invalid_config("make_accountant",
+                 "unknown accountant \"{}\"; choose pld, moments, rdp, f_dp or gdp", name);
 }
 
 }  // namespace discreet::accounting

@@ -14,10 +14,10 @@ namespace {
 void require_within(const Accountant& accountant, double epsilon, double delta) {
   const double upper = accountant.epsilon(delta).epsilon.upper;
   if (!(upper <= epsilon)) {
-    throw Error(ErrorCode::kPrivacyBudgetExceeded, "PrivacyBudget",
-                fmt::format("epsilon would be {} at delta {}, above the target {}; release nothing "
-                            "and stop, or plan more noise or fewer steps",
-                            upper, delta, epsilon));
+    budget_exceeded("PrivacyBudget",
+                    "epsilon would be {} at delta {}, above the target {}; release nothing and "
+                    "stop, or plan more noise or fewer steps",
+                    upper, delta, epsilon);
   }
 }
 
@@ -30,8 +30,8 @@ PrivacyBudget::PrivacyBudget(std::unique_ptr<Accountant> accountant, double epsi
       delta_(delta),
       granularity_(granularity) {
   if (!(epsilon > 0 && std::isfinite(epsilon))) {
-    throw Error(ErrorCode::kInvalidDpConfig, "PrivacyBudget",
-                fmt::format("the target epsilon is {}; give a finite positive one", epsilon));
+    invalid_config("PrivacyBudget", "the target epsilon is {}; it must be finite and positive",
+                   epsilon);
   }
   require_within(*accountant_, epsilon_, delta_);
 }
@@ -50,8 +50,8 @@ void PrivacyBudget::admit(const std::vector<RepeatedEvent>& events) {
 
 void PrivacyBudget::begin_epoch(const std::vector<RepeatedEvent>& steps) {
   if (granularity_ != Granularity::kPerEpoch) {
-    throw Error(ErrorCode::kInvalidDpConfig, "PrivacyBudget",
-                "epochs are reserved under PER_EPOCH only; call step for each step");
+    invalid_config("PrivacyBudget",
+                   "epochs can only be reserved under PER_EPOCH; call step for each step");
   }
   std::vector<RepeatedEvent> reserved = steps;
   admit(steps);
@@ -69,10 +69,10 @@ void PrivacyBudget::step(const Event& event) {
       return;
     }
   }
-  throw Error(ErrorCode::kPrivacyBudgetExceeded, "PrivacyBudget",
-              fmt::format("{} is not part of what the epoch reserved, or all of it is used; begin "
-                          "an epoch that holds it",
-                          describe(event)));
+  budget_exceeded("PrivacyBudget",
+                  "{} is not part of the epoch's reservation, or the reservation is used up; start "
+                  "an epoch that contains it",
+                  describe(event));
 }
 
 }  // namespace discreet::accounting

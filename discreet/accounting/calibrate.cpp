@@ -1,7 +1,5 @@
 #include "discreet/accounting/calibrate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -17,16 +15,14 @@ constexpr double kTolerance = 1e-4;
 // epsilon must be known better than the setting; and no narrower than that needs.
 constexpr Accuracy kAccuracy{1e-8, 2e-5};
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "calibrate", std::move(sentence));
-}
+constexpr const char* kOperator = "calibrate";
 
 void check(const Target& target) {
   if (!(target.epsilon > 0) || !std::isfinite(target.epsilon))
-    refuse(fmt::format("the target epsilon is {}; it must be a finite number above 0",
-                       target.epsilon));
+    invalid_config(kOperator, "the target epsilon is {}; it must be a finite number above 0",
+                   target.epsilon);
   if (!(target.delta > 0 && target.delta < 1))
-    refuse(fmt::format("delta is {}; it must lie between 0 and 1, both excluded", target.delta));
+    invalid_config(kOperator, "delta is {}; it must be in (0, 1)", target.delta);
 }
 
 // Refuses what Event refuses, with its words.
@@ -134,9 +130,9 @@ Calibrated<double> calibrate_noise_multiplier(double rate, std::uint64_t steps,
     if (bad && good) break;
     if (good && good->x <= kLeast) return {good->x, good->epsilon, false, search.evaluations};
     if ((bad && bad->x >= kMost) || search.evaluations >= kMaxEvaluations) {
-      refuse(
-          fmt::format("no noise multiplier up to {} gives epsilon {} at delta {}: {} is attainable",
-                      point.x, target.epsilon, target.delta, point.epsilon.value.upper));
+      invalid_config(kOperator,
+                     "no noise multiplier up to {} gives epsilon {} at delta {}: {} is attainable",
+                     point.x, target.epsilon, target.delta, point.epsilon.value.upper);
     }
     const double jump = std::max(factor, numerics::exp(std::min(std::abs(point.height), 2.0)));
     point = search.evaluate(std::clamp(good ? point.x / jump : point.x * jump, kLeast, kMost));
@@ -155,9 +151,10 @@ Calibrated<std::uint64_t> calibrate_steps(double rate, double noise_multiplier,
   Search search(target, [&](double x) { return steps_of(rate, noise_multiplier, count(x)); });
   Search::Point good = search.evaluate(1);
   if (!Search::keeps(good)) {
-    refuse(fmt::format(
+    invalid_config(
+        kOperator,
         "even one step has epsilon {} at delta {}, above {}; add noise or lower the rate",
-        good.epsilon.value.upper, target.delta, target.epsilon));
+        good.epsilon.value.upper, target.delta, target.epsilon);
   }
   constexpr double kMost = 0x1p50;
   double factor = 16;
@@ -199,9 +196,9 @@ Calibrated<double> calibrate_rate(double noise_multiplier, std::uint64_t steps,
   double factor = 4;
   while (!good) {
     if (bad.x >= kMost || search.evaluations >= kMaxEvaluations) {
-      refuse(
-          fmt::format("no sampling rate down to {} gives epsilon {} at delta {}: {} is attainable",
-                      rate(bad.x), target.epsilon, target.delta, bad.epsilon.value.upper));
+      invalid_config(kOperator,
+                     "no sampling rate down to {} gives epsilon {} at delta {}: {} is attainable",
+                     rate(bad.x), target.epsilon, target.delta, bad.epsilon.value.upper);
     }
     const Search::Point point = search.evaluate(std::min(bad.x * factor, kMost));
     if (Search::keeps(point)) {

@@ -9,33 +9,33 @@ namespace discreet::accounting {
 // Proof: pld.md
 // Proof: group_privacy.md
 
-// The largest or smallest setting that keeps a promise: Poisson sampling, Gaussian noise, adjacency
-// add_remove. Every answer is certified, `reached.value.upper <= target`, and lies within 1e-4
-// relative of the best possible one (steps: and 1) wherever `proven` says so. At most
-// kMaxEvaluations evaluations of the accountant.
+// The extreme setting that keeps a promise, for Poisson sampling, Gaussian noise and add_remove
+// adjacency. Every answer is certified: `reached.value.upper <= target`. If `proven` is true, it is
+// within 1e-4 relative of the best possible setting (for steps: or within one step). Each search
+// evaluates the accountant at most kMaxEvaluations times.
 
 inline constexpr int kMaxEvaluations = 30;
 
 struct Target {
   double epsilon;           // > 0, finite
   double delta;             // in (0, 1)
-  std::uint64_t group = 1;  // records that the promise covers together (group_privacy.h)
+  std::uint64_t group = 1;  // number of records that the promise covers together (group_privacy.h)
 };
 
 template <class T>
 struct Calibrated {
   T value;            // the setting
   Certified reached;  // epsilon at that setting; upper <= target
-  bool proven;      // a setting within 1e-4 relative (steps: or one more) is certified to break the
-                    // promise
-  int evaluations;  // of the accountant
+  bool proven;        // a setting 1e-4 further (relative; for steps: or one more) provably breaks
+                      // the promise
+  int evaluations;    // evaluations of the accountant
 };
 
-// The least noise multiplier. rate in (0, 1], steps >= 1.
+// The smallest noise multiplier. rate in (0, 1], steps >= 1.
 Calibrated<double> calibrate_noise_multiplier(double rate, std::uint64_t steps,
                                               const Target& target);
 
-// The largest number of steps. Infeasible if one step is too many.
+// The largest number of steps. Infeasible if a single step exceeds the target.
 Calibrated<std::uint64_t> calibrate_steps(double rate, double noise_multiplier,
                                           const Target& target);
 
@@ -43,11 +43,11 @@ Calibrated<std::uint64_t> calibrate_steps(double rate, double noise_multiplier,
 Calibrated<double> calibrate_rate(double noise_multiplier, std::uint64_t steps,
                                   const Target& target);
 
-// The least delta for an epsilon, one record: the upper end of the certified interval.
+// The smallest delta for an epsilon and one record: the upper end of the certified interval.
 Certified calibrate_delta(double rate, double noise_multiplier, std::uint64_t steps,
                           double epsilon);
 
-// All throw kInvalidDpConfig naming the value out of range; or, if nothing keeps the promise,
-// saying what is attainable.
+// All throw kInvalidDpConfig. It names the value that is out of range or, if no setting keeps the
+// promise, states what is attainable.
 
 }  // namespace discreet::accounting

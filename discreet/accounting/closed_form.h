@@ -9,9 +9,9 @@ namespace discreet::accounting {
 // Proof: transform/transform.md
 
 // Compositions whose hockey-stick divergence is a difference of two normal tails: a single Gaussian
-// step, Poisson-subsampled or not, and any number of full-batch steps, which are one Gaussian with
-// 1/sigma^2 = sum count/sigma_i^2. Each returns nullopt for every other composition.
-// The intervals contain the exact value; their relative width is of the order of 1e-13.
+// step, Poisson-subsampled or not, and any number of full-batch steps, which equal one Gaussian
+// with 1/sigma^2 = sum count/sigma_i^2. Both functions return nullopt for every other composition.
+// The intervals contain the exact value; their relative width is about 1e-13.
 
 // delta(epsilon) for epsilon >= 0.
 std::optional<Interval> closed_form_delta(const Composition& steps, Direction direction,

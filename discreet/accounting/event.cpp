@@ -14,28 +14,27 @@
 namespace discreet::accounting {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "Event", std::move(sentence));
-}
+constexpr const char* kOperator = "Event";
 
 void require_positive(std::string_view what, double value) {
   if (!(value > 0) || !std::isfinite(value))
-    refuse(fmt::format("{} is {}; it must be a finite number above 0", what, value));
+    invalid_config(kOperator, "{} is {}; it must be a finite number above 0", what, value);
 }
 
 void require_rate(double rate) {
   if (!(rate > 0 && rate <= 1))
-    refuse(fmt::format("the sampling rate is {}; it must lie in (0, 1]", rate));
+    invalid_config(kOperator, "the sampling rate is {}; it must be in (0, 1]", rate);
 }
 
 void require_count(std::string_view what, std::uint64_t value) {
-  if (value == 0) refuse(fmt::format("{} is 0; it must be at least 1", what));
+  if (value == 0) invalid_config(kOperator, "{} is 0; it must be at least 1", what);
 }
 
 void require_fits(std::string_view what, std::uint64_t batch, std::uint64_t population) {
   require_count(what, batch);
   if (batch > population)
-    refuse(fmt::format("{} is {}, more than the population of {}", what, batch, population));
+    invalid_config(kOperator, "{} is {}; it must be at most the population of {}", what, batch,
+                   population);
 }
 
 struct Check {
@@ -43,7 +42,7 @@ struct Check {
     require_positive("the noise multiplier", m.noise_multiplier);
   }
   void operator()(const GaussianGroups& m) const {
-    if (m.groups.empty()) refuse("there are no groups; give at least one");
+    if (m.groups.empty()) invalid_config(kOperator, "there are no groups; expected at least one");
     for (std::size_t g = 0; g < m.groups.size(); ++g) {
       require_positive(fmt::format("the noise multiplier of group {}", g),
                        m.groups[g].noise_multiplier);
@@ -73,9 +72,9 @@ struct Check {
   }
   void operator()(const Guarantee& m) const {
     if (!(m.epsilon >= 0) || !std::isfinite(m.epsilon))
-      refuse(fmt::format("epsilon is {}; it must be finite and not negative", m.epsilon));
+      invalid_config(kOperator, "epsilon is {}; it must be finite and not negative", m.epsilon);
     if (!(m.delta >= 0 && m.delta < 1))
-      refuse(fmt::format("delta is {}; it must lie in [0, 1)", m.delta));
+      invalid_config(kOperator, "delta is {}; it must be in [0, 1)", m.delta);
   }
   void operator()(const NoSampling&) const {}
   void operator()(const Poisson& s) const { require_rate(s.rate); }
@@ -110,20 +109,20 @@ double laplace_scale(double noise_multiplier) noexcept {
 Event::Event(Mechanism mechanism, Sampling sampling, Adjacency adjacency)
     : adjacency_(adjacency), sampling_(sampling), mechanism_(std::move(mechanism)) {
   if (adjacency > Adjacency::kReplaceOne) {
-    refuse(fmt::format("{} is no adjacency", static_cast<int>(adjacency)));
+    invalid_config(kOperator, "{} is not an adjacency", static_cast<int>(adjacency));
   }
   std::visit(Check{}, mechanism_);
   std::visit(Check{}, sampling_);
   if (std::holds_alternative<Guarantee>(mechanism_) &&
       !std::holds_alternative<NoSampling>(sampling_)) {
-    refuse(
-        fmt::format("a guarantee cannot be amplified by {} sampling here; state the guarantee of "
-                    "the sampled mechanism, with sampling none",
-                    name(sampling_)));
+    invalid_config(kOperator,
+                   "a guarantee cannot be amplified by {} sampling; state the guarantee of the "
+                   "sampled mechanism, with sampling none",
+                   name(sampling_));
   }
   if (!fits(sampling_, adjacency_)) {
-    refuse(fmt::format("{} sampling has no guarantee under {}", name(sampling_),
-                       to_string(adjacency_)));
+    invalid_config(kOperator, "{} sampling has no guarantee under {}", name(sampling_),
+                   to_string(adjacency_));
   }
   // -0 would be a second spelling of 0.
   if (auto* guarantee = std::get_if<Guarantee>(&mechanism_)) {

@@ -15,18 +15,18 @@ namespace discreet::accounting {
 
 // Proof: event.md
 
-// One vocabulary for what a mechanism releases: the mechanism emits events, every accountant and
-// the ledger consume them. The meaning of a recorded event never changes; a new meaning is a new
-// type. An accountant that cannot handle an event refuses it by name.
+// The vocabulary of releases: mechanisms emit events; accountants and the ledger consume them. The
+// meaning of a recorded event never changes; a new meaning needs a new type. An accountant rejects,
+// by name, an event that it cannot handle.
 
-// Which data sets are neighbours. Every event names it, and every epsilon carries it.
+// Which data sets are neighbours. Every event states its adjacency, and every epsilon carries it.
 enum class Adjacency : std::uint8_t {
-  kAddRemove,   // one record more or less
+  kAddRemove,   // one record added or removed
   kZeroOut,     // one record's contribution replaced by zero
   kReplaceOne,  // one record replaced by another
 };
 
-// ---------------------------------------------------------------- what is added
+// ---------------------------------------------------------------- mechanisms
 
 // Every noise multiplier is the standard deviation of the noise on a coordinate divided by the L2
 // sensitivity to adding or removing one record: dimensionless, finite, > 0.
@@ -44,16 +44,17 @@ struct Group {
   friend auto operator<=>(const Group&, const Group&) = default;
 };
 
-// Counts released beside the gradient on the same subsample, to adapt clip bounds: each is
-// sum(1[.] - 1/2) + N(0, deviation^2); a record moves each by at most 1/2.
+// Counts released together with the gradient on the same subsample, to adapt clip bounds: each is
+// sum(1[.] - 1/2) + N(0, deviation^2). One record changes each count by at most 1/2.
 struct Adaptation {
   std::uint32_t counts;  // m >= 1
   double deviation;      // sigma_b > 0
   friend auto operator<=>(const Adaptation&, const Adaptation&) = default;
 };
 
-// Gaussian noise on several groups of one subsample. Together they are one Gaussian of multiplier
-// effective_noise_multiplier(): summing the groups as if they were separate steps under-counts.
+// Gaussian noise on several groups of one subsample. Together they equal one Gaussian with
+// multiplier effective_noise_multiplier(). Do not account the groups as separate steps: that
+// underestimates the cost.
 struct GaussianGroups {
   std::vector<Group> groups;        // at least one
   std::optional<double> flat_clip;  // bound of a record's norm over all groups, > 0
@@ -61,16 +62,16 @@ struct GaussianGroups {
   friend auto operator<=>(const GaussianGroups&, const GaussianGroups&) = default;
 };
 
-// Laplace noise; scale / L1 sensitivity, finite, > 0.
+// Laplace noise. scale: scale of the noise / L1 sensitivity; finite, > 0.
 struct Laplace {
   double scale;
   friend auto operator<=>(const Laplace&, const Laplace&) = default;
 };
-// The scale of Laplace noise with this standard deviation, both in units of the clip bound, rounded
-// down: what the accountant is told.
+// The scale of Laplace noise with this standard deviation, both in units of the clip bound. Rounded
+// down: this is the value for the accountant.
 double laplace_scale(double noise_multiplier) noexcept;
 
-// The discrete Gaussian on a grid. A discrete Gaussian is not a Gaussian: no PLD of one stands for
+// The discrete Gaussian on a grid. It is not a Gaussian, and the PLD of a Gaussian is not valid for
 // it.
 struct DiscreteGaussian {
   double noise_multiplier;
@@ -78,21 +79,21 @@ struct DiscreteGaussian {
   friend auto operator<=>(const DiscreteGaussian&, const DiscreteGaussian&) = default;
 };
 
-// A Gaussian sampled exactly and rounded to the grid, added to records already on the grid: a
+// A Gaussian that is sampled exactly, rounded to the grid and added to records on the grid:
 // post-processing of Gaussian{noise_multiplier}.
 struct RoundedGaussian {
   double noise_multiplier;
   friend auto operator<=>(const RoundedGaussian&, const RoundedGaussian&) = default;
 };
 
-// Skellam noise (difference of two Poissons) of a variance, on integer vectors with bounded norms.
+// Skellam noise (the difference of two Poissons) on integer vectors with bounded norms.
 struct Skellam {
   double variance;      // per coordinate, > 0, in grid units squared
   double l1, l2, linf;  // sensitivities in grid units, > 0
   friend auto operator<=>(const Skellam&, const Skellam&) = default;
 };
 
-// A mechanism of which only (epsilon, delta)-DP is known.
+// A mechanism that is (epsilon, delta)-DP, with nothing else known about it.
 struct Guarantee {
   double epsilon;  // >= 0
   double delta;    // in [0, 1)
@@ -102,12 +103,12 @@ struct Guarantee {
 using Mechanism = std::variant<Gaussian, GaussianGroups, Laplace, DiscreteGaussian, RoundedGaussian,
                                Skellam, Guarantee>;
 
-// ---------------------------------------------------------------- who takes part
+// ---------------------------------------------------------------- sampling
 
 struct NoSampling {  // every record, in every step
   friend auto operator<=>(const NoSampling&, const NoSampling&) = default;
 };
-struct Poisson {  // each record by its own coin
+struct Poisson {  // each record independently
   double rate;    // in (0, 1]
   friend auto operator<=>(const Poisson&, const Poisson&) = default;
 };
@@ -122,7 +123,7 @@ struct FixedSize {  // exactly `batch` of `population` records, without replacem
   std::uint64_t population;
   friend auto operator<=>(const FixedSize&, const FixedSize&) = default;
 };
-struct BallsAndBins {     // each record in one of `batches` batches by lot; the event is the epoch
+struct BallsAndBins {     // each record in one random batch of `batches`; the event is the epoch
   std::uint64_t batches;  // >= 1
   friend auto operator<=>(const BallsAndBins&, const BallsAndBins&) = default;
 };
@@ -139,8 +140,8 @@ using Sampling =
 class Event {
  public:
   // Throws kInvalidDpConfig, naming the value, if a number is out of range or the three do not fit:
-  // a guarantee with sampling, balls and bins or Poisson kinds under replace_one, shuffled epochs
-  // under add_remove, fixed size and truncated Poisson under zero_out.
+  // a guarantee with sampling, balls-and-bins or Poisson sampling under replace_one, shuffled
+  // epochs under add_remove, fixed-size or truncated Poisson sampling under zero_out.
   Event(Mechanism mechanism, Sampling sampling, Adjacency adjacency);
 
   const Mechanism& mechanism() const noexcept { return mechanism_; }
@@ -156,44 +157,46 @@ class Event {
   Mechanism mechanism_;
 };
 
-// The stable names in messages, records and traces: "gaussian", "poisson", "add_remove" and so on.
+// The fixed names used in messages, records and traces: "gaussian", "poisson", "add_remove" and so
+// on.
 std::string_view name(const Mechanism& mechanism) noexcept;
 std::string_view name(const Sampling& sampling) noexcept;
 std::string_view to_string(Adjacency adjacency) noexcept;
 std::string describe(const Event& event);  // "poisson gaussian under add_remove"
 
-// The one Gaussian that several groups are, rounded towards less noise:
+// The multiplier of the single Gaussian that equals all groups together, rounded down (less noise):
 //   sigma_eff^-2 = max sum u_g / (sigma_g C_g)^2  over  0 <= u_g <= C_g^2, sum u_g <= flat_clip^2
 //                  (without flat_clip: sum sigma_g^-2)                        + m / (4 sigma_b^2).
-// A single group without the rest keeps its multiplier bit for bit.
+// A single group without flat_clip and adaptation keeps its multiplier bit for bit.
 double effective_noise_multiplier(const GaussianGroups& groups);
 
-// The multiplier of the one Gaussian that a mechanism is, or is a post-processing of; none if it is
-// neither.
+// The multiplier of the Gaussian that a mechanism equals or post-processes; empty if there is none.
 std::optional<double> gaussian_noise_multiplier(const Mechanism& mechanism);
 
-// batch / population, never below.
+// batch / population, rounded up.
 double rounded_up_rate(const FixedSize& sampling) noexcept;
 
-// Deterministic CBOR: equal events have equal bytes. The reverse throws kMalformed for bytes that
-// are no event, kInvalidDpConfig for an event with a value out of range.
+// Deterministic CBOR: equal events have equal bytes. decode_event throws kMalformed for bytes that
+// do not encode an event, kInvalidDpConfig for an event with a value out of range.
 Bytes encode(const Event& event);
 Event decode_event(ByteView bytes);
 
-// An event and how often it happened, >= 1.
+// An event and its number of occurrences, >= 1.
 struct RepeatedEvent {
   Event event;
   std::uint64_t count;
 };
 
-// The dominating pairs that the certified accountants compose. Reduced are
-//   Gaussian, GaussianGroups, RoundedGaussian with Poisson sampling under add_remove or zero_out;
-//   the same with fixed-size batches under add_remove, as Poisson at half the noise
-//   (fixed_size.md); the same without sampling, under replace_one at twice the sensitivity;
-//   Guarantee.
-// Everything else is refused by name with kInvalidDpConfig, and so are events of different
-// adjacency. The result is canonical: the same multiset gives the same Composition. A total count
-// of 2^63 or more is kAccountantOverflow.
+// The dominating pairs that the certified accountants compose. Supported are
+//   - Gaussian, GaussianGroups and RoundedGaussian with Poisson sampling under add_remove or
+//     zero_out;
+//   - the same with fixed-size batches under add_remove, as Poisson at half the noise
+//     (fixed_size.md);
+//   - the same without sampling; under replace_one at twice the sensitivity;
+//   - Guarantee.
+// Other events, and events of different adjacency, are rejected by name with kInvalidDpConfig. The
+// result is canonical: equal multisets give equal Compositions. Throws kAccountantOverflow for a
+// total count of 2^63 or more.
 Composition reduce(const std::vector<RepeatedEvent>& events);
 
 }  // namespace discreet::accounting

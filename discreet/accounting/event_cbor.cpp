@@ -1,11 +1,9 @@
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "discreet/accounting/event.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 
 // An event is {"adjacency": name, "mechanism": {"type": name, ...}, "sampling": {"type": name,
 // ...}}; numbers are floats, counts are integers. Fields keep their names for ever.
@@ -14,9 +12,7 @@ namespace {
 
 using cbor::Value;
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "decode_event", std::move(sentence));
-}
+constexpr const char* kOperator = "decode_event";
 
 // One description of each type's fields, read and written by two visitors.
 template <class V, class M>
@@ -139,7 +135,7 @@ struct Reader {
   void operator()(std::string_view key, std::uint32_t& number) {
     const std::uint64_t wide = need(key).as_unsigned();
     number = static_cast<std::uint32_t>(wide);
-    if (number != wide) malformed(fmt::format("{} is {}, too large", key, wide));
+    if (number != wide) malformed(kOperator, "{} is {}, which is too large", key, wide);
   }
   void operator()(std::string_view key, std::optional<double>& number) {
     if (map.find(key)) number = need(key).as_float();
@@ -157,7 +153,7 @@ M read_fields(const Value& value, std::size_t already) {
   M object{};
   Reader reader{value, already};
   fields(reader, object);
-  if (reader.read != value.as_map().size()) malformed("a field is unknown");
+  if (reader.read != value.as_map().size()) malformed(kOperator, "a field is unknown");
   return object;
 }
 
@@ -169,7 +165,7 @@ M from_value(const Value& value) {
 template <class Variant, std::size_t kIndex = 0>
 Variant read_variant(const Value& value, std::string_view type) {
   if constexpr (kIndex == std::variant_size_v<Variant>) {
-    malformed(fmt::format("{} is no type known here", excerpt(type)));
+    malformed(kOperator, "{} is not a known type", excerpt(type));
   } else {
     using Type = std::variant_alternative_t<kIndex, Variant>;
     if (name(Variant(std::in_place_index<kIndex>, Type{})) != type)
@@ -181,7 +177,7 @@ Variant read_variant(const Value& value, std::string_view type) {
 Adjacency read_adjacency(std::string_view text) {
   for (const Adjacency a : {Adjacency::kAddRemove, Adjacency::kZeroOut, Adjacency::kReplaceOne})
     if (to_string(a) == text) return a;
-  malformed(fmt::format("{} is no adjacency", excerpt(text)));
+  malformed(kOperator, "{} is not an adjacency", excerpt(text));
 }
 
 }  // namespace
@@ -198,7 +194,7 @@ Bytes encode(const Event& event) {
 Event decode_event(ByteView bytes) {
   const Value value = cbor::decode(bytes);
   try {
-    if (value.as_map().size() != 3) malformed("an event has three fields");
+    if (value.as_map().size() != 3) malformed(kOperator, "an event must have three fields");
     const Value& mechanism = value.at("mechanism");
     const Value& sampling = value.at("sampling");
     return Event(read_variant<Mechanism>(mechanism, mechanism.at("type").as_text()),
@@ -206,7 +202,7 @@ Event decode_event(ByteView bytes) {
                  read_adjacency(value.at("adjacency").as_text()));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidInput) throw;
-    malformed(error.sentence());  // a field is missing or of another type
+    malformed(kOperator, "{}", error.sentence());  // a field is missing or of another type
   }
 }
 

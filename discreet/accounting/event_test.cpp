@@ -47,7 +47,7 @@ TEST(Event, RefusesValuesOutOfRangeAndNamesThem) {
             std::string::npos);
   EXPECT_NE(refusal([&] {
               Event(Gaussian{1}, FixedSize{9, 8}, Adjacency::kReplaceOne);
-            }).find("9, more than the population of 8"),
+            }).find("9; it must be at most the population of 8"),
             std::string::npos);
 }
 
@@ -215,7 +215,7 @@ TEST(Reduce, RefusesByNameWhatItCannotCompose) {
 TEST(Reduce, RefusesMixedAdjacencyAndOverflow) {
   EXPECT_NE(refusal([] {
               reduce({{poisson(.1, 1), 1}, {poisson(.1, 1, Adjacency::kZeroOut), 1}});
-            }).find("one adjacency"),
+            }).find("the same adjacency"),
             std::string::npos);
   EXPECT_NE(refusal([] { reduce({{poisson(.1, 1), 0}}); }).find("count is 0"), std::string::npos);
   refusal(

@@ -28,26 +28,22 @@ double add_rounded_up(double a, double b) noexcept {
 
 void require_target(const char* op, double epsilon, double delta) {
   if (!(epsilon > 0 && std::isfinite(epsilon))) {
-    throw Error(ErrorCode::kInvalidDpConfig, op,
-                fmt::format("epsilon is {}; give a finite positive one", epsilon));
+    invalid_config(op, "epsilon is {}; it must be finite and positive", epsilon);
   }
   if (!(delta > 0 && delta < 1)) {
-    throw Error(ErrorCode::kInvalidDpConfig, op,
-                fmt::format("delta is {}; give one in (0, 1)", delta));
+    invalid_config(op, "delta is {}; it must be in (0, 1)", delta);
   }
 }
 
 void require_positive(const char* op, const char* name, double value) {
   if (!(value > 0 && std::isfinite(value))) {
-    throw Error(ErrorCode::kInvalidDpConfig, op,
-                fmt::format("{} is {}; give a finite positive one", name, value));
+    invalid_config(op, "{} is {}; it must be finite and positive", name, value);
   }
 }
 
 void require_spend(const char* op, double spend, bool finite) {
   if (!(spend >= 0) || (finite && !std::isfinite(spend))) {
-    throw Error(ErrorCode::kInvalidInput, op,
-                fmt::format("the spend is {}; give one that is not negative", spend));
+    invalid_input(op, "the spend is {}; it must not be negative", spend);
   }
 }
 
@@ -99,14 +95,13 @@ RdpFilter::RdpFilter(std::span<const double> orders, double epsilon, double delt
     : orders_(orders.begin(), orders.end()), spent_(orders.size()) {
   require_target("RdpFilter", epsilon, delta);
   if (orders_.empty()) {
-    throw Error(ErrorCode::kInvalidDpConfig, "RdpFilter", "no order was given; give at least one");
+    invalid_config("RdpFilter", "there are no orders; expected at least one");
   }
   const double share = delta / static_cast<double>(orders_.size()) * (1 - 0x1p-52);
   bool reachable = false;
   for (const double order : orders_) {
     if (!(order > 1 && std::isfinite(order))) {
-      throw Error(ErrorCode::kInvalidDpConfig, "RdpFilter",
-                  fmt::format("the order is {}; give a finite one above 1", order));
+      invalid_config("RdpFilter", "the order is {}; it must be finite and above 1", order);
     }
     // epsilon_at_order >= r - log(1 + 1/c) - log(1 + c)/c + log(1/delta)/c, so B is below this.
     const double c = order - 1;
@@ -119,17 +114,16 @@ RdpFilter::RdpFilter(std::span<const double> orders, double epsilon, double delt
     reachable = reachable || budgets_.back() > 0;
   }
   if (!reachable) {
-    throw Error(ErrorCode::kInvalidDpConfig, "RdpFilter",
-                fmt::format("no order given can reach epsilon {} at delta {}; use larger orders",
-                            epsilon, delta));
+    invalid_config("RdpFilter",
+                   "none of the orders can reach epsilon {} at delta {}; use larger orders",
+                   epsilon, delta);
   }
 }
 
 void RdpFilter::check(std::span<const double> divergences) const {
   if (divergences.size() != orders_.size()) {
-    throw Error(ErrorCode::kInvalidInput, "RdpFilter",
-                fmt::format("{} divergences were given for {} orders; give one for each",
-                            divergences.size(), orders_.size()));
+    invalid_input("RdpFilter", "found {} divergences for {} orders; expected one for each order",
+                  divergences.size(), orders_.size());
   }
   for (const double r : divergences) require_spend("RdpFilter", r, false);
 }
@@ -146,7 +140,7 @@ bool RdpFilter::admits(std::span<const double> divergences) const {
 
 void RdpFilter::spend(std::span<const double> divergences) {
   if (!admits(divergences)) {
-    throw Error(ErrorCode::kPrivacyBudgetExceeded, "RdpFilter", kExhausted);
+    budget_exceeded("RdpFilter", "{}", kExhausted);
   }
   for (std::size_t i = 0; i < orders_.size(); ++i) spent_[i].add(divergences[i]);
 }
@@ -170,7 +164,7 @@ bool ZcdpFilter::admits(double rho) const {
 }
 
 void ZcdpFilter::spend(double rho) {
-  if (!admits(rho)) throw Error(ErrorCode::kPrivacyBudgetExceeded, "ZcdpFilter", kExhausted);
+  if (!admits(rho)) budget_exceeded("ZcdpFilter", "{}", kExhausted);
   spent_.add(rho);
 }
 
@@ -189,8 +183,7 @@ IndividualFilters::IndividualFilters(std::vector<double> spent, double budget)
   require_positive("IndividualFilters", "the budget", budget);
   for (const double s : spent_) {
     if (!(s >= 0 && s <= budget_)) {
-      throw Error(ErrorCode::kMalformed, "IndividualFilters",
-                  fmt::format("a saved spend is {}; it must lie in [0, {}]", s, budget_));
+      malformed("IndividualFilters", "a saved spend is {}; it must be in [0, {}]", s, budget_);
     }
   }
 }
@@ -210,14 +203,13 @@ bool all_valid(std::span<const double> spends) noexcept {
 void require_shape(std::size_t expected, std::span<const double> spends,
                    std::span<const std::uint8_t> active) {
   if (spends.size() != expected || active.size() != expected) {
-    throw Error(ErrorCode::kInvalidInput, "IndividualFilters",
-                fmt::format("{} spends and {} flags were given for {} records; give one of each a "
-                            "record",
-                            spends.size(), active.size(), expected));
+    invalid_input("IndividualFilters",
+                  "found {} spends and {} flags for {} records; expected one of each per record",
+                  spends.size(), active.size(), expected);
   }
   if (!all_valid(spends)) {
-    throw Error(ErrorCode::kInvalidInput, "IndividualFilters",
-                "a spend is negative or NaN; spends are divergences and never negative");
+    invalid_input("IndividualFilters",
+                  "a spend is negative or NaN; spends are divergences and never negative");
   }
 }
 
@@ -246,12 +238,12 @@ std::size_t IndividualFilters::update(std::span<const std::uint64_t> records,
   std::vector<std::uint64_t> sorted(records.begin(), records.end());
   std::sort(sorted.begin(), sorted.end());
   if (!sorted.empty() && sorted.back() >= spent_.size()) {
-    throw Error(ErrorCode::kInvalidInput, "IndividualFilters",
-                fmt::format("record {} is not among the {} records", sorted.back(), spent_.size()));
+    invalid_input("IndividualFilters", "record {} does not exist; there are {} records",
+                  sorted.back(), spent_.size());
   }
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    throw Error(ErrorCode::kInvalidInput, "IndividualFilters",
-                "a record occurs twice in the batch; add its spends up and give it once");
+    invalid_input("IndividualFilters",
+                  "a record occurs twice in the batch; add its spends and give it once");
   }
   std::size_t count = 0;
   for (std::size_t k = 0; k < records.size(); ++k) {

@@ -10,8 +10,8 @@ namespace discreet::accounting {
 
 namespace {
 
-[[noreturn]] void malformed(const std::string& why) {
-  throw Error(ErrorCode::kMalformed, "filter", why + "; give the bytes that save made");
+[[noreturn]] void bad_state(const std::string& why) {
+  malformed("filter", "{}; pass the bytes that save returned", why);
 }
 
 // Reads with `read`, every failure as kMalformed.
@@ -20,12 +20,12 @@ auto decoded(ByteView bytes, const char* type, std::size_t fields, const Read& r
   try {
     const cbor::Value state = cbor::decode(bytes);
     if (state.at("type").as_text() != type || state.as_map().size() != fields) {
-      malformed("the state is of another type");
+      bad_state("the state has another type");
     }
     return read(state);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kMalformed) throw;
-    malformed(error.sentence());
+    bad_state(error.sentence());
   }
 }
 
@@ -35,12 +35,12 @@ cbor::Value SumRoundedUp::to_cbor() const { return cbor::array({high_, low_}); }
 
 SumRoundedUp SumRoundedUp::from_cbor(const cbor::Value& value) {
   const auto& parts = value.as_array();
-  if (parts.size() != 2) malformed("a sum has two parts");
+  if (parts.size() != 2) bad_state("a sum must have two parts");
   SumRoundedUp sum;
   sum.high_ = parts[0].as_float();
   sum.low_ = parts[1].as_float();
   if (!(sum.high_ >= 0 && std::isfinite(sum.low_) && sum.upper() >= 0)) {
-    malformed("a sum is negative or NaN");
+    bad_state("a sum is negative or NaN");
   }
   return sum;
 }
@@ -60,16 +60,16 @@ RdpFilter RdpFilter::restore(ByteView bytes) {
     RdpFilter filter;
     for (const auto& row : state.at("orders").as_array()) {
       const auto& parts = row.as_array();
-      if (parts.size() != 3) malformed("an order comes with its budget and its sum");
+      if (parts.size() != 3) bad_state("an order must have a budget and a sum");
       filter.orders_.push_back(parts[0].as_float());
       filter.budgets_.push_back(parts[1].as_float());
       filter.spent_.push_back(SumRoundedUp::from_cbor(parts[2]));
       if (!(filter.orders_.back() > 1 && std::isfinite(filter.orders_.back()) &&
             filter.budgets_.back() >= 0 && std::isfinite(filter.budgets_.back()))) {
-        malformed("an order or a budget is out of range");
+        bad_state("an order or a budget is out of range");
       }
     }
-    if (filter.orders_.empty()) malformed("there is no order");
+    if (filter.orders_.empty()) bad_state("there are no orders");
     return filter;
   });
 }

@@ -9,7 +9,8 @@
 
 namespace discreet::accounting {
 
-// The rows of tests/golden/accounting/NAME, `columns` numbers each; the script beside it made them.
+// The rows of tests/golden/accounting/NAME, `columns` numbers each; the script beside the file
+// wrote them.
 template <std::size_t columns>
 std::vector<std::array<double, columns>> golden_rows(const std::string& name) {
   std::ifstream file(std::string(DISCREET_GOLDEN) + "/" + name);

@@ -1,7 +1,5 @@
 #include "discreet/accounting/group_privacy.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -25,13 +23,11 @@ constexpr double kFinest = 1e-6;          // epsilon is not asked for more close
 constexpr double kLeastAllocation = 0.1;  // noise multiplier that balls_and_bins.h takes
 constexpr double kLeastRate = 1e-200;     // below it the mass of one member is lost in binary64
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "group_epsilon", std::move(sentence));
-}
+constexpr const char* kOperator = "group_epsilon";
 
 void check(std::uint64_t group) {
   if (group < 1 || group > kLargestGroup)
-    refuse(fmt::format("the group size is {}; it must be a whole number from 1 to 2^32", group));
+    invalid_config(kOperator, "the group size is {}; it must be an integer from 1 to 2^32", group);
 }
 
 void check(const std::vector<RepeatedEvent>& events, std::uint64_t group) {
@@ -40,20 +36,20 @@ void check(const std::vector<RepeatedEvent>& events, std::uint64_t group) {
     const Sampling& sampling = event.sampling();
     const bool explicit_only = std::holds_alternative<Guarantee>(event.mechanism());
     if (!explicit_only && !gaussian_noise_multiplier(event.mechanism()))
-      refuse(
-          fmt::format("no group epsilon is certified for {}: use gaussian or rounded_gaussian "
-                      "noise",
-                      describe(event)));
+      invalid_config(kOperator,
+                     "no group epsilon is certified for {}: use gaussian or rounded_gaussian "
+                     "noise",
+                     describe(event));
     if (std::holds_alternative<TruncatedPoisson>(sampling))
-      refuse(
-          fmt::format("no group epsilon is certified for {}: records of the group displace "
-                      "others from a full batch; use poisson sampling",
-                      describe(event)));
+      invalid_config(kOperator,
+                     "no group epsilon is certified for {}: records of the group displace "
+                     "others from a full batch; use poisson sampling",
+                     describe(event));
     if (std::holds_alternative<FixedSize>(sampling))
-      refuse(
-          fmt::format("no group epsilon is certified for {}: records of the group are drawn "
-                      "together and displace others; use poisson sampling",
-                      describe(event)));
+      invalid_config(kOperator,
+                     "no group epsilon is certified for {}: records of the group are drawn "
+                     "together and displace others; use poisson sampling",
+                     describe(event));
   }
 }
 
@@ -73,18 +69,18 @@ ExplicitSteps chained(const ExplicitSteps& one, double group) {
           ? 0
           : numerics::exp(std::min(numerics::log(one.delta) + log_chain + slack + 1e-12, 1.0));
   if (!(delta < 1))
-    refuse(
-        fmt::format("a guarantee of epsilon {} and delta {} says nothing about {} records "
-                    "together: its delta would be 1",
-                    one.epsilon, one.delta, group));
+    invalid_config(kOperator,
+                   "a guarantee of epsilon {} and delta {} does not cover {} records together: "
+                   "delta would be 1",
+                   one.epsilon, one.delta, group);
   return {numerics::next_up(whole), delta, one.count};
 }
 
 Composition with_chains(const Composition& steps, std::uint64_t group) {
   for (const GaussianSteps& each : steps.gaussians)
     if (group > 1 && each.rate > 0 && each.rate < kLeastRate)
-      refuse(fmt::format("the sampling rate is {}; for groups it must be at least {}", each.rate,
-                         kLeastRate));
+      invalid_config(kOperator, "the sampling rate is {}; for groups it must be at least {}",
+                     each.rate, kLeastRate);
   Composition out{steps.gaussians, {}};
   for (const ExplicitSteps& each : steps.explicits) out.merge({{}, {chained(each, double(group))}});
   return out;
@@ -187,10 +183,10 @@ Certified composed_epsilon(const Composition& one_record, std::uint64_t group, d
   // Losses beyond what the transform takes.
   const Certified bound = coarse();
   if (std::isinf(bound.value.upper))
-    throw Error(ErrorCode::kAccountantOverflow, "group_epsilon",
-                fmt::format("the epsilon of {} records together leaves the range of binary64; use "
-                            "a smaller group or more noise",
-                            group));
+    fail(ErrorCode::kAccountantOverflow, "group_epsilon",
+         "the epsilon of {} records together exceeds the range of binary64; use a smaller group or "
+         "more noise",
+         group);
   return bound;
 }
 
@@ -255,8 +251,8 @@ Certified group_epsilon(const std::vector<RepeatedEvent>& events, std::uint64_t 
                         double distance) {
   check(events, group);
   if (!(distance >= 0 && distance < 1))
-    refuse(fmt::format("the distance from the ideal mechanism is {}; it must lie in [0, 1)",
-                       distance));
+    invalid_config(kOperator, "the distance from the ideal mechanism is {}; it must be in [0, 1)",
+                   distance);
   const PldAccountant one = accountant_of(events);
   Certified found = ideal_epsilon(one, group, delta);
   if (distance == 0) return found;
@@ -271,11 +267,11 @@ Certified group_epsilon(const std::vector<RepeatedEvent>& events, std::uint64_t 
     found = ideal_epsilon(one, group, left);
     if (found.value.upper <= charged_at) return found;
   }
-  refuse(fmt::format(
-      "no epsilon is certified for {} records together at delta {}: near epsilon {:.4g}, e^epsilon "
-      "times what the noise sampler leaves out ({:.3g}) exceeds delta; use a smaller group, more "
-      "noise or a discrete noise family",
-      group, delta, found.value.upper, distance));
+  invalid_config(kOperator,
+                 "no epsilon is certified for {} records together at delta {}: near epsilon "
+                 "{:.4g}, e^epsilon times the error of the noise sampler ({:.3g}) exceeds delta; "
+                 "use a smaller group, more noise or a discrete noise family",
+                 group, delta, found.value.upper, distance);
 }
 
 Certified group_delta(const std::vector<RepeatedEvent>& events, std::uint64_t group,
@@ -284,10 +280,11 @@ Certified group_delta(const std::vector<RepeatedEvent>& events, std::uint64_t gr
   const PldAccountant one = accountant_of(events);
   if (group == 1 || events.empty()) return one.delta(epsilon);
   if (!(epsilon >= 0) || !std::isfinite(epsilon))
-    refuse(fmt::format("epsilon is {}; it must be finite and not negative", epsilon));
+    invalid_config(kOperator, "epsilon is {}; it must be finite and not negative", epsilon);
   if (!composes(one.events()))
-    refuse(fmt::format("delta of a group is not known for {}; ask for epsilon at a delta",
-                       describe(events.front().event)));
+    invalid_config(kOperator,
+                   "delta of a group is not available for {}; request epsilon at a delta",
+                   describe(events.front().event));
   const Composition steps = with_chains(reduce(one.events()), group);
   if (is_full_batch(steps)) {
     const Interval mu = mu_of(steps, double(group));

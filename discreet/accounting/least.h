@@ -9,18 +9,19 @@
 
 namespace discreet::accounting {
 
-// A point where a condition was evaluated: it is kept where height <= 0.
+// One evaluation of a condition, which holds where height <= 0.
 template <class Value>
 struct Trial {
   double x;
-  double height;  // falls in x; +inf where nothing is known
-  Value value;    // what was found out at x
+  double height;  // decreases in x; +inf if unknown
+  Value value;    // the result at x
 };
 
-// The least x in [low, high] that keeps a condition which larger x keep too, within `tolerance`
-// relative, starting at `start`. evaluate(x) returns a Trial; nothing is returned that was not
-// evaluated, so a condition that is not quite monotone costs sharpness and not truth. If no trial
-// keeps it within the evaluations allowed, the last trial is returned, with height > 0.
+// The smallest x in [low, high] at which a monotone condition holds (it also holds for larger x),
+// within `tolerance` relative, starting at `start`. evaluate(x) returns a Trial. The result is
+// always an evaluated trial, so a condition that is not exactly monotone costs sharpness, not
+// soundness. If no trial satisfies the condition within max_evaluations, the last trial is
+// returned, with height > 0.
 template <class Value, class F>
 Trial<Value> least_keeping(F&& evaluate, double start, double low, double high, double tolerance,
                            int max_evaluations = 30) {
@@ -45,7 +46,7 @@ Trial<Value> least_keeping(F&& evaluate, double start, double low, double high, 
   if (!good) return *bad;
   if (!bad) return *good;
   const auto height = [&](double log_x) {
-    // The ends come back through exp only as themselves.
+    // log and exp do not round-trip: return the ends themselves.
     const double at = log_x == numerics::log(good->x)  ? good->x
                       : log_x == numerics::log(bad->x) ? bad->x
                                                        : numerics::exp(log_x);

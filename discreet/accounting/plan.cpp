@@ -1,7 +1,5 @@
 #include "discreet/accounting/plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -23,9 +21,7 @@ constexpr Accuracy kAccuracy{1e-8, 2e-5};               // of what one evaluatio
 constexpr double kLeastSigma = 0.1, kMostSigma = 1000;  // what balls_and_bins.h takes
 constexpr double kLeastShuffled = 0.01;                 // shuffle.h; up to kMostSigma too
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "plan", std::move(sentence));
-}
+constexpr const char* kOperator = "plan";
 
 Composition poisson_steps(double rate, double sigma, std::uint64_t steps) {
   return reduce({{Event(Gaussian{sigma}, Poisson{rate}, Adjacency::kAddRemove), steps}});
@@ -57,9 +53,9 @@ Trial<Interval> least_noise(F&& epsilon, double start, double least, double most
   };
   const auto found = least_keeping<Interval>(evaluate, start, least, most, kTolerance);
   if (found.height > 0) {
-    refuse(
-        fmt::format("no noise multiplier up to {} gives epsilon {} at delta {}: {} is attainable",
-                    most, target.epsilon, target.delta, found.value.upper));
+    invalid_config(kOperator,
+                   "no noise multiplier up to {} gives epsilon {} at delta {}: {} is attainable",
+                   most, target.epsilon, target.delta, found.value.upper);
   }
   return found;
 }
@@ -99,8 +95,9 @@ class Planner {
 
   PlannedSampler fixed_size() const {
     if (target_.group > 1)
-      refuse("no group epsilon is certified for fixed_size sampling; use poisson");
-    if (workload_.rate == 1) refuse("with full batches there is nothing to draw");
+      invalid_config(kOperator,
+                     "no group epsilon is certified for fixed_size sampling; use poisson");
+    if (workload_.rate == 1) invalid_config(kOperator, "full batches need no sampling");
     // Its pair is that of Poisson sampling at half the noise: nothing to search.
     double sigma = 2 * poisson_sigma_;
     fixed_size_add_remove(workload_.rate, sigma, workload_.steps);
@@ -119,7 +116,8 @@ class Planner {
       sigma *= 1 + more;
       epsilon = epsilon_at(sigma);
     }
-    if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
+    if (epsilon.upper > target_.epsilon)
+      invalid_config(kOperator, "its bound could not be evaluated");
     return row(sampling, Adjacency::kAddRemove, sigma, epsilon,
                full_batches(sigma / 2, workload_.steps, target_));
   }
@@ -129,8 +127,9 @@ class Planner {
     const auto found = calibrate_noise_multiplier(1, sizes.epochs, target_);
     double sigma = found.value;
     if (!(sigma >= kLeastShuffled && sigma <= kMostSigma)) {
-      refuse(fmt::format("needs noise multiplier {:.6g}; its bounds are evaluated from {} to {}",
-                         sigma, kLeastShuffled, kMostSigma));
+      invalid_config(kOperator,
+                     "needs noise multiplier {:.6g}; its bounds are available from {} to {}", sigma,
+                     kLeastShuffled, kMostSigma);
     }
     const auto epsilon_at = [&](double noise) {
       if (target_.group == 1) return shuffled_at(workload_, noise, target_.delta);
@@ -143,7 +142,8 @@ class Planner {
       sigma *= 1 + more;
       epsilon = epsilon_at(sigma);
     }
-    if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
+    if (epsilon.upper > target_.epsilon)
+      invalid_config(kOperator, "its bound could not be evaluated");
     const Interval known = full_batches(sigma, sizes.epochs, target_);
     return row(ShuffledEpoch{sizes.batches}, Adjacency::kZeroOut, sigma, epsilon,
                {known.lower, std::max(known.upper, epsilon.upper)});
@@ -161,13 +161,14 @@ class Planner {
  private:
   Interval certified_by_event(const Event& event, std::uint64_t count) const {
     const Interval epsilon = group_epsilon({{event, count}}, target_.group, target_.delta).value;
-    if (epsilon.upper > target_.epsilon) refuse("its bound could not be evaluated");
+    if (epsilon.upper > target_.epsilon)
+      invalid_config(kOperator, "its bound could not be evaluated");
     return epsilon;
   }
 
   const Workload::Sizes& known_sizes() const {
     if (!workload_.sizes) {
-      refuse("needs the size of the data set, the batch size and the epochs");
+      invalid_config(kOperator, "needs the size of the data set, the batch size and the epochs");
     }
     return *workload_.sizes;
   }
@@ -187,31 +188,33 @@ class Planner {
 
 Workload workload_from_rate(double rate, std::uint64_t steps) {
   if (!(rate > 0 && rate <= 1)) {
-    refuse(fmt::format("the sampling rate is {}; give a number above 0 and up to 1", rate));
+    invalid_config(kOperator, "the sampling rate is {}; it must be in (0, 1]", rate);
   }
-  if (steps < 1) refuse("the number of steps is 0; give at least 1");
+  if (steps < 1) invalid_config(kOperator, "the number of steps is 0; it must be at least 1");
   return {rate, steps, {}};
 }
 
 Workload workload_from_sizes(std::uint64_t records, std::uint64_t batch, std::uint64_t epochs) {
-  if (records < 1) refuse("the data set has 0 records; give at least 1");
+  if (records < 1) invalid_config(kOperator, "the data set has 0 records; expected at least 1");
   if (batch < 1 || batch > records) {
-    refuse(fmt::format("the batch size is {}; give a whole number from 1 to the {} records", batch,
-                       records));
+    invalid_config(kOperator,
+                   "the batch size is {}; it must be an integer from 1 to the {} records", batch,
+                   records);
   }
-  if (epochs < 1) refuse("the number of epochs is 0; give at least 1");
+  if (epochs < 1) invalid_config(kOperator, "the number of epochs is 0; it must be at least 1");
   const std::uint64_t batches = (records - 1) / batch + 1;
   constexpr std::uint64_t kMost = std::uint64_t{1} << 53;
   if (batches > kMost / epochs) {
-    refuse(fmt::format("{} epochs of {} batches are more than 2^53 steps; give fewer epochs",
-                       epochs, batches));
+    invalid_config(kOperator, "{} epochs of {} batches exceed 2^53 steps; use fewer epochs", epochs,
+                   batches);
   }
   return {double(batch) / double(records), batches * epochs,
           Workload::Sizes{records, batch, epochs, batches}};
 }
 
 Interval shuffled_at(const Workload& workload, double noise_multiplier, double delta) {
-  if (!workload.sizes) refuse("shuffled epochs need the number of batches and epochs");
+  if (!workload.sizes)
+    invalid_config(kOperator, "shuffled epochs need the number of batches and epochs");
   return shuffle_zero_out_epsilon(
       {noise_multiplier, workload.sizes->batches, workload.sizes->epochs}, delta);
 }
@@ -279,8 +282,8 @@ AdaptiveClipping price_of_adaptive_clipping(const Workload& workload, double noi
     reached = epsilon(sigma, kAccuracy);
   }
   if (reached.upper > target.epsilon) {
-    refuse(fmt::format("noise multiplier {} does not give epsilon {}", noise_multiplier,
-                       target.epsilon));
+    invalid_config(kOperator, "noise multiplier {} does not give epsilon {}", noise_multiplier,
+                   target.epsilon);
   }
   return {kCounts, deviation, sigma, reached, epsilon(noise_multiplier, kRough)};
 }

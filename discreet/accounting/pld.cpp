@@ -1,7 +1,5 @@
 #include "discreet/accounting/pld.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -28,23 +26,21 @@ struct Answer {
 
 void require_delta(double delta) {
   if (!(delta > 0 && delta < 1))
-    throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
-                fmt::format("delta is {}; it must lie between 0 and 1, both excluded", delta));
+    invalid_config("PldAccountant", "delta is {}; it must be in (0, 1)", delta);
 }
 
 void require_epsilon(double epsilon) {
   if (!(epsilon >= 0) || !std::isfinite(epsilon))
-    throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
-                fmt::format("epsilon is {}; it must be finite and not negative", epsilon));
+    invalid_config("PldAccountant", "epsilon is {}; it must be finite and not negative", epsilon);
 }
 
 // NaN, and an infinity that is not the truth, are terminal.
 Answer checked(Answer answer) {
   const bool lost = std::isinf(answer.value.upper) && !std::isinf(answer.value.lower);
   if (!(answer.value.lower <= answer.value.upper) || lost)
-    throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
-                fmt::format("the {} path gives [{}, {}]; the schedule leaves the range of binary64",
-                            to_string(answer.path), answer.value.lower, answer.value.upper));
+    fail(ErrorCode::kAccountantOverflow, "PldAccountant",
+         "the {} path returned [{}, {}]; the schedule exceeds the range of binary64",
+         to_string(answer.path), answer.value.lower, answer.value.upper);
   return answer;
 }
 
@@ -220,11 +216,10 @@ std::string_view to_string(Direction worst) noexcept {
 
 void require_overlap(Path first, const Interval& a, Path second, const Interval& b) {
   if (a.lower <= b.upper && b.lower <= a.upper) return;
-  throw Error(
-      ErrorCode::kAccountantDivergence, "PldAccountant",
-      fmt::format("the {} path gives [{}, {}] and the {} path [{}, {}]; do not trust either "
-                  "and report this",
-                  to_string(first), a.lower, a.upper, to_string(second), b.lower, b.upper));
+  fail(ErrorCode::kAccountantDivergence, "PldAccountant",
+       "the {} path returned [{}, {}] and the {} path [{}, {}], which do not overlap; trust "
+       "neither and report this",
+       to_string(first), a.lower, a.upper, to_string(second), b.lower, b.upper);
 }
 
 Certified certified_epsilon(const Composition& steps, double delta, const Accuracy& accuracy) {
@@ -252,21 +247,19 @@ PldAccountant::PldAccountant(Adjacency adjacency) : adjacency_(adjacency) {}
 
 void PldAccountant::add(const Event& event, std::uint64_t count) {
   if (event.adjacency() != adjacency_) {
-    throw Error(
-        ErrorCode::kInvalidDpConfig, "PldAccountant",
-        fmt::format("{} cannot join a total under {}", describe(event), to_string(adjacency_)));
+    invalid_config("PldAccountant", "{} cannot be added to a total under {}", describe(event),
+                   to_string(adjacency_));
   }
   if (!events_.empty()) require_joinable(events_.begin()->first, event);
   const bool composes = family_of(event) == Family::kComposition;
   const Composition reduced = composes ? reduce({{event, count}}) : Composition{};
   if (count == 0) {
-    throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
-                fmt::format("the count of {} is 0; give at least 1", describe(event)));
+    invalid_config("PldAccountant", "the count of {} is 0; it must be at least 1", describe(event));
   }
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 63;
   if (count >= kLimit - steps_) {
-    throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
-                fmt::format("{} and {} steps are more than can be counted", steps_, count));
+    fail(ErrorCode::kAccountantOverflow, "PldAccountant", "{} plus {} steps exceed the counter",
+         steps_, count);
   }
   events_[event] += count;
   steps_ += count;
@@ -311,9 +304,8 @@ bool PldAccountant::would_exceed(const Event& event, std::uint64_t count, double
   require_delta(delta);
   require_epsilon(target);
   if (event.adjacency() != adjacency_) {
-    throw Error(
-        ErrorCode::kInvalidDpConfig, "PldAccountant",
-        fmt::format("{} cannot join a total under {}", describe(event), to_string(adjacency_)));
+    invalid_config("PldAccountant", "{} cannot be added to a total under {}", describe(event),
+                   to_string(adjacency_));
   }
   if (family_of(event) != Family::kComposition) {
     PldAccountant after = *this;
@@ -342,28 +334,26 @@ Bytes PldAccountant::save() const {
 }
 
 PldAccountant PldAccountant::restore(ByteView bytes) {
-  const auto malformed = [](std::string sentence) {
-    return Error(ErrorCode::kMalformed, "PldAccountant::restore", std::move(sentence));
-  };
   const cbor::Value value = cbor::decode(bytes);
   try {
     if (value.as_map().size() != 3 || value.at("accountant").as_text() != "pld")
-      throw malformed("this is not the state of a PLD accountant");
+      malformed("PldAccountant::restore", "this is not the state of a PLD accountant");
     std::optional<PldAccountant> restored;
     for (const Adjacency a : {Adjacency::kAddRemove, Adjacency::kZeroOut, Adjacency::kReplaceOne})
       if (to_string(a) == value.at("adjacency").as_text()) restored.emplace(a);
-    if (!restored) throw malformed("the adjacency is unknown");
+    if (!restored) malformed("PldAccountant::restore", "the adjacency is unknown");
     for (const cbor::Value& item : value.at("events").as_array()) {
-      if (item.as_array().size() != 2) throw malformed("an event must come with its count");
+      if (item.as_array().size() != 2)
+        malformed("PldAccountant::restore", "an event must have a count");
       const Event event = decode_event(cbor::encode(item.as_array()[0]));
       if (!restored->events_.empty() && !(restored->events_.rbegin()->first < event))
-        throw malformed("the events are not sorted");
+        malformed("PldAccountant::restore", "the events are not sorted");
       restored->add(event, item.as_array()[1].as_unsigned());
     }
     return std::move(*restored);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidInput) throw;
-    throw malformed(error.sentence());
+    malformed("PldAccountant::restore", "{}", error.sentence());
   }
 }
 

@@ -236,7 +236,7 @@ TEST(PldAccountant, EndsWhenTwoPathsDisagree) {
           require_overlap(Path::kContour, {1, 2}, Path::kTransform, other);
         },
         ErrorCode::kAccountantDivergence);
-    EXPECT_NE(sentence.find("contour path gives [1, 2]"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("contour path returned [1, 2]"), std::string::npos) << sentence;
   }
 }
 

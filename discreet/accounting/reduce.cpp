@@ -13,16 +13,15 @@
 namespace discreet::accounting {
 namespace {
 
-[[noreturn]] void refuse(const Event& event, std::string_view why) {
-  throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant",
-              fmt::format("cannot account for {}: {}", describe(event), why));
+[[noreturn]] void cannot_account(const Event& event, std::string_view why) {
+  invalid_config("PldAccountant", "cannot account for {}: {}", describe(event), why);
 }
 
 void add(std::uint64_t& count, std::uint64_t more) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 63;
   if (more >= kLimit || count >= kLimit - more) {
-    throw Error(ErrorCode::kAccountantOverflow, "PldAccountant",
-                fmt::format("{} and {} steps are more than can be counted", count, more));
+    fail(ErrorCode::kAccountantOverflow, "PldAccountant", "{} plus {} steps exceed the counter",
+         count, more);
   }
   count += more;
 }
@@ -53,10 +52,13 @@ Composition reduce(const std::vector<RepeatedEvent>& events) {
   std::map<std::pair<double, double>, std::uint64_t> gaussians, explicits;
   std::uint64_t total = 0;
   for (const auto& [event, count] : events) {
-    if (count == 0) refuse(event, "its count is 0; give at least 1");
+    if (count == 0) cannot_account(event, "its count is 0; it must be at least 1");
     if (event.adjacency() != events.front().event.adjacency()) {
-      refuse(event, fmt::format("events before it are under {}; one total needs one adjacency",
-                                to_string(events.front().event.adjacency())));
+      cannot_account(
+          event,
+          fmt::format(
+              "earlier events are under {}; all events of a total must have the same adjacency",
+              to_string(events.front().event.adjacency())));
     }
     add(total, count);
     if (const auto* guarantee = std::get_if<Guarantee>(&event.mechanism())) {
@@ -64,7 +66,7 @@ Composition reduce(const std::vector<RepeatedEvent>& events) {
       continue;
     }
     const std::optional<double> sigma = gaussian_noise_multiplier(event.mechanism());
-    if (!sigma) refuse(event, "no privacy loss distribution is known for this noise");
+    if (!sigma) cannot_account(event, "no privacy loss distribution is known for this noise");
     if (std::holds_alternative<NoSampling>(event.sampling())) {
       // Replacing a record moves the sum by up to twice what adding one does.
       const bool replace = event.adjacency() == Adjacency::kReplaceOne;
@@ -74,12 +76,14 @@ Composition reduce(const std::vector<RepeatedEvent>& events) {
     } else if (const auto* fixed = std::get_if<FixedSize>(&event.sampling());
                fixed != nullptr && event.adjacency() == Adjacency::kAddRemove) {
       if (fixed->batch == fixed->population) {
-        refuse(event, "the batch is the whole population; a smaller neighbour has no such batch");
+        cannot_account(
+            event,
+            "the batch is the whole population, and a smaller neighbour cannot have such a batch");
       }
       const GaussianSteps steps = fixed_size_add_remove(rounded_up_rate(*fixed), *sigma, count);
       gaussians[{steps.rate, steps.sigma}] += count;
     } else {
-      refuse(event, "this sampling needs another accountant");
+      cannot_account(event, "this sampling needs another accountant");
     }
   }
   Composition steps;

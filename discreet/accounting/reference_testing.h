@@ -6,8 +6,8 @@
 
 #include "discreet/accounting/composition.h"
 
-// Slow, plain evaluations of hockey-stick divergences in long double with the platform's functions:
-// nothing here is shared with what is tested.
+// Slow, direct evaluations of hockey-stick divergences in long double with the platform's
+// functions. They share no code with the tested functions.
 namespace discreet::accounting::reference {
 
 inline long double upper_tail(long double z) { return std::erfc(z / std::sqrt(2.0L)) / 2; }

@@ -14,8 +14,7 @@ namespace discreet::accounting {
 
 SumRuleEpsilon rdp_sum_rule_epsilon(const std::vector<RepeatedEvent>& events, double delta) {
   if (!(delta > 0 && delta < 1)) {
-    throw Error(ErrorCode::kInvalidDpConfig, "rdp_sum_rule_epsilon",
-                fmt::format("delta is {}; give one in (0, 1)", delta));
+    invalid_config("rdp_sum_rule_epsilon", "delta is {}; it must be in (0, 1)", delta);
   }
   struct Part {
     std::unique_ptr<RenyiCurve> curve;

@@ -12,9 +12,8 @@
 namespace discreet::accounting {
 
 void refuse(std::string_view accountant, const Event& event) {
-  throw Error(ErrorCode::kInvalidDpConfig, std::string(accountant),
-              fmt::format("{} has no bound in this accountant; choose another accountant",
-                          describe(event)));
+  invalid_config(accountant, "{} has no bound in this accountant; choose another accountant",
+                 describe(event));
 }
 
 Adjacency TallyAccountant::adjacency() const noexcept {
@@ -30,28 +29,26 @@ std::vector<RepeatedEvent> TallyAccountant::composed() const {
 
 void TallyAccountant::compose(const Event& event, std::uint64_t count) {
   if (count == 0) {
-    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
-                "the count is 0; compose an event at least once");
+    invalid_config(std::string(name()), "the count is 0; it must be at least 1");
   }
   check(event);
   if (!events_.empty() && adjacency() != event.adjacency()) {
-    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
-                fmt::format("{} follows events under {}; compose one adjacency at a time",
-                            describe(event), to_string(adjacency())));
+    invalid_config(std::string(name()),
+                   "{} follows events under {}; all events must have the same adjacency",
+                   describe(event), to_string(adjacency()));
   }
   const auto found = events_.find(event);
   const std::uint64_t before = found == events_.end() ? 0 : found->second;
   if (count > std::numeric_limits<std::uint64_t>::max() - before) {
-    throw Error(ErrorCode::kAccountantOverflow, std::string(name()),
-                fmt::format("{} was composed more often than 64 bits can count", describe(event)));
+    fail(ErrorCode::kAccountantOverflow, std::string(name()), "the count of {} exceeds 64 bits",
+         describe(event));
   }
   events_[event] = before + count;
 }
 
 EpsilonBound TallyAccountant::epsilon(double delta) const {
   if (!(delta > 0 && delta < 1)) {
-    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
-                fmt::format("delta is {}; give one in (0, 1)", delta));
+    invalid_config(std::string(name()), "delta is {}; it must be in (0, 1)", delta);
   }
   if (events_.empty()) return {{0, 0}, adjacency(), std::nullopt};
   return evaluate_epsilon(delta);
@@ -59,8 +56,8 @@ EpsilonBound TallyAccountant::epsilon(double delta) const {
 
 Interval TallyAccountant::delta(double epsilon) const {
   if (!(epsilon >= 0 && std::isfinite(epsilon))) {
-    throw Error(ErrorCode::kInvalidDpConfig, std::string(name()),
-                fmt::format("epsilon is {}; give a finite one of at least 0", epsilon));
+    invalid_config(std::string(name()), "epsilon is {}; it must be finite and not negative",
+                   epsilon);
   }
   if (events_.empty()) return {0, 0};
   return evaluate_delta(epsilon);
@@ -80,27 +77,26 @@ void TallyAccountant::restore(ByteView bytes) {
   try {
     const cbor::Value state = cbor::decode(bytes);
     if (state.at("accountant").as_text() != name() || state.as_map().size() != 3) {
-      throw Error(ErrorCode::kMalformed, std::string(name()), "the state is of another accountant");
+      malformed(std::string(name()), "the state belongs to another accountant");
     }
     options.log_space_accounting = state.at("log_space_accounting").as_bool();
     for (const auto& item : state.at("events").as_array()) {
       const auto& fields = item.as_array();
       if (fields.size() != 2 || fields[1].as_unsigned() == 0) {
-        throw Error(ErrorCode::kMalformed, std::string(name()), "an event has the wrong shape");
+        malformed(std::string(name()), "an event has the wrong shape");
       }
       Event event = decode_event(fields[0].as_bytes());
       check(event);
       if (!events.empty() && !(events.rbegin()->first < event &&
                                events.rbegin()->first.adjacency() == event.adjacency())) {
-        throw Error(ErrorCode::kMalformed, std::string(name()), "the events are not in order");
+        malformed(std::string(name()), "the events are not in order");
       }
       events.emplace_hint(events.end(), std::move(event), fields[1].as_unsigned());
     }
   } catch (const Error& error) {
-    throw Error(
-        ErrorCode::kMalformed, std::string(name()),
-        fmt::format("the saved state cannot be restored ({}); give the bytes that save made",
-                    error.sentence()));
+    malformed(std::string(name()),
+              "the saved state cannot be restored ({}); pass the bytes that save returned",
+              error.sentence());
   }
   events_ = std::move(events);
   options_ = options;

@@ -4,7 +4,8 @@
 
 #include "discreet/accounting/accountant.h"
 
-// What accountants share: the multiset of events in canonical order, its arithmetic and its bytes.
+// The common part of the accountants: the multiset of events in canonical order, its arithmetic and
+// its serialisation.
 namespace discreet::accounting {
 
 using EventCounts = std::map<Event, std::uint64_t>;
@@ -23,7 +24,7 @@ class TallyAccountant : public Accountant {
  protected:
   // Throws as `compose` does if this accountant has no bound for the event.
   virtual void check(const Event& event) const = 0;
-  // Never called without events; the arguments have been checked.
+  // Called only if there are events, with checked arguments.
   virtual EpsilonBound evaluate_epsilon(double delta) const = 0;
   virtual Interval evaluate_delta(double epsilon) const = 0;
 

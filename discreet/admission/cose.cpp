@@ -10,9 +10,7 @@ namespace {
 
 constexpr std::uint64_t kSign1Tag = 18;
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "COSE_Sign1", std::move(sentence));
-}
+constexpr const char* kOperator = "COSE_Sign1";
 
 Bytes protected_bytes(const cbor::Value& header) {
   return header.as_map().empty() ? Bytes{} : cbor::encode(header);
@@ -20,18 +18,18 @@ Bytes protected_bytes(const cbor::Value& header) {
 
 void check_headers(const Sign1& message) {
   const cbor::Value* alg = message.protected_header.find(cose_label::kAlg);
-  if (alg == nullptr) malformed("the protected header has no alg");
+  if (alg == nullptr) malformed(kOperator, "the protected header has no alg");
   if (*alg != cbor::Value(kEdDsa) && *alg != cbor::Value(kEd25519))
-    malformed("alg is neither EdDSA (-8) nor Ed25519 (-19)");
+    malformed(kOperator, "alg is neither EdDSA (-8) nor Ed25519 (-19)");
   for (const cbor::Entry& entry : message.unprotected.as_map()) {
     if (entry.key == cbor::Value(cose_label::kAlg))
-      malformed("alg is in the unprotected header, which nobody signed");
+      malformed(kOperator, "alg is in the unprotected header, which is not signed");
     if (message.protected_header.find(entry.key) != nullptr)
-      malformed("a label is in both headers");
-    if (entry.key == cbor::Value(cose_label::kCrit)) malformed("crit is not supported");
+      malformed(kOperator, "a label is in both headers");
+    if (entry.key == cbor::Value(cose_label::kCrit)) malformed(kOperator, "crit is not supported");
   }
   if (message.protected_header.find(cose_label::kCrit) != nullptr)
-    malformed("crit is not supported");
+    malformed(kOperator, "crit is not supported");
 }
 
 }  // namespace
@@ -41,19 +39,21 @@ Sign1 decode_sign1(ByteView bytes) {
   if (whole.type() != cbor::Type::kTag || whole.tag_number() != kSign1Tag ||
       whole.tag_content().type() != cbor::Type::kArray ||
       whole.tag_content().as_array().size() != 4)
-    malformed("it is no COSE_Sign1: tag 18 around four items");
+    malformed(kOperator, "it is not a COSE_Sign1: tag 18 around four items");
   const auto& items = whole.tag_content().as_array();
   if (items[0].type() != cbor::Type::kBytes || items[1].type() != cbor::Type::kMap ||
       (items[2].type() != cbor::Type::kBytes && !items[2].is_null()) ||
       items[3].type() != cbor::Type::kBytes)
-    malformed("its items are not bytes, a map, bytes or nil, bytes");
+    malformed(kOperator, "its items must be bytes, a map, bytes or nil, and bytes");
   Sign1 message;
   const ByteView header = items[0].as_bytes();
   if (!header.empty()) {
     message.protected_header = cbor::decode(header);
     if (message.protected_header.type() != cbor::Type::kMap ||
         message.protected_header.as_map().empty())
-      malformed("the protected header is no map, or an empty one that is not the empty string");
+      malformed(
+          kOperator,
+          "the protected header is not a map, or is an empty map instead of the empty string");
   }
   message.unprotected = items[1];
   if (!items[2].is_null()) {
@@ -62,7 +62,8 @@ Sign1 decode_sign1(ByteView bytes) {
   }
   const ByteView signature = items[3].as_bytes();
   if (signature.size() != message.signature.size())
-    malformed("the signature has " + std::to_string(signature.size()) + " bytes, not 64");
+    malformed(kOperator, "the signature has {} bytes; expected 64",
+              std::to_string(signature.size()));
   std::copy(signature.begin(), signature.end(), message.signature.begin());
   check_headers(message);
   return message;
@@ -105,9 +106,10 @@ KeyedSignature decode_signature(ByteView bytes) {
   const cbor::Value* kid = out.message.protected_header.find(cose_label::kKeyId);
   if (kid == nullptr || out.message.protected_header.as_map().size() != 2 ||
       kid->type() != cbor::Type::kBytes || kid->as_bytes().size() != out.key_id.size())
-    malformed("the protected header must be alg and a kid of 16 bytes, and no more");
-  if (!out.message.unprotected.as_map().empty()) malformed("the unprotected header is not empty");
-  if (out.message.payload) malformed("the payload is not detached");
+    malformed(kOperator, "the protected header must contain exactly alg and a kid of 16 bytes");
+  if (!out.message.unprotected.as_map().empty())
+    malformed(kOperator, "the unprotected header is not empty");
+  if (out.message.payload) malformed(kOperator, "the payload is not detached");
   const ByteView id = kid->as_bytes();
   std::copy(id.begin(), id.end(), out.key_id.begin());
   return out;

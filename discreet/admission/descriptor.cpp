@@ -23,26 +23,24 @@ std::string problem(const Descriptor& d) {
       d.data_class.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-.") !=
           std::string::npos)
     return "the data class must be 1 to 64 of a-z, 0-9, '_', '-' and '.'";
-  if (!scaled(d.clip_norm)) return "the clip norm must lie in [1e-9, 9007199]";
-  if (!scaled(d.noise_multiplier)) return "the noise multiplier must lie in [1e-9, 9007199]";
+  if (!scaled(d.clip_norm)) return "the clip norm must be in [1e-9, 9007199]";
+  if (!scaled(d.noise_multiplier)) return "the noise multiplier must be in [1e-9, 9007199]";
   if (d.occurrences == 0) return "the occurrences must be at least 1";
   if (d.promise != Promise::kEveryPattern && d.promise != Promise::kAmplified)
     return "the promise must be 0 or 1";
   if (d.not_before < 0 || d.not_after >= kEndOfTime || d.not_before >= d.not_after)
-    return "the validity must begin before it ends, from 1970 to 9999";
+    return "the validity must start before it ends, within 1970 to 9999";
   if (d.adapter.size() > 256) return "the adapter must have at most 256 bytes";
   if (d.corpus.size() > 256) return "the corpus must have at most 256 bytes";
   return {};
 }
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "decode_descriptor", std::move(sentence));
-}
+constexpr const char* kOperator = "decode_descriptor";
 
 template <std::size_t N>
 std::array<std::uint8_t, N> fixed(const cbor::Value& value) {
   const ByteView bytes = value.as_bytes();
-  if (bytes.size() != N) malformed(fmt::format("{} bytes where {} must be", bytes.size(), N));
+  if (bytes.size() != N) malformed(kOperator, "found {} bytes; expected {}", bytes.size(), N);
   std::array<std::uint8_t, N> out;
   std::copy(bytes.begin(), bytes.end(), out.begin());
   return out;
@@ -53,13 +51,12 @@ std::array<std::uint8_t, N> fixed(const cbor::Value& value) {
 std::array<std::uint8_t, 32> fresh_nonce() {
   std::array<std::uint8_t, 32> nonce;
   if (RAND_bytes(nonce.data(), static_cast<int>(nonce.size())) != 1)
-    throw Error(ErrorCode::kIoError, "fresh_nonce", "the system gives no random bytes");
+    io_error("fresh_nonce", "the operating system provided no random bytes");
   return nonce;
 }
 
 Bytes encode(const Descriptor& d) {
-  if (const std::string bad = problem(d); !bad.empty())
-    throw Error(ErrorCode::kInvalidInput, "Descriptor", bad);
+  if (const std::string bad = problem(d); !bad.empty()) invalid_input("Descriptor", "{}", bad);
   std::vector<cbor::Entry> entries = {{0, kSchema},
                                       {1, d.contributor},
                                       {2, d.data_class},
@@ -78,10 +75,10 @@ Bytes encode(const Descriptor& d) {
 
 Descriptor decode_descriptor(ByteView bytes) {
   if (bytes.size() > kMaxDescriptorBytes)
-    malformed(fmt::format("a descriptor has at most {} bytes", kMaxDescriptorBytes));
+    malformed(kOperator, "a descriptor must have at most {} bytes", kMaxDescriptorBytes);
   const cbor::Value map = cbor::decode(bytes);
   try {
-    if (map.at(0).as_text() != kSchema) malformed("it is no discreet.descriptor.v1");
+    if (map.at(0).as_text() != kSchema) malformed(kOperator, "it is not a discreet.descriptor.v1");
     Descriptor d;
     d.contributor = map.at(1).as_text();
     d.data_class = map.at(2).as_text();
@@ -89,8 +86,8 @@ Descriptor decode_descriptor(ByteView bytes) {
     d.noise_multiplier = {map.at(4).as_unsigned()};
     const std::uint64_t occurrences = map.at(5).as_unsigned();
     const std::uint64_t promise = map.at(6).as_unsigned();
-    if (occurrences > 0xffffffff) malformed("the occurrences must be below 2^32");
-    if (promise > 1) malformed("the promise must be 0 or 1");
+    if (occurrences > 0xffffffff) malformed(kOperator, "the occurrences must be below 2^32");
+    if (promise > 1) malformed(kOperator, "the promise must be 0 or 1");
     d.occurrences = static_cast<std::uint32_t>(occurrences);
     d.promise = static_cast<Promise>(promise);
     d.not_before = map.at(7).as_int64();
@@ -102,17 +99,17 @@ Descriptor decode_descriptor(ByteView bytes) {
       const cbor::Value* value = map.find(key);
       if (value == nullptr) return;
       out = value->as_text();
-      if (out.empty()) malformed(fmt::format("the {} is empty; leave it out", name));
+      if (out.empty()) malformed(kOperator, "the {} is empty; omit it", name);
       ++keys;
     };
     optional(11, "adapter", d.adapter);
     optional(12, "corpus", d.corpus);
-    if (map.as_map().size() != keys) malformed("it has unknown keys");
-    if (const std::string bad = problem(d); !bad.empty()) malformed(bad);
+    if (map.as_map().size() != keys) malformed(kOperator, "it has unknown keys");
+    if (const std::string bad = problem(d); !bad.empty()) malformed(kOperator, "{}", bad);
     return d;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kMalformed) throw;
-    malformed(error.sentence());
+    malformed(kOperator, "{}", error.sentence());
   }
 }
 

@@ -11,10 +11,11 @@
 
 namespace discreet::admission {
 
-// What a contributor signs about one contribution, and nothing of the payload but its hash. Public.
+// The statement about one contribution that its contributor signs. It contains only the hash of the
+// payload and is public.
 //
 // Its canonical bytes are a deterministic CBOR map with integer keys, without floats:
-//    0  "discreet.descriptor.v1": no other signed object of ours begins so
+//    0  "discreet.descriptor.v1": no other object signed by this library starts with it
 //    1  contributor       text, 1 to 256 bytes
 //    2  data class        text, 1 to 64 of a-z 0-9 _ - .
 //    3  clip norm C       in units of 10^-9, 1 to 2^53
@@ -24,18 +25,18 @@ namespace discreet::admission {
 //    7  not before        seconds since 1970, in [0, 253402300800)
 //    8  not after         the same; > not before; the window is [not before, not after)
 //    9  content anchor    32 bytes: SHA-256 of the payload
-//   10  nonce             32 random bytes, so that the hash of the descriptor hides it: once the
-//                         descriptor is dropped nobody can guess it back from its hash
+//   10  nonce             32 random bytes, so that the hash hides the descriptor: once the
+//                         descriptor is deleted, nobody can guess it from its hash
 //   11  adapter           text, 1 to 256 bytes; absent if none
-//   12  corpus            text, 1 to 256 bytes: the name of the one corpus it is for, which is the
+//   12  corpus            text, 1 to 256 bytes: the name of the only corpus it is for, which is the
 //                         origin of its ledger. Absent in descriptors of earlier versions: such a
-//                         one could be replayed in any corpus that trusts its key, so a policy has
-//                         to accept it by its hash (gate.h)
-// Every other key, a missing key or a value out of range is malformed.
+//                         descriptor could be replayed in any corpus that trusts its key, so a
+//                         policy must accept it by its hash (gate.h)
+// Any other key, a missing key or a value out of range is malformed.
 //
-// What (C, z, k) promises is in resolver.h.
+// resolver.h defines what (C, z, k) promises.
 enum class Promise : std::uint8_t {
-  kEveryPattern,  // k uses in any pattern are no worse than one Gaussian release of multiplier z
+  kEveryPattern,  // k uses in any pattern cost at most one Gaussian release of multiplier z
   kAmplified,     // the same at the class's delta, for its declared sampler over k steps
 };
 
@@ -62,13 +63,13 @@ std::array<std::uint8_t, 32> fresh_nonce();
 
 // The canonical bytes. Throws kInvalidInput, naming the field, if a value is out of range.
 Bytes encode(const Descriptor& descriptor);
-// The one descriptor with these canonical bytes. Throws kMalformed for anything else.
+// The descriptor with these canonical bytes. Throws kMalformed for anything else.
 Descriptor decode_descriptor(ByteView bytes);
-// SHA-256 of the canonical bytes: the contribution's name in ledgers and anchors.
+// SHA-256 of the canonical bytes; identifies the contribution in ledgers and anchors.
 Digest hash_of(ByteView descriptor_bytes);
 
-// The attestation: a detached COSE_Sign1 over the canonical bytes (cose.h). Usable alone: it needs
-// no policy, no model and no training.
+// The attestation: a detached COSE_Sign1 over the canonical bytes (cose.h). It needs no policy,
+// model or training.
 Bytes attest(const SigningKey& key, ByteView descriptor_bytes);
 
 }  // namespace discreet::admission

@@ -31,12 +31,12 @@ using Digester = std::unique_ptr<EVP_MD_CTX, Call<EVP_MD_CTX_free>>;
 
 [[noreturn]] void openssl_failed(const char* what) {
   ERR_clear_error();
-  throw Error(ErrorCode::kIoError, "Ed25519", std::string("OpenSSL failed to ") + what);
+  io_error("Ed25519", "OpenSSL failed to {}", what);
 }
 
-[[noreturn]] void malformed(std::string sentence) {
+[[noreturn]] void malformed_key(std::string sentence) {
   ERR_clear_error();
-  throw Error(ErrorCode::kMalformed, "Ed25519", std::move(sentence));
+  malformed("Ed25519", "{}", sentence);
 }
 
 using Bytes32 = std::array<std::uint8_t, 32>;
@@ -123,10 +123,11 @@ bool is_strict_scalar(ByteView scalar) noexcept {
 
 PublicKey PublicKey::from_bytes(ByteView bytes) {
   if (bytes.size() != kSize)
-    malformed("a public key has 32 bytes, not " + std::to_string(bytes.size()));
+    malformed_key("a public key must have 32 bytes, found " + std::to_string(bytes.size()));
   if (!is_strict_point(bytes))
-    malformed("the public key " + to_hex(bytes) +
-              " is of low order or not canonical; it would verify what nobody signed");
+    malformed_key(
+        "the public key " + to_hex(bytes) +
+        " is of low order or not canonical, so it would verify messages that nobody signed");
   std::array<std::uint8_t, kSize> copy;
   std::copy(bytes.begin(), bytes.end(), copy.begin());
   return PublicKey(copy);
@@ -136,7 +137,8 @@ PublicKey PublicKey::from_text(std::string_view text) {
   if (!has_label(text, "-----BEGIN")) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
       text.remove_suffix(1);
-    if (text.size() != 2 * kSize) malformed("a public key is 64 hexadecimal digits or a PEM file");
+    if (text.size() != 2 * kSize)
+      malformed_key("a public key must be 64 hexadecimal digits or a PEM file");
     return from_bytes(from_hex(text));
   }
   const Bio bio = reader(text);
@@ -145,7 +147,7 @@ PublicKey PublicKey::from_text(std::string_view text) {
   std::size_t length = raw.size();
   if (!key || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519 ||
       EVP_PKEY_get_raw_public_key(key.get(), raw.data(), &length) != 1)
-    malformed("the PEM holds no Ed25519 public key");
+    malformed_key("the PEM contains no Ed25519 public key");
   return from_bytes(raw);
 }
 
@@ -191,7 +193,8 @@ SigningKey SigningKey::generate() {
 }
 
 SigningKey SigningKey::from_seed(ByteView seed) {
-  if (seed.size() != 32) malformed("a seed has 32 bytes, not " + std::to_string(seed.size()));
+  if (seed.size() != 32)
+    malformed_key("a seed must have 32 bytes, found " + std::to_string(seed.size()));
   use_secret_memory();
   EVP_PKEY* key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, seed.data(), seed.size());
   if (key == nullptr) openssl_failed("take a seed");
@@ -235,17 +238,18 @@ SigningKey SigningKey::from_pem(std::string_view pem, std::string_view passphras
   use_secret_memory();
   const bool encrypted = is_encrypted(pem);
   if (encrypted && passphrase.empty())
-    throw Error(ErrorCode::kInvalidInput, "Ed25519",
-                "the key file is encrypted; give its passphrase");
+    invalid_input("Ed25519", "the key file is encrypted; a passphrase is required");
   const Bio bio = reader(pem);
   Passphrase given{passphrase};
   Handle key(PEM_read_bio_PrivateKey(bio.get(), nullptr, give_passphrase, &given));
   ERR_clear_error();
   if (!key && encrypted)
-    throw Error(ErrorCode::kInvalidInput, "Ed25519",
-                "the key file cannot be decrypted: the passphrase is wrong or the file damaged");
+    invalid_input(
+        "Ed25519",
+        "the key file cannot be decrypted: the passphrase is wrong or the file is damaged");
   if (!key || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)
-    malformed("the file holds no Ed25519 private key in PEM; 'discreet keygen' makes one");
+    malformed_key(
+        "the file contains no Ed25519 private key in PEM; create one with 'discreet keygen'");
   return SigningKey(std::move(key));
 }
 
@@ -253,7 +257,7 @@ PublicKey SigningKey::public_key() const {
   Bytes32 raw;
   std::size_t length = raw.size();
   if (EVP_PKEY_get_raw_public_key(key_.get(), raw.data(), &length) != 1)
-    openssl_failed("give a public key");
+    openssl_failed("compute the public key");
   return PublicKey::from_bytes(raw);
 }
 

@@ -15,30 +15,31 @@ struct evp_pkey_st;  // OpenSSL's key
 
 namespace discreet::admission {
 
-// Ed25519 (RFC 8032, pure) under one strict profile: for given key and message exactly one party
-// can make a signature that passes, and nobody can turn a passing signature into another.
+// Ed25519 (RFC 8032, pure) under one strict profile: for a given key and message, only the holder
+// of the private key can create a valid signature, and nobody can turn one valid signature into
+// another.
 
 using Signature = std::array<std::uint8_t, 64>;  // R, then S
-using KeyId = std::array<std::uint8_t, 16>;      // of COSE headers: "which key", not "trusted"
+using KeyId = std::array<std::uint8_t, 16>;      // in COSE headers; says which key, not trust
 
-// The 32 bytes of a point A. Ordered by its bytes.
+// The 32 bytes of a point A. Ordered bytewise.
 class PublicKey {
  public:
   static constexpr std::size_t kSize = 32;
 
-  // Throws kMalformed unless `bytes` are 32 that the strict profile takes: a canonical encoding of
-  // a point that is not of low order. (Whether it is on the curve shows when it verifies.)
+  // Throws kMalformed unless `bytes` has 32 bytes that the strict profile accepts: the canonical
+  // encoding of a point that is not of low order. Verification checks that it is on the curve.
   static PublicKey from_bytes(ByteView bytes);
   // 64 hexadecimal digits, or the PEM of a SubjectPublicKeyInfo. Throws kMalformed otherwise.
   static PublicKey from_text(std::string_view text);
 
   ByteView bytes() const noexcept { return bytes_; }
-  // The first 16 bytes of SHA-256 of the 32.
+  // The first 16 bytes of the SHA-256 of the key.
   KeyId id() const;
   std::string to_pem() const;
 
-  // Whether the signature is one of this message under the strict profile. Never throws for bytes
-  // of any content; kIoError if OpenSSL fails.
+  // True if the signature is valid for this message under the strict profile. Throws for no input,
+  // only kIoError if OpenSSL fails.
   bool verifies(ByteView message, ByteView signature) const;
 
   friend auto operator<=>(const PublicKey&, const PublicKey&) = default;
@@ -48,22 +49,22 @@ class PublicKey {
   std::array<std::uint8_t, kSize> bytes_;
 };
 
-// A private key. It moves and never copies; OpenSSL overwrites it when it goes.
+// A private key. It can be moved but not copied; OpenSSL overwrites it when it is destroyed.
 class SigningKey {
  public:
-  // From the operating system's randomness. kIoError when there is none.
+  // Uses the operating system's randomness. Throws kIoError if that fails.
   static SigningKey generate();
-  // RFC 8032's 32-byte secret. Throws kMalformed unless there are 32.
+  // The 32-byte secret of RFC 8032. Throws kMalformed for any other length.
   static SigningKey from_seed(ByteView seed);
 
-  // PEM of PKCS #8, as `openssl pkey` reads it; with a passphrase encrypted by AES-256-CBC under a
-  // key from scrypt (N = 2^14, r = 8, p = 5; 16-byte random salt). The text is as secret as the
-  // key.
+  // PEM of PKCS #8, readable by `openssl pkey`; with a passphrase, encrypted by AES-256-CBC under a
+  // key from scrypt (N = 2^14, r = 8, p = 5; 16-byte random salt). Without one, the text is as
+  // secret as the key.
   std::string to_pem(std::string_view passphrase = {}) const;
-  // Throws kMalformed if it is no Ed25519 key in PEM; kInvalidInput if it is encrypted and there is
-  // no passphrase, or a wrong one.
+  // Throws kMalformed if the text is not an Ed25519 key in PEM; kInvalidInput if it is encrypted
+  // and the passphrase is missing or wrong.
   static SigningKey from_pem(std::string_view pem, std::string_view passphrase = {});
-  // Whether from_pem needs a passphrase.
+  // True if from_pem needs a passphrase.
   static bool is_encrypted(std::string_view pem) noexcept;
 
   PublicKey public_key() const;
@@ -82,10 +83,10 @@ class SigningKey {
   Handle key_;
 };
 
-// What the strict profile says of the 32 bytes of a point: canonical (y < 2^255 - 19) and not one
+// The strict profile's condition on the 32 bytes of a point: canonical (y < 2^255 - 19) and not one
 // of the 8 points whose order divides 8, in any encoding.
 bool is_strict_point(ByteView point) noexcept;
-// Of the 32 bytes of S: S < L, the order of the base point.
+// The condition on the 32 bytes of S: S < L, the order of the base point.
 bool is_strict_scalar(ByteView scalar) noexcept;
 
 }  // namespace discreet::admission

@@ -8,14 +8,14 @@ namespace discreet::admission {
 
 // Proof: resolver.md
 
-// The noise that hides a use, as the run has it.
+// The noise that hides a use in a run.
 struct UseNoise {
   NoiseFamily family = NoiseFamily::kGaussian;
-  double grid = 0;  // of discrete families: the step, in the unit of the gradients; else unused
+  double grid = 0;  // discrete families: the step, in the unit of the gradients; else unused
 };
 
-// A clip bound of one is `m` times smaller than the standard deviation of the noise. These are the
-// least m, rounded up, at which k uses together keep a promise of multiplier z, every pattern:
+// m is the standard deviation of the noise divided by the clip bound. These functions return the
+// smallest m, rounded up, at which k uses together keep an every-pattern promise of multiplier z:
 //   gaussian, rounded_gaussian, discrete_gaussian    sqrt(k) z
 //   laplace     sqrt(2) / e, with e = log(Phi(x/2) / Phi(-x/2)), x = 1 / (sqrt(k) z): a use of L1
 //               bound c and scale b is c/b-DP, hence x-GDP if c/b <= e
@@ -25,11 +25,11 @@ double gaussian_use(std::uint32_t k, double z) noexcept;
 double laplace_use(std::uint32_t k, double z) noexcept;
 //   stddev       of the noise in grid steps, rounded down, > 0
 //   dimension    number of coordinates, rounded up
-// +infinity if no bound keeps the promise.
+// Returns +infinity if no bound keeps the promise.
 double skellam_use(std::uint32_t k, double z, double stddev, std::uint64_t dimension) noexcept;
 
-// rho(d), rounded up: the Renyi divergence of one use is at most order * rho at every whole order
-// >= 2. variance in grid steps squared.
+// rho(d), rounded up: the Renyi divergence of one use is at most order * rho at every integer order
+// >= 2. variance: in squared grid steps.
 double skellam_rho(double sensitivity, double variance, std::uint64_t dimension) noexcept;
 
 }  // namespace discreet::admission

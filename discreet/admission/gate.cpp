@@ -56,7 +56,7 @@ std::size_t Gate::HashBytes::operator()(const Digest& digest) const noexcept {
 Gate::Gate(Policy policy, Circumstances circumstances)
     : policy_(std::move(policy)), circumstances_(std::move(circumstances)) {
   if (circumstances_.time < 0 || circumstances_.time >= kEndOfTime)
-    throw Error(ErrorCode::kInvalidInput, "Gate", "the time must lie from 1970 to 9999");
+    invalid_input("Gate", "the time must be within 1970 to 9999");
   revoked_.insert(policy_.revoked.begin(), policy_.revoked.end());
   for (const Revocation& r : circumstances_.statements.revocations) {
     const bool by_authority = policy_.authority && r.signer == *policy_.authority;
@@ -109,22 +109,22 @@ void Gate::check_terms(const Descriptor& d, Verdict& v) const {
                              d.noise_multiplier.to_text(), c.noise_multiplier.to_text(),
                              d.data_class));
   if (d.occurrences > c.most_occurrences)
-    return below(fmt::format("{} occurrences are more than the {} of class {}", d.occurrences,
+    return below(fmt::format("{} occurrences exceed the {} of class {}", d.occurrences,
                              c.most_occurrences, d.data_class));
   if (c.amplified && d.promise != Promise::kAmplified)
     return below(fmt::format(
-        "class {} is amplified, which is weaker than the promise for every pattern that was signed",
+        "class {} is amplified, which is weaker than the signed promise for every pattern",
         d.data_class));
   if (c.amplified && d.occurrences < c.amplified->steps)
-    return below(fmt::format("the schedule of class {} has {} steps, more than the {} signed",
+    return below(fmt::format("the schedule of class {} has {} steps, but only {} are signed",
                              d.data_class, c.amplified->steps, d.occurrences));
   if (const auto* bound = std::get_if<AdapterBound>(&c.profile.where)) {
     if (bound->adapter.empty() ? d.adapter.empty()
                                : !d.adapter.empty() && d.adapter != bound->adapter)
-      return below(fmt::format("class {} is bound to {}, and the descriptor names {}", d.data_class,
+      return below(fmt::format("class {} is bound to {}, but the descriptor names {}", d.data_class,
                                describe(c.profile), d.adapter.empty() ? "none" : d.adapter));
   } else if (!d.adapter.empty()) {
-    return below(fmt::format("the descriptor is bound to adapter {}, and class {} to no adapter",
+    return below(fmt::format("the descriptor is bound to adapter {}, but class {} to no adapter",
                              d.adapter, d.data_class));
   }
   if (circumstances_.withdrawn.contains(v.hash))
@@ -162,13 +162,13 @@ Verdict Gate::judge(const Contribution& c) const {
   const auto key = trusted_.find(signature.key_id);
   if (key == trusted_.end()) {
     refuse(v, Refusal::kUntrustedKey,
-           fmt::format("the policy does not know key {}", to_hex(signature.key_id)));
+           fmt::format("the policy does not trust key {}", to_hex(signature.key_id)));
   } else if (revoked_.contains(signature.key_id)) {
     refuse(v, Refusal::kRevokedKey, fmt::format("key {} is revoked", to_hex(signature.key_id)));
   } else if (!verifies(signature.message, key->second.key, c.descriptor)) {
     refuse(v, Refusal::kBadSignature,
            fmt::format("the signature by {} does not verify", key->second.name));
-  } else if (!policy_.classes.contains(d.data_class)) {
+  } else if (v.signer = key->second.name; !policy_.classes.contains(d.data_class)) {
     refuse(v, Refusal::kUnknownClass, fmt::format("the policy has no class {}", d.data_class));
   } else if (const auto& classes = key->second.classes;
              std::find(classes.begin(), classes.end(), d.data_class) == classes.end()) {
@@ -182,7 +182,7 @@ Verdict Gate::judge(const Contribution& c) const {
                  ? fmt::format("it was signed for no corpus; have it attested for {}, or list its "
                                "hash under accept_unbound in the policy",
                                policy_.corpus)
-                 : fmt::format("it was signed for corpus {}, and this is {}", d.corpus,
+                 : fmt::format("it was signed for corpus {}, but this is {}", d.corpus,
                                policy_.corpus));
   }
   return v;
@@ -215,7 +215,7 @@ std::vector<Verdict> Gate::admit(std::span<const Contribution> contributions, in
       const auto [first, is_new] = payloads_.try_emplace({d.contributor, d.content_anchor}, v.hash);
       if (repeated || first->second != v.hash)
         refuse(v, Refusal::kDuplicate,
-               fmt::format("{} has this payload admitted already, as {}", d.contributor,
+               fmt::format("{} already has this payload admitted, as {}", d.contributor,
                            to_hex(first->second)));
       else
         admitted_.try_emplace(v.hash, d);

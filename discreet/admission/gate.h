@@ -17,74 +17,78 @@
 
 namespace discreet::admission {
 
-// Why a contribution is not admitted. The spelling is stable. Where several apply, the first in
-// this order is given.
+// Why a contribution is rejected. The spelling is stable. If several reasons apply, the first in
+// this order is reported.
 enum class Refusal : std::uint8_t {
   kNoAttestation,    // NO_ATTESTATION: there is no signature
-  kMalformed,        // MALFORMED: descriptor or attestation are not canonical bytes of one
-  kUntrustedKey,     // UNTRUSTED_KEY: the policy does not know the key, or not for this class
+  kMalformed,        // MALFORMED: descriptor or attestation is not canonical
+  kUntrustedKey,     // UNTRUSTED_KEY: the policy does not trust the key, or not for this class
   kRevokedKey,       // REVOKED_KEY
   kBadSignature,     // BAD_SIGNATURE
   kUnknownClass,     // UNKNOWN_CLASS: the policy has no such class
   kOutsideValidity,  // OUTSIDE_VALIDITY: its window does not cover the epoch, or is too long
-  kBelowFloor,       // BELOW_FLOOR: the bound is more permissive than the class or corpus allows
+  kBelowFloor,       // BELOW_FLOOR: the bound is more permissive than class or corpus allow
   kWithdrawn,        // WITHDRAWN
   kUsesExhausted,    // USES_EXHAUSTED: confidential, see Circumstances
   kOtherCorpus,      // OTHER_CORPUS: signed for another corpus, or for none and not accepted
-  kDuplicate,        // DUPLICATE: this contributor has the same payload admitted already
+  kDuplicate,        // DUPLICATE: the same payload of this contributor is already admitted
 };
 std::string_view to_string(Refusal refusal) noexcept;
 inline constexpr int kRefusals = 12;
 
-// A contribution as it arrived.
+// A contribution as received.
 struct Contribution {
   Bytes descriptor;
   Bytes attestation;  // empty: none
 };
 
-// What the verdict depends on besides the policy; fixed for the epoch.
+// The inputs of a verdict besides the policy; fixed for the epoch.
 struct Circumstances {
   Instant time = 0;       // the epoch is [time, time + policy.epoch_seconds)
   Statements statements;  // rotations and revocations
   std::set<Digest> withdrawn;
-  // Whether a descriptor that names no corpus belongs to this one, because its ledger holds it.
+  // True if a descriptor that names no corpus belongs to this one, because its ledger contains it.
   // May be empty.
   std::function<bool(const Digest& descriptor)> in_ledger;
-  // Whether a descriptor has no use left. What it says is confidential, and so are then the
-  // verdicts: a public view of a corpus is made without it.
+  // True if a descriptor has no uses left. The answer is confidential, and so are the verdicts that
+  // use it: create a public view of a corpus without it.
   std::function<bool(const Digest& descriptor, const Descriptor&)> exhausted;
 };
 
 struct Verdict {
-  Digest hash{};                         // of the descriptor's bytes
-  std::optional<Descriptor> descriptor;  // unless these are malformed
-  std::optional<Refusal> refusal;        // none: admitted
-  std::string reason;                    // of a refusal, one sentence
+  Digest hash{};                         // of the bytes of the descriptor
+  std::optional<Descriptor> descriptor;  // empty if malformed
+  std::optional<Refusal> refusal;        // empty: admitted
+  std::string reason;                    // of a rejection, one sentence
+  // The name under which the policy trusts the key that signed it, rotated or not; empty if the
+  // signature was not verified.
+  std::string signer;
   bool admitted() const noexcept { return !refusal; }
 };
 
-// The gate of one epoch. What it admitted it remembers; only that may enter a batch.
+// The gate of one epoch. It remembers what it admitted; nothing else may enter a batch.
 //
-// Rotation: the new key may attest what the old one may, unless either is revoked. Revocation: by
-// the policy, by its authority about any key, by a key about itself; it covers all that the key
-// ever signed, because a stolen key can sign any date, and rotations by it.
+// Rotation: the new key may attest whatever the old one may, unless either is revoked. Revocation:
+// by the policy, by its authority for any key, or by a key for itself. It covers everything that
+// the key ever signed, including rotations, because a stolen key can sign any date.
 class Gate {
  public:
   // Throws kInvalidInput if the time is not from 1970 to 9999.
   Gate(Policy policy, Circumstances circumstances);
 
-  // One verdict per contribution, in order; the same for every number of threads, >= 1. A pair of
-  // bytes that this gate has seen is not verified again. DUPLICATE compares within one contributor
-  // only (across contributors it would tell one what another gave): of contributions in one call
-  // the first is admitted; one that an earlier call admitted stays admitted.
+  // One verdict per contribution, in order; independent of threads >= 1. Bytes that this gate has
+  // already verified are not verified again. DUPLICATE compares only contributions of one
+  // contributor, because comparing across contributors would tell one what another contributed. Of
+  // duplicates in one call the first is admitted; a contribution admitted by an earlier call stays
+  // admitted.
   std::vector<Verdict> admit(std::span<const Contribution> contributions, int threads = 1);
 
-  // The descriptor admitted under this hash in this epoch; null if there is none. From any number
-  // of threads while nobody calls admit.
+  // The descriptor admitted under this hash in this epoch; null if there is none. Safe from any
+  // number of threads unless admit is running.
   const Descriptor* find(const Digest& hash) const noexcept;
 
   const Policy& policy() const noexcept { return policy_; }
-  std::uint64_t verifications() const noexcept { return verifications_; }  // of signatures, so far
+  std::uint64_t verifications() const noexcept { return verifications_; }  // of signatures
 
  private:
   struct HashBytes {

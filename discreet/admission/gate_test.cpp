@@ -66,7 +66,7 @@ TEST(Gate, RefusesBadSignatures) {
 }
 
 TEST(Gate, RefusesKeysThatThePolicyDoesNotTrust) {
-  expect_refused(verdict(signed_by(3, clinical())), "UNTRUSTED_KEY", "does not know key");
+  expect_refused(verdict(signed_by(3, clinical())), "UNTRUSTED_KEY", "does not trust key");
   expect_refused(verdict(signed_by(2, clinical())), "UNTRUSTED_KEY",
                  "library may not attest class clinical");
   // Key 3 signs under the id of key 1.

@@ -83,7 +83,7 @@ std::string describe(const DepthProfile& profile) {
           [](const LayerBand& b) { return fmt::format("layers {} to {}", b.first, b.last); },
           [](const ModuleSet& s) { return fmt::format("modules {}", fmt::join(s.modules, " ")); },
           [](const AdapterBound& a) {
-            return a.adapter.empty() ? std::string("the adapter that is attested")
+            return a.adapter.empty() ? std::string("the attested adapter")
                                      : fmt::format("adapter {}", a.adapter);
           },
           [](const WholeModel&) { return std::string("the whole model"); }},

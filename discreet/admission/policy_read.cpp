@@ -5,8 +5,8 @@
 
 #include "discreet/admission/policy.h"
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/nearest.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/base/yaml.h"
 
 namespace discreet::admission {
@@ -21,9 +21,8 @@ class Section {
   }
 
   [[noreturn]] void fail(int line, const std::string& path, const std::string& sentence) const {
-    throw Error(ErrorCode::kInvalidDpConfig, "read_policy",
-                fmt::format("{}:{}: {} {}", file_, std::max(line, 1),
-                            path.empty() ? "the policy" : path, sentence));
+    invalid_config("read_policy", "{}:{}: {} {}", file_, std::max(line, 1),
+                   path.empty() ? "the policy" : path, sentence);
   }
 
   const Yaml* find(const char* key) {
@@ -55,8 +54,7 @@ class Section {
       const Scaled out = parse_scaled(value.text, path);
       if (out.units > 0) return out;
     } catch (const Error& error) {
-      throw Error(ErrorCode::kInvalidDpConfig, "read_policy",
-                  fmt::format("{}:{}: {}", file_, value.line, error.sentence()));
+      invalid_config("read_policy", "{}:{}: {}", file_, value.line, error.sentence());
     }
     fail(value.line, path, "is 0; it must be positive");
   }
@@ -69,7 +67,7 @@ class Section {
     const auto [end, error] = std::from_chars(t.data(), t.data() + t.size(), out);
     if (value.kind != Yaml::Kind::kScalar || value.quoted || t.empty() || error != std::errc{} ||
         end != t.data() + t.size() || out < least)
-      fail(value.line, path, fmt::format("must be a whole number from {} to 2^32 - 1", least));
+      fail(value.line, path, fmt::format("must be an integer from {} to 2^32 - 1", least));
     return out;
   }
   bool truth(const char* key) {
@@ -114,7 +112,7 @@ class Section {
       return PublicKey::from_text(text(key));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kIoError) throw;
-      fail(value.line, path_of(key), "is no key: " + error.sentence());
+      fail(value.line, path_of(key), "is not a public key: " + error.sentence());
     }
   }
 
@@ -124,8 +122,8 @@ class Section {
       if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
       const auto meant = nearest(entry.key, known_);
       fail(entry.line, path_of(entry.key),
-           meant ? fmt::format("is no key; did you mean {}?", *meant)
-                 : fmt::format("is no key; the keys here are {}", fmt::join(known_, ", ")));
+           meant ? fmt::format("is an unknown key; did you mean {}?", *meant)
+                 : fmt::format("is an unknown key; the keys here are {}", fmt::join(known_, ", ")));
     }
   }
   const Yaml& node() const { return node_; }
@@ -146,7 +144,7 @@ std::vector<std::uint32_t> mask(Section& section, const char* key) {
   std::sort(out.begin(), out.end());
   if (out.empty() || std::adjacent_find(out.begin(), out.end()) != out.end())
     section.fail(section.at(key).line, section.path_of(key),
-                 "must be a list of different numbers, not empty");
+                 "must be a list of distinct numbers, not empty");
   return out;
 }
 
@@ -167,7 +165,7 @@ DepthProfile read_profile(Section section) {
                             : section.number_of(value.items[0], path);
     const Scaled to = section.number_of(value.items[1], path);
     if (!(from < to) || to.units > Scaled::kUnit)
-      section.fail(value.line, path, "must be two fractions from 0 to 1 that ascend");
+      section.fail(value.line, path, "must be two ascending fractions from 0 to 1");
     out.where = DepthBand{from, to};
     ++kinds;
   }
@@ -225,14 +223,14 @@ ClassPolicy read_class(Section section, const Policy& policy) {
     amplified.delta = inner.number("delta");
     if (amplified.rate.units > Scaled::kUnit || amplified.delta.units >= Scaled::kUnit)
       inner.fail(inner.node().line, inner.path_of("rate"),
-                 "and delta must lie in (0, 1]; delta below 1");
+                 "and delta must be in (0, 1]; delta below 1");
     inner.end();
     out.amplified = amplified;
   }
   section.end();
   if (out.clip_norm < policy.clip_norm_floor)
     section.fail(section.node().line, section.path_of("clip_norm"),
-                 "is below floors.clip_norm: no descriptor could be admitted");
+                 "is below floors.clip_norm, so no descriptor could be admitted");
   if (out.noise_multiplier < policy.noise_multiplier_floor)
     section.fail(section.node().line, section.path_of("noise_multiplier"),
                  "is below floors.noise_multiplier");
@@ -251,7 +249,7 @@ void read_keys(Section& root, Policy& policy) {
       for (const auto& [each, unused] : policy.classes) known.push_back(each);
       const auto meant = nearest(name, known);
       section.fail(item.line, "keys.classes",
-                   fmt::format("names {}, which is no class{}", excerpt(name),
+                   fmt::format("names {}, which is not a class{}", excerpt(name),
                                meant ? fmt::format("; did you mean {}?", *meant) : ""));
     }
     for (const TrustedKey& other : policy.keys)
@@ -270,7 +268,7 @@ void read_hashes(Section& root, const char* key, const char* wanted,
     std::array<std::uint8_t, N> hash{};
     try {
       const Bytes bytes = from_hex(item.text);
-      if (bytes.size() != hash.size()) throw Error(ErrorCode::kMalformed, "hash", "length");
+      if (bytes.size() != hash.size()) malformed("hash", "length");
       std::copy(bytes.begin(), bytes.end(), hash.begin());
     } catch (const Error&) {
       root.fail(item.line, key, wanted);

@@ -69,7 +69,7 @@ TEST(Policy, ErrorsNameTheLineAndTheRemedy) {
   says("accountant: rdp", "acountant: rdp", "p:1: accountant is missing");
   says("retention_epochs: 12", "retention_epochs: 12\nretention_epohcs: 3",
        "did you mean retention_epochs");
-  says("corpus: example", "corpus: example\ncorpus: twice", "already on line 1");
+  says("corpus: example", "corpus: example\ncorpus: twice", "already given on line 1");
   says("accountant: rdp", "accountant: gdp", "p:2: accountant must be one of rdp, moments, pld");
   says("clip_norm: 0.5", "clip_norm: 0.0000000001", "p:10:");
   says("clip_norm: 0.5", "clip_norm: -1", "p:10:");
@@ -80,16 +80,15 @@ TEST(Policy, ErrorsNameTheLineAndTheRemedy) {
   says("    sensitive: true\n", "", "only sensitive classes have a default");
   says("{whole: true}", "{whole: true, layers: [0, 1]}", "exactly one of");
   says("{whole: true}", "{layers: [3, 1]}", "must ascend");
-  says("{whole: true}", "{depth: [0.7, 1.1]}", "fractions from 0 to 1");
-  says("{whole: true}", "{whole: true, heads: [1, 1]}", "different numbers");
+  says("{whole: true}", "{depth: [0.7, 1.1]}", "ascending fractions from 0 to 1");
+  says("{whole: true}", "{whole: true, heads: [1, 1]}", "distinct numbers");
   says("[public-text]", "[public-txt]", "did you mean public-text");
   says("rate: 0.01", "rate: 1.5", "(0, 1]");
   says("name: library", "name: hospital", "twice");
   says("{whole: true}", "{depth: [0.7\n\n, 0.\n\n\n9]}", "is '0.  9'; ");
-  says("[public-text]", "[\"a\\nb\\e[2J\"]", "names 'a b [2J', which is no class");
-  says("corpus: example", "corpus: example\n\"a\\nb\": 1",
-       "the key 'a b' is of more than one line");
-  says("epoch_seconds: 86400", "epoch_seconds: 0", "whole number from 1");
+  says("[public-text]", "[\"a\\nb\\e[2J\"]", "names 'a b [2J', which is not a class");
+  says("corpus: example", "corpus: example\n\"a\\nb\": 1", "the key 'a b' has more than one line");
+  says("epoch_seconds: 86400", "epoch_seconds: 0", "integer from 1");
   EXPECT_TRUE(refusal_of("").starts_with('p'));
   EXPECT_NE(refusal_of("[]").find("mapping"), std::string::npos);
 }

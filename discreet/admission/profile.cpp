@@ -5,14 +5,12 @@
 
 #include "discreet/admission/resolver.h"
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
+#include "discreet/base/text/nearest.h"
 
 namespace discreet::admission {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "resolve", std::move(sentence));
-}
+constexpr const char* kOperator = "resolve";
 
 bool belongs_to(const std::string& name, const std::string& module) {
   return name == module ||
@@ -27,8 +25,9 @@ std::string hint(const std::string& name, const std::vector<std::string>& known)
 // Which layers of the stack a band permits.
 std::set<std::string> layers_of(const LayerBand& band, const std::vector<std::string>& stack) {
   if (band.last >= stack.size())
-    refuse(fmt::format("the profile permits layer {}, and the model has {} layers, from 0",
-                       band.last, stack.size()));
+    invalid_config(kOperator,
+                   "the profile permits layer {}, but the model has {} layers, numbered from 0",
+                   band.last, stack.size());
   return {stack.begin() + band.first, stack.begin() + band.last + 1};
 }
 
@@ -40,10 +39,10 @@ std::set<std::string> layers_of(const DepthBand& band, const std::vector<std::st
         (i + 1) * Scaled::kUnit <= band.to.units * count)
       out.insert(stack[i]);
   if (out.empty())
-    refuse(
-        fmt::format("no layer of {} lies whole between {} and {} of the depth; widen the band or "
-                    "give layers",
-                    count, band.from.to_text(), band.to.to_text()));
+    invalid_config(
+        kOperator,
+        "no layer of {} lies entirely between {} and {} of the depth; widen the band or use layers",
+        count, band.from.to_text(), band.to.to_text());
   return out;
 }
 
@@ -57,7 +56,8 @@ std::set<std::string> layers_of(const ModuleSet& set, const std::vector<std::str
       found = true;
     }
     if (!found)
-      refuse(fmt::format("the model has no layer in module {}{}", module, hint(module, stack)));
+      invalid_config(kOperator, "the model has no layer in module {}{}", module,
+                     hint(module, stack));
   }
   return out;
 }
@@ -70,8 +70,9 @@ bool is_permitted(const Tensor& tensor, const std::set<std::string>& layers) {
 std::optional<RouteMask> mask_of(const Tensor& tensor, const Slices& slices, std::uint32_t whole,
                                  const std::vector<std::uint32_t>& mask) {
   if (whole % slices.count != 0)
-    refuse(fmt::format("tensor {} has {} slices, which do not divide the {} of the widest",
-                       tensor.name, slices.count, whole));
+    invalid_config(kOperator,
+                   "tensor {} has {} slices, which do not divide the {} of the widest tensor",
+                   tensor.name, slices.count, whole);
   const std::uint32_t served = whole / slices.count;
   RouteMask out{slices, {}};
   for (std::uint32_t j = 0; j < slices.count; ++j) {
@@ -91,8 +92,9 @@ std::uint32_t widest(const std::vector<RouteTensor>& tensors, const ModelLayout&
   for (const RouteTensor& t : tensors)
     if (const auto& s = layout.tensors()[t.tensor].*slices) most = std::max(most, s->count);
   if (!mask.empty() && mask.back() >= most)
-    refuse(fmt::format("the profile permits {} {}, and the permitted layers have {}, from 0", what,
-                       mask.back(), most));
+    invalid_config(kOperator,
+                   "the profile permits {} {}, but the permitted layers have {}, numbered from 0",
+                   what, mask.back(), most);
   return most;
 }
 
@@ -144,7 +146,8 @@ std::vector<RouteTensor> permitted_tensors(const DepthProfile& profile, const st
       std::vector<std::string> known;
       for (const Tensor& t : layout.tensors())
         if (!t.adapter.empty()) known.push_back(t.adapter);
-      refuse(fmt::format("the model trains no adapter {}{}", name, hint(name, known)));
+      invalid_config(kOperator, "the model does not train the adapter {}{}", name,
+                     hint(name, known));
     }
   } else if (std::holds_alternative<WholeModel>(profile.where)) {
     take([](const Tensor& t) { return t.is_private(); });
@@ -158,8 +161,8 @@ std::vector<RouteTensor> permitted_tensors(const DepthProfile& profile, const st
   }
   apply_masks(out, profile, layout);
   if (out.empty())
-    refuse(fmt::format("the profile, {}, permits no tensor that is trained privately",
-                       describe(profile)));
+    invalid_config(kOperator, "the profile, {}, permits no privately trained tensor",
+                   describe(profile));
   return out;
 }
 

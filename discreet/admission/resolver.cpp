@@ -31,10 +31,10 @@ void check_terms(const ClassPolicy& c, const Descriptor& d) {
       d.occurrences <= c.most_occurrences &&
       (!c.amplified || (d.promise == Promise::kAmplified && d.occurrences >= c.amplified->steps));
   if (!kept)
-    throw Error(ErrorCode::kInvalidInput, "resolve",
-                fmt::format("the descriptor's bound is more permissive than class {} allows; the "
-                            "gate refuses it",
-                            d.data_class));
+    invalid_input(
+        "resolve",
+        "the descriptor's bound is more permissive than class {} allows; the gate rejects it",
+        d.data_class);
 }
 
 // The block of a tensor: the longest module with noise of its own that it belongs to.
@@ -106,10 +106,10 @@ void promise_every_pattern(const Descriptor& d, const ModelLayout& layout, const
   else
     out.gdp_mu = next_up(1 / least_z);
   if (!std::isfinite(out.required_multiplier))
-    throw Error(ErrorCode::kInvalidDpConfig, "resolve",
-                fmt::format("{} uses of Skellam noise {} on grid steps of {} keep no promise of "
-                            "multiplier {}; take a finer grid or more noise",
-                            d.occurrences, out.plan.blocks.front().stddev, noise.grid, z));
+    invalid_config("resolve",
+                   "{} uses of Skellam noise {} on grid steps of {} cannot keep a promise of "
+                   "multiplier {}; use a finer grid or more noise",
+                   d.occurrences, out.plan.blocks.front().stddev, noise.grid, z);
 }
 
 void promise_amplified(const Amplified& amplified, const Descriptor& d, Resolution& out) {
@@ -135,8 +135,7 @@ Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout&
                    const UseNoise& noise) {
   const auto found = policy.classes.find(d.data_class);
   if (found == policy.classes.end())
-    throw Error(ErrorCode::kInvalidInput, "resolve",
-                fmt::format("the policy has no class {}", d.data_class));
+    invalid_input("resolve", "the policy has no class {}", d.data_class);
   const ClassPolicy& c = found->second;
   check_terms(c, d);
 
@@ -144,15 +143,13 @@ Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout&
   out.plan.layout = layout.hash();
   out.plan.blocks = blocks_of(policy, permitted_tensors(c.profile, d.adapter, layout), layout);
   if (has_grid(noise.family) && !(noise.grid > 0))
-    throw Error(ErrorCode::kInvalidInput, "resolve",
-                fmt::format("discrete noise has a grid step above 0, not {}", noise.grid));
+    invalid_input("resolve", "the grid step of discrete noise is {}; it must be above 0",
+                  noise.grid);
   if (!is_gaussian(noise.family) && (c.amplified || out.plan.blocks.size() != 1))
-    throw Error(
-        ErrorCode::kInvalidDpConfig, "resolve",
-        fmt::format("class {} is {}; that is promised for gaussian and rounded_gaussian "
-                    "noise, not for {}",
-                    d.data_class, c.amplified ? "amplified" : "in several blocks of the policy",
-                    spelling(noise.family)));
+    invalid_config("resolve",
+                   "class {} is {}; that promise needs gaussian or rounded_gaussian noise, not {}",
+                   d.data_class, c.amplified ? "amplified" : "in several blocks of the policy",
+                   spelling(noise.family));
   if (c.amplified)
     promise_amplified(*c.amplified, d, out);
   else
@@ -163,16 +160,14 @@ Resolution resolve(const Policy& policy, const Descriptor& d, const ModelLayout&
              next_up(out.required_multiplier * (1 + kRoom)));
   for (const RouteBlock& b : out.plan.blocks)
     if (!(b.clip > 0) || !std::isnormal(b.clip))
-      throw Error(ErrorCode::kInvalidDpConfig, "resolve",
-                  fmt::format("the noise {} of block {} is too small for multiplier {}", b.stddev,
-                              b.name, out.required_multiplier));
+      invalid_config("resolve", "the noise {} of block {} is too small for multiplier {}", b.stddev,
+                     b.name, out.required_multiplier);
   check_route_plan(out.plan, layout);
 
   out.use_multiplier = accounting::effective_noise_multiplier(noise_of_use(out.plan));
   if (!(out.use_multiplier >= out.required_multiplier))
-    throw Error(ErrorCode::kInvalidDpConfig, "resolve",
-                fmt::format("a use would have multiplier {}, less than the {} promised",
-                            out.use_multiplier, out.required_multiplier));
+    invalid_config("resolve", "a use would have multiplier {}, less than the promised {}",
+                   out.use_multiplier, out.required_multiplier);
   double least = std::numeric_limits<double>::infinity();
   std::set<std::string> layers;
   for (const RouteBlock& b : out.plan.blocks) {

@@ -283,7 +283,7 @@ TEST(Profile, PublicAndFrozenTensorsAreNeverPermitted) {
   EXPECT_SAYS(refusal([&] {
                 resolve(with_profile({LayerBand{1, 2}, {}, {}}), clinical(), layout);
               }),
-              "permits no tensor");
+              "permits no privately trained tensor");
 }
 
 TEST(Profile, IsTheSameForEveryContributionOfAClass) {

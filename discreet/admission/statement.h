@@ -8,31 +8,31 @@
 
 namespace discreet::admission {
 
-// What the owner of a key says about keys. A statement is deterministic CBOR, signed as an
-// attestation is:
+// Statements about keys by their owners. A statement is deterministic CBOR, signed like an
+// attestation:
 //   [payload : bstr, signature : bstr, ...]
 // with payload {0: "discreet.rotation.v1", 1: old key, 2: new key, 3: time}, signed by the old key
-// and by the new one (who signs shows that they hold it), or
+// and by the new one (to prove possession), or
 // {0: "discreet.revocation.v1", 1: key of the signer, 2: [ids, ascending], 3: time}.
 
-// The new key may attest what the old one may.
+// The new key may attest whatever the old one may.
 struct Rotation {
   PublicKey from, to;
   Instant time;
 };
-// These keys may attest nothing any more. Accepted from the policy's authority, or by a key about
+// These keys may no longer attest anything. Accepted from the policy's authority, or from a key for
 // itself.
 struct Revocation {
   PublicKey signer;
-  std::vector<KeyId> keys;  // ascending, none twice, at least one
+  std::vector<KeyId> keys;  // ascending, unique, at least one
   Instant time;
 };
 
 Bytes sign_rotation(const SigningKey& from, const SigningKey& to, Instant time);
 Bytes sign_revocation(const SigningKey& signer, std::vector<KeyId> keys, Instant time);
 
-// The statements of a list, each as sign_... made it.
-// Every signature is verified here; throws kMalformed, naming the position, for one that fails.
+// A list of statements, each created by sign_.... Every signature is verified here; throws
+// kMalformed, naming the position, for one that fails.
 struct Statements {
   std::vector<Rotation> rotations;
   std::vector<Revocation> revocations;

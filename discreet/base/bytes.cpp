@@ -1,7 +1,5 @@
 #include "discreet/base/bytes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "discreet/base/error.h"
@@ -34,9 +32,7 @@ std::string to_hex(ByteView bytes) {
 
 Bytes from_hex(std::string_view hex) {
   if (hex.size() % 2 != 0) {
-    throw Error(ErrorCode::kMalformed, "from_hex",
-                fmt::format("{} hexadecimal digits do not make whole bytes; give an even number",
-                            hex.size()));
+    malformed("from_hex", "found {} hexadecimal digits; expected an even number", hex.size());
   }
   Bytes bytes;
   bytes.reserve(hex.size() / 2);
@@ -44,9 +40,8 @@ Bytes from_hex(std::string_view hex) {
     const int high = digit_value(hex[i]);
     const int low = digit_value(hex[i + 1]);
     if (high < 0 || low < 0) {
-      throw Error(ErrorCode::kMalformed, "from_hex",
-                  fmt::format("the character at position {} is no hexadecimal digit",
-                              high < 0 ? i : i + 1));
+      malformed("from_hex", "the character at position {} is not a hexadecimal digit",
+                high < 0 ? i : i + 1);
     }
     bytes.push_back(static_cast<std::uint8_t>(high * 16 + low));
   }
@@ -75,14 +70,13 @@ Bytes from_base64(std::string_view text) {
   for (std::size_t i = 0; i + padding < text.size(); ++i) {
     const std::size_t value = kBase64.find(text[i]);
     if (value == std::string_view::npos)
-      throw Error(ErrorCode::kMalformed, "from_base64",
-                  fmt::format("the character at position {} is not in the base64 alphabet", i));
+      malformed("from_base64", "the character at position {} is not in the base64 alphabet", i);
     bits = bits << 6 | static_cast<std::uint32_t>(value);
     if (i % 4 != 0) bytes.push_back(static_cast<std::uint8_t>(bits >> (6 - 2 * (i % 4))));
   }
   if (text.size() % 4 != 0 || to_base64(bytes) != text)
-    throw Error(ErrorCode::kMalformed, "from_base64",
-                "the text is not base64 with padding, or has bits behind its last byte");
+    malformed("from_base64",
+              "the text is not base64 with padding, or has non-zero bits after its last byte");
   return bytes;
 }
 

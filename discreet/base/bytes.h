@@ -10,7 +10,7 @@
 namespace discreet {
 
 using Bytes = std::vector<std::uint8_t>;
-using ByteView = std::span<const std::uint8_t>;  // borrowed; never outlives its owner
+using ByteView = std::span<const std::uint8_t>;  // borrowed: must not outlive its owner
 
 // The bytes of a text, without copying. The view borrows from `text`.
 inline ByteView bytes_of(std::string_view text) noexcept {
@@ -20,16 +20,15 @@ inline ByteView bytes_of(std::string_view text) noexcept {
 // Lower-case hexadecimal, two digits a byte, no prefix.
 std::string to_hex(ByteView bytes);
 
-// The inverse of to_hex; upper case is accepted too.
-// Throws kMalformed for an odd length or a character that is no hexadecimal digit, with its
-// position.
+// The inverse of to_hex; accepts upper case too. Throws kMalformed for an odd length, and for a
+// character that is not a hexadecimal digit, naming its position.
 Bytes from_hex(std::string_view hex);
 
 // Base64 (RFC 4648, section 4) with padding, no line breaks.
 std::string to_base64(ByteView bytes);
 
-// The inverse of to_base64, which gives each text at most one reading. Throws kMalformed for any
-// other text: other characters, missing padding, bits behind the last byte that are not zero.
+// The inverse of to_base64. Each byte string has exactly one accepted text. Throws kMalformed for
+// any other text: foreign characters, missing padding, non-zero bits after the last byte.
 Bytes from_base64(std::string_view text);
 
 }  // namespace discreet

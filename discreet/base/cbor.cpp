@@ -7,18 +7,14 @@
 #include <utility>
 
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 
 namespace discreet::cbor {
 namespace {
 
-[[noreturn]] void invalid(const char* op, std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, op, std::move(sentence));
-}
-
 int checked_depth(const char* op, int deepest_inside) {
   if (deepest_inside >= kMaxDepth) {
-    invalid(op, fmt::format("the value is nested deeper than {} levels; flatten it", kMaxDepth));
+    invalid_input(op, "the value is nested deeper than {} levels; flatten it", kMaxDepth);
   }
   return deepest_inside + 1;
 }
@@ -85,7 +81,7 @@ Value::~Value() = default;
 Value Value::from_text(std::string_view text) {
   const ByteView bytes = bytes_of(text);
   if (const auto bad = find_bad_utf8(bytes)) {
-    invalid("cbor::Value", fmt::format("the text is not UTF-8 at position {}; pass bytes", *bad));
+    invalid_input("cbor::Value", "the text is not UTF-8 at position {}; pass bytes instead", *bad);
   }
   return {Type::kText, 0, Bytes(bytes.begin(), bytes.end()), 0};
 }
@@ -111,8 +107,8 @@ Value map(std::vector<Entry> entries) {
       std::adjacent_find(entries.begin(), entries.end(),
                          [](const Entry& a, const Entry& b) { return a.key == b.key; });
   if (twice != entries.end()) {
-    invalid("cbor::map",
-            fmt::format("the key {} occurs twice; give it once", describe_key(twice->key)));
+    invalid_input("cbor::map", "the key {} occurs twice; keep one of them",
+                  describe_key(twice->key));
   }
   return {Type::kMap, 0, std::move(entries), depth};
 }
@@ -128,7 +124,7 @@ Value tag(std::uint64_t number, Value content) {
 
 void Value::require(Type type) const {
   if (type_ != type) {
-    invalid("cbor::Value", fmt::format("expected {}, found {}", to_string(type), to_string(type_)));
+    invalid_input("cbor::Value", "expected {}, found {}", to_string(type), to_string(type_));
   }
 }
 
@@ -144,11 +140,11 @@ std::uint64_t Value::as_unsigned() const {
 
 std::int64_t Value::as_int64() const {
   if (type_ != Type::kUnsigned && type_ != Type::kNegative) {
-    invalid("cbor::Value", fmt::format("expected an integer, found {}", to_string(type_)));
+    invalid_input("cbor::Value", "expected an integer, found {}", to_string(type_));
   }
   if (scalar_ > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-    invalid("cbor::Value", fmt::format("expected an integer of 64 bits, found {} outside its range",
-                                       to_string(type_)));
+    invalid_input("cbor::Value", "expected a 64-bit integer, found {} outside its range",
+                  to_string(type_));
   }
   const auto n = static_cast<std::int64_t>(scalar_);
   return type_ == Type::kNegative ? -1 - n : n;
@@ -200,7 +196,7 @@ const Value* Value::find(const Value& key) const {
 
 const Value& Value::at(const Value& key) const {
   if (const Value* value = find(key)) return *value;
-  invalid("cbor::Value", fmt::format("the map has no key {}", describe_key(key)));
+  invalid_input("cbor::Value", "the map has no key {}", describe_key(key));
 }
 
 }  // namespace discreet::cbor

@@ -20,22 +20,23 @@
 //   cbor::decode(bytes).at("steps").as_unsigned();  // 1000
 //
 // The profile, where the RFC leaves a choice:
-//   integers   −2⁶⁴ … 2⁶⁴−1. An integer and a float are different values, also when equal: 1 ≠ 1.0.
+//   integers   −2⁶⁴ … 2⁶⁴−1. An integer and a float are different values even if equal: 1 ≠ 1.0.
 //   floats     the shortest of binary16, binary32 and binary64 that holds the value exactly. −0 is
-//              kept apart from 0, because a restored state must have the bits of the saved one.
-//              Every NaN becomes the one NaN f97e00. What is signed uses scaled integers instead.
-//   text       well-formed UTF-8 (no surrogates, nothing over-long); not normalised.
-//   maps       any value may be a key; entries in bytewise order of the encoded keys, none twice.
-//   tags       any number, kept as they are: a bignum (tag 2) is a tag around bytes here.
-//   simple     false, true and null. `undefined` and the unassigned simple values are refused.
+//              distinct from 0, because a restored state must have the bits of the saved one.
+//              Every NaN becomes the NaN f97e00. Signed documents use scaled integers instead.
+//   text       well-formed UTF-8 (no surrogates, no over-long forms); not normalised.
+//   maps       any value may be a key; entries in bytewise order of the encoded keys, no
+//              duplicates.
+//   tags       any number, preserved: a bignum (tag 2) is a tag around bytes here.
+//   simple     false, true and null. `undefined` and unassigned simple values are rejected.
 //
-// Bounds on every value and every input, so that bytes from a stranger cost at most memory in
-// proportion to their number, and a short stack:
+// The bounds below hold for every value and every input. They limit the cost of untrusted bytes to
+// memory proportional to their number, and a short stack.
 namespace discreet::cbor {
 
-inline constexpr int kMaxDepth = 64;  // arrays, maps and tags inside each other
+inline constexpr int kMaxDepth = 64;                            // nesting of arrays, maps and tags
 inline constexpr std::size_t kMaxSize = std::size_t{1} << 30;   // bytes of an encoding
-inline constexpr std::size_t kMaxItems = std::size_t{1} << 22;  // values inside one, at any depth
+inline constexpr std::size_t kMaxItems = std::size_t{1} << 22;  // values in one, at any depth
 
 enum class Type : std::uint8_t {
   kUnsigned,  // 0 … 2⁶⁴−1
@@ -50,19 +51,19 @@ enum class Type : std::uint8_t {
   kFloat,
 };
 
-// "an unsigned integer", "text" and so on: as error sentences say it.
+// The name of a type in error sentences: "an unsigned integer", "text" and so on.
 std::string_view to_string(Type type) noexcept;
 
 struct Entry;
 
-// One value, immutable but for assignment; always canonical and never deeper than kMaxDepth.
-// Converts from what it can hold: integers, bool, floats, text, bytes and nullptr.
-// Values are equal when their encodings are, and ordered as their encodings are, byte by byte.
+// One value: canonical, at most kMaxDepth deep, and immutable except for assignment. It converts
+// from every type it can hold: integers, bool, floats, text, bytes and nullptr. Two values are
+// equal if their encodings are equal, and are ordered by their encodings, byte by byte.
 class Value {
  public:
-  Value() noexcept;  // null, as is every value that was moved from
+  Value() noexcept;  // null; a moved-from value is null too
   Value(std::nullptr_t) noexcept;
-  template <std::same_as<bool> T>  // a template, so that no pointer turns into `true`
+  template <std::same_as<bool> T>  // a template, so that no pointer converts to `true`
   Value(T truth) noexcept : type_(Type::kBool), scalar_(truth) {}
   template <std::integral T>
   requires(!std::same_as<T, bool> && !std::same_as<T, char>) Value(T number)
@@ -87,12 +88,13 @@ class Value {
   Type type() const noexcept { return type_; }
   bool is_null() const noexcept { return type_ == Type::kNull; }
 
-  // What the value holds. Each throws kInvalidInput, naming the expected and the found type, if
-  // the value holds something else or its number does not fit. Views live as long as the value.
+  // The content of the value. Each function throws kInvalidInput, naming the expected and the found
+  // type, if the value has another type or the number is out of range. Views are valid as long as
+  // the value.
   bool as_bool() const;
   std::uint64_t as_unsigned() const;
   std::int64_t as_int64() const;  // an integer of either sign
-  double as_float() const;        // a float only: an integer is not one
+  double as_float() const;        // a float only; rejects an integer
   std::string_view as_text() const;
   ByteView as_bytes() const;
   const std::vector<Value>& as_array() const;
@@ -100,8 +102,8 @@ class Value {
   std::uint64_t tag_number() const;
   const Value& tag_content() const;
 
-  // The value of a map's entry: `state.at("steps")`, `header.find(1)`.
-  // Both throw kInvalidInput if this is no map; `at` also if the key is absent, naming it.
+  // Look up an entry of a map: `state.at("steps")`, `header.find(1)`. Both throw kInvalidInput if
+  // this value is not a map; `at` also throws it, naming the key, if the key is absent.
   const Value& at(const Value& key) const;
   const Value* find(const Value& key) const;  // null pointer if the key is absent
 
@@ -126,7 +128,7 @@ class Value {
   void require(Type type) const;
 
   Type type_ = Type::kNull;
-  std::uint8_t depth_ = 0;    // levels of containers in it: 0 for a scalar
+  std::uint8_t depth_ = 0;    // levels of nested containers; 0 for a scalar
   std::uint64_t scalar_ = 0;  // integer argument, tag number, truth, or the bits of a binary64
   Content content_;           // bytes, text; items, a tag's content; entries
 };
@@ -136,26 +138,28 @@ struct Entry {
   Value value;
 };
 
-// Containers. `map` sorts its entries; it throws kInvalidInput if a key occurs twice, and all
-// three if the result would be deeper than kMaxDepth.
+// Create containers. All three throw kInvalidInput if the result would be deeper than kMaxDepth.
+// `map` sorts its entries and throws kInvalidInput if a key occurs twice.
 Value array(std::vector<Value> items);
 Value map(std::vector<Entry> entries);
 Value tag(std::uint64_t number, Value content);
-// −1 − n: every negative integer, also those below the range of std::int64_t.
+// −1 − n: every negative integer, including those below the range of std::int64_t.
 Value negative(std::uint64_t n) noexcept;
 
-// The one encoding of a value.
-// Throws kInvalidInput if it would exceed kMaxSize or kMaxItems, so that decode takes it back.
+// The only valid encoding of a value. Throws kInvalidInput if it would exceed kMaxSize or
+// kMaxItems, so decode accepts every result.
 Bytes encode(const Value& value);
 
-// The value of which `bytes` is the one encoding: encode(decode(bytes)) == bytes.
-// Throws kMalformed for anything else, with the offset: truncated or trailing bytes, long heads,
-// indefinite lengths, reserved codes, unsorted or repeated keys, bad UTF-8, long floats, other
-// NaNs, simple values outside the profile, and what exceeds kMaxDepth, kMaxSize or kMaxItems.
+// The value whose only valid encoding is `bytes`: encode(decode(bytes)) == bytes. Throws
+// kMalformed, with the offset, for anything else: truncated or trailing bytes, heads that are not
+// the shortest, indefinite lengths, reserved codes, unsorted or repeated keys, invalid UTF-8,
+// floats that are not the shortest, other NaNs, simple values outside the profile, and anything
+// that exceeds kMaxDepth, kMaxSize or kMaxItems.
 Value decode(ByteView bytes);
 
-// How many bytes the first item of a sequence (RFC 8742) has, by its heads alone: what is inside is
-// for decode() to check. None if the bytes end inside it, or a length is indefinite or reserved.
+// The length in bytes of the first item of a sequence (RFC 8742), read from the heads alone;
+// decode() checks the content. Empty if the bytes end inside the item, or if a length is indefinite
+// or reserved.
 std::optional<std::size_t> item_size(ByteView sequence) noexcept;
 
 }  // namespace discreet::cbor

@@ -8,7 +8,7 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 
 namespace discreet::cbor {
 namespace {
@@ -130,10 +130,10 @@ class Encoder {
  public:
   void put(const Value& value) {
     if (++items_ > kMaxItems) {
-      fail(
-          fmt::format("the value holds more than {} others; put numbers "
-                      "that belong together into bytes",
-                      kMaxItems));
+      invalid_input(
+          "cbor::encode",
+          "the value contains more than {} values; store numbers that belong together as bytes",
+          kMaxItems);
     }
     const Value::Head head = value.head();
     require_room(1 + head.width);
@@ -157,13 +157,9 @@ class Encoder {
   Bytes take() { return std::move(bytes_); }
 
  private:
-  [[noreturn]] static void fail(const std::string& sentence) {
-    throw Error(ErrorCode::kInvalidInput, "cbor::encode", sentence);
-  }
-
   void require_room(std::size_t count) const {
     if (count > kMaxSize - bytes_.size()) {
-      fail(fmt::format("the encoding exceeds {} bytes; split it", kMaxSize));
+      invalid_input("cbor::encode", "the encoding exceeds {} bytes; split it", kMaxSize);
     }
   }
 
@@ -181,8 +177,7 @@ class Decoder {
  public:
   explicit Decoder(ByteView bytes) : bytes_(bytes) {
     if (bytes.size() > kMaxSize) {
-      throw Error(ErrorCode::kMalformed, "cbor::decode",
-                  fmt::format("{} bytes are more than the {} allowed", bytes.size(), kMaxSize));
+      malformed("cbor::decode", "found {} bytes; at most {} are allowed", bytes.size(), kMaxSize);
     }
   }
 
@@ -196,8 +191,7 @@ class Decoder {
 
  private:
   [[noreturn]] static void fail(std::size_t offset, std::string_view what) {
-    throw Error(ErrorCode::kMalformed, "cbor::decode",
-                fmt::format("not canonical at byte {}: {}", offset, what));
+    malformed("cbor::decode", "not canonical at byte {}: {}", offset, what);
   }
 
   std::size_t remaining() const noexcept { return bytes_.size() - at_; }

@@ -223,9 +223,9 @@ TEST(Cbor, SaysWhatItExpectedAndWhatItFound) {
   EXPECT_EQ(said([] { Value(-1).as_unsigned(); }),
             "expected an unsigned integer, found a negative integer");
   EXPECT_EQ(said([] { Value(~0ull).as_int64(); }),
-            "expected an integer of 64 bits, found an unsigned integer outside its range");
+            "expected a 64-bit integer, found an unsigned integer outside its range");
   EXPECT_EQ(said([] { negative(1ull << 63).as_int64(); }),
-            "expected an integer of 64 bits, found a negative integer outside its range");
+            "expected a 64-bit integer, found a negative integer outside its range");
   EXPECT_EQ(said([] { array({}).at("x"); }), "expected a map, found an array");
   EXPECT_EQ(said([] { map({{1, 2}}).at("steps"); }), "the map has no key \"steps\"");
   EXPECT_EQ(said([] { map({}).at(-1); }), "the map has no key 0x20");
@@ -236,7 +236,7 @@ TEST(Cbor, RefusesToBuildWhatHasNoEncoding) {
   EXPECT_EQ(said([] {
               map({{"a", 1}, {"b", 2}, {"a", 3}});
             }),
-            "the key \"a\" occurs twice; give it once");
+            "the key \"a\" occurs twice; keep one of them");
   EXPECT_NE(said([] { Value("ab\xff"); }).find("position 2"), std::string::npos);
 }
 

@@ -28,4 +28,9 @@ Error::Error(ErrorCode code, std::string op, std::string sentence)
       op_(std::move(op)),
       sentence_(std::move(sentence)) {}
 
+void throw_formatted(ErrorCode code, std::string_view op, fmt::string_view format,
+                     fmt::format_args args) {
+  throw Error(code, std::string(op), fmt::vformat(format, args));
+}
+
 }  // namespace discreet

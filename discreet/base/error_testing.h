@@ -9,7 +9,7 @@
 
 namespace discreet {
 
-// The code with which the call is refused; none if it is not.
+// The code of the Error that the call throws; empty if it throws none.
 template <class Call>
 std::optional<ErrorCode> code_of(const Call& call) {
   try {
@@ -20,7 +20,7 @@ std::optional<ErrorCode> code_of(const Call& call) {
   return std::nullopt;
 }
 
-// The sentence with which the call is refused. That it is, and with this code, is expected.
+// The sentence of the Error that the call throws. Expects that it throws one, with this code.
 template <class Call>
 std::string refusal(const Call& call, ErrorCode code = ErrorCode::kInvalidDpConfig) {
   try {

@@ -12,51 +12,22 @@
 #include <utility>
 
 #include "discreet/base/error.h"
-#include "discreet/base/file_descriptor_impl.h"
+#include "discreet/base/file_descriptor.h"
 
 namespace discreet {
 
-void fail_on_file(const char* what, const std::filesystem::path& path) {
-  const std::string reason = std::generic_category().message(errno);
-  throw Error(ErrorCode::kIoError, "file",
-              fmt::format("cannot {} {}: {}", what, path.string(), reason));
-}
-
-Descriptor::Descriptor(const std::filesystem::path& path, int flags, int mode)
-    : path_(path), number_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
-  if (number_ < 0) fail_on_file("open", path);
-}
-
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
-Descriptor::Descriptor(Descriptor&& other) noexcept
-    : path_(std::move(other.path_)), number_(std::exchange(other.number_, -1)) {}
-
-void Descriptor::write(ByteView bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(number_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_on_file("write", path_);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-}
-
-void Descriptor::flush() {
-  if (::fsync(number_) != 0) fail_on_file("flush", path_);
-}
-
-void Descriptor::truncate(std::size_t length) {
-  if (::ftruncate(number_, static_cast<off_t>(length)) != 0) fail_on_file("shorten", path_);
-}
-
-void Descriptor::seek_end() {
-  if (::lseek(number_, 0, SEEK_END) < 0) fail_on_file("seek in", path_);
-}
-
-void flush_directory(const std::filesystem::path& directory) {
-  Descriptor(directory, O_RDONLY | O_DIRECTORY).flush();
+void cannot_open(const std::filesystem::path& path, int reason) {
+  const auto [code, remedy] = [&]() -> std::pair<ErrorCode, const char*> {
+    switch (reason) {
+      case ENOENT:
+      case ENOTDIR: return {ErrorCode::kInvalidInput, "check the path"};
+      case EISDIR: return {ErrorCode::kInvalidInput, "give a file"};
+      case EACCES: return {ErrorCode::kIoError, "change its permissions"};
+      default: return {ErrorCode::kIoError, "try again, or check the disk"};
+    }
+  }();
+  fail(code, "file", "cannot open '{}': {}; {}", path.string(),
+       std::generic_category().message(reason), remedy);
 }
 
 namespace {
@@ -70,7 +41,7 @@ int mode_of(Access access) { return access == Access::kOwner ? 0600 : 0666; }
 std::string unguessable_name(const std::filesystem::path& path) {
   std::array<std::uint8_t, 16> bytes;
   if (::getentropy(bytes.data(), bytes.size()) != 0)
-    fail_on_file("draw a temporary name for", path);
+    fail_on_file("create a temporary name for", path);
   return to_hex(bytes);
 }
 
@@ -113,7 +84,12 @@ class Neighbour {
       fail_on_file("create", path);
     }
     remove();
-    flush_directory(folder_of(path));
+    try {
+      flush_directory(folder_of(path));
+    } catch (...) {  // the caller is told that there is no such file
+      ::unlink(path.c_str());
+      throw;
+    }
     return true;
   }
 
@@ -124,8 +100,9 @@ class Neighbour {
     if (::fstat(file.number(), &now) != 0) fail_on_file("read", path_);
     if ((now.st_uid != like.st_uid || now.st_gid != like.st_gid) &&
         ::fchown(file.number(), like.st_uid, like.st_gid) != 0)
-      fail_on_file("keep the owner of", path_);
-    if (::fchmod(file.number(), like.st_mode & 07777) != 0) fail_on_file("keep the mode of", path_);
+      fail_on_file("preserve the owner of", path_);
+    if (::fchmod(file.number(), like.st_mode & 07777) != 0)
+      fail_on_file("preserve the mode of", path_);
   }
   void remove() noexcept {
     if (there_) ::unlink(path_.c_str());
@@ -140,8 +117,7 @@ auto naming(const std::filesystem::path& path, F&& write) {
   try {
     return write();
   } catch (const Error& error) {
-    throw Error(error.code(), error.op(),
-                fmt::format("cannot write {}: {}", path.string(), error.sentence()));
+    fail(error.code(), error.op(), "cannot write {}: {}", path.string(), error.sentence());
   }
 }
 
@@ -171,9 +147,8 @@ void write_atomically(const std::filesystem::path& path, ByteView bytes, Access 
 
 void write_new(const std::filesystem::path& path, ByteView bytes, Access access) {
   if (!naming(path, [&] { return Neighbour(path, bytes, mode_of(access)).become(path); }))
-    throw Error(
-        ErrorCode::kInvalidInput, "file",
-        fmt::format("{} exists and is not overwritten: choose another name", path.string()));
+    invalid_input("file", "{} already exists and will not be overwritten; choose another name",
+                  path.string());
 }
 
 void append_lines(const std::filesystem::path& path, std::string_view lines, Access access) {
@@ -205,17 +180,14 @@ bool names_a_stream(const std::filesystem::path& path) {
 template <class Out>
 void read_into(Out& out, const std::filesystem::path& path, std::size_t piece, std::size_t most) {
   const bool is_stream = names_a_stream(path);
-  const Descriptor file(path, is_stream ? O_RDONLY : O_RDONLY | O_NONBLOCK | O_NOCTTY);
   struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) cannot_open(path, errno);
+  const Descriptor file(path, is_stream ? O_RDONLY : O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
-  if (S_ISDIR(status.st_mode)) {
-    errno = EISDIR;
-    fail_on_file("read", path);
-  }
+  if (S_ISDIR(status.st_mode)) cannot_open(path, EISDIR);
   if (!is_stream && !S_ISREG(status.st_mode))
-    throw Error(ErrorCode::kIoError, "file",
-                fmt::format("cannot read {}: it is a device, a pipe or a socket, not a file",
-                            path.string()));
+    io_error("file", "cannot read {}: it is a device, a pipe or a socket, not a file",
+             path.string());
   while (true) {
     const std::size_t have = out.size();
     out.resize(have + piece);
@@ -223,9 +195,7 @@ void read_into(Out& out, const std::filesystem::path& path, std::size_t piece, s
     if (got < 0 && errno != EINTR) fail_on_file("read", path);
     out.resize(have + (got > 0 ? static_cast<std::size_t>(got) : 0));
     if (got == 0) return;
-    if (out.size() > most)
-      throw Error(ErrorCode::kMalformed, "file",
-                  fmt::format("{} has more than {} bytes", path.string(), most));
+    if (out.size() > most) malformed("file", "{} is larger than {} bytes", path.string(), most);
   }
 }
 

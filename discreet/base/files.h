@@ -9,40 +9,48 @@
 #include "discreet/base/hash.h"
 #include "discreet/base/secret_memory.h"
 
-// Files that a killed process or a full disk leaves as they were.
+// Files that survive a killed process and a full disk unchanged.
 namespace discreet {
 
-// Who may read a file.
+// The permissions of a new file.
 enum class Access {
   kShared,  // as the process's umask allows
   kOwner,   // mode 0600: keys and confidential state
 };
 
-// Puts `bytes` at `path`: a reader, also after a crash, sees the old file or the new one, never a
-// part. Written to a neighbour, flushed to the disk, renamed over `path`, and the directory
-// flushed. The neighbour has a random name and must not exist: another user of the folder can
-// neither guess it nor have it opened through a link. Throws kIoError, naming the path and the
-// system's reason; the old file is then as it was and the neighbour is gone.
+// Replaces the content of `path` by `bytes`. A reader sees the old file or the new one, never a
+// part, even after a crash: the bytes go to a temporary file in the same directory, are flushed to
+// disk, renamed over `path`, and the directory is flushed. The temporary file has a random name and
+// must not exist, so another user of the directory can neither guess it nor redirect it through a
+// link. Throws kIoError with the path and the system's reason; the temporary file is then removed
+// and the old file unchanged, unless only the directory could not be flushed: then the new file is
+// in place, but may not survive a crash.
 void write_atomically(const std::filesystem::path& path, ByteView bytes,
                       Access access = Access::kShared);
 
-// The same for a file that must not exist yet: kInvalidInput if it does, also if another process
-// creates it meanwhile. For keys, which are never overwritten.
+// The same for a file that must not exist yet; for keys, which are never overwritten. Throws
+// kInvalidInput if the file exists, even if another process creates it during the call.
 void write_new(const std::filesystem::path& path, ByteView bytes, Access access = Access::kShared);
 
-// Appends whole lines to a file of lines, or creates it. All of them are there and durable when
-// this returns, or none if it throws kIoError; processes that append at the same time wait for each
-// other. Keeps the file's owner and mode, and a symbolic link to it. access: of a new file.
+// Appends whole lines to a file, or creates it. When this returns, all lines are durable; if it
+// throws kIoError, all or none are there, as write_atomically() says. Processes that append at the
+// same time wait for each other. Preserves the owner and mode of an existing file, and a symbolic
+// link to it. access: the permissions of a new file.
 void append_lines(const std::filesystem::path& path, std::string_view lines,
                   Access access = Access::kShared);
 
-// The whole file. Throws kIoError if it cannot be read, kMalformed if it has more than `most`
-// bytes.
+// Throws the error of every reader for a file that cannot be opened: the path, the reason (an
+// errno) and what to do. kInvalidInput if it is missing, or a directory where a file is expected or
+// the reverse; kIoError otherwise.
+[[noreturn]] void cannot_open(const std::filesystem::path& path, int reason);
+
+// Reads the whole file. Throws as cannot_open() does, kIoError if the file cannot be read to its
+// end, kMalformed if it has more than `most` bytes.
 Bytes read_file(const std::filesystem::path& path, std::size_t most = std::size_t{1} << 30);
-// The same for a key or a passphrase: at most 64 KiB, in secret memory only.
+// The same for a key or a passphrase: at most 64 KiB, held only in secret memory.
 SecretBytes read_secret(const std::filesystem::path& path);
-// Of what a stream still holds, in pieces: a model need not fit into memory. The caller checks
-// in.bad().
+// The digest of the rest of a stream, read in pieces: a model need not fit into memory. The caller
+// must check in.bad().
 Digest sha256_of(std::istream& in);
 
 }  // namespace discreet

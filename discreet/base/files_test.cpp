@@ -76,15 +76,17 @@ TEST(Files, AreOldOrNewWhenTheProcessIsKilledWhileWriting) {
 
 TEST(Files, SayWhichPathAndWhy) {
   const Folder folder;
-  for (const auto& attempt :
-       {std::function<void()>([&] { read_file(folder / "missing"); }),
-        std::function<void()>([&] { read_file(folder.path()); }),
-        std::function<void()>([&] { write_atomically(folder / "no/such/folder", Bytes{1}); })}) {
+  using Attempt = std::pair<ErrorCode, std::function<void()>>;
+  for (const auto& [code, attempt] :
+       {Attempt(ErrorCode::kInvalidInput, [&] { read_file(folder / "missing"); }),
+        Attempt(ErrorCode::kInvalidInput, [&] { read_file(folder.path()); }),
+        Attempt(ErrorCode::kIoError,
+                [&] { write_atomically(folder / "no/such/folder", Bytes{1}); })}) {
     try {
       attempt();
       FAIL();
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kIoError);
+      EXPECT_EQ(error.code(), code);
       EXPECT_NE(error.sentence().find(folder.path().string()), std::string::npos);
     }
   }

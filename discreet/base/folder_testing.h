@@ -11,7 +11,7 @@
 
 namespace discreet {
 
-// A fresh folder that goes with the test.
+// A new folder that is removed at the end of the test.
 class Folder {
  public:
   Folder() {
@@ -28,7 +28,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// While it lives no file of this process grows beyond `bytes`: a full disk.
+// Simulates a full disk: while the object exists, no file of this process grows beyond `bytes`.
 class FullDisk {
  public:
   explicit FullDisk(std::size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -8,7 +8,7 @@ namespace discreet {
 namespace {
 
 void require(int ok, const char* what) {
-  if (ok != 1) throw Error(ErrorCode::kIoError, "Sha256", std::string("OpenSSL failed in ") + what);
+  if (ok != 1) io_error("Sha256", "OpenSSL failed in {}", what);
 }
 
 }  // namespace

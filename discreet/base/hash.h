@@ -22,7 +22,7 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
 
   Sha256& update(ByteView piece);
-  // The digest of everything given so far; ends this message and begins an empty one.
+  // The digest of all pieces so far. Afterwards the object holds an empty message again.
   Digest finish();
 
  private:

@@ -10,8 +10,8 @@
 namespace discreet {
 namespace {
 
-[[noreturn]] void refuse(std::string what) {
-  throw Error(ErrorCode::kInvalidInput, "to_json", std::move(what) + " cannot be written as JSON");
+[[noreturn]] void cannot_write(std::string what) {
+  invalid_input("to_json", "{} cannot be represented in JSON", std::move(what));
 }
 
 void append_text(std::string_view text, std::string& out) {
@@ -34,7 +34,7 @@ void append_text(std::string_view text, std::string& out) {
 }
 
 void append_float(double number, std::string& out) {
-  if (!std::isfinite(number)) refuse(fmt::format("the number {}", number));
+  if (!std::isfinite(number)) cannot_write(fmt::format("the number {}", number));
   const std::string text = fmt::format("{}", number);
   out += text;
   if (text.find_first_of(".e") == std::string::npos) out += ".0";
@@ -45,7 +45,7 @@ void append(const cbor::Value& value, std::string& out);
 void append_map(const cbor::Value& map, std::string& out) {
   std::vector<const cbor::Entry*> entries;
   for (const cbor::Entry& entry : map.as_map()) {
-    if (entry.key.type() != cbor::Type::kText) refuse("a key that is not text");
+    if (entry.key.type() != cbor::Type::kText) cannot_write("a key that is not text");
     entries.push_back(&entry);
   }
   std::ranges::sort(entries, {}, [](const cbor::Entry* entry) { return entry->key.as_text(); });
@@ -77,7 +77,7 @@ void append(const cbor::Value& value, std::string& out) {
       break;
     }
     case cbor::Type::kMap: append_map(value, out); break;
-    case cbor::Type::kTag: refuse("a tag");
+    case cbor::Type::kTag: cannot_write("a tag");
     case cbor::Type::kBool: out += value.as_bool() ? "true" : "false"; break;
     case cbor::Type::kNull: out += "null"; break;
     case cbor::Type::kFloat: append_float(value.as_float(), out); break;

@@ -6,13 +6,13 @@
 
 namespace discreet {
 
-// One value as one line of JSON (RFC 8259), always the same text for the same value: keys in the
-// order of their UTF-8 bytes, no spaces, numbers in the shortest form that reads back to the same
-// binary64 (a float that is whole keeps ".0", so that it stays a float), non-ASCII characters as
-// they are, bytes as lower-case hexadecimal text. For traces and reports; what is hashed, signed or
-// restored is CBOR.
-// Throws kInvalidInput for what JSON cannot hold: NaN, infinities, tags, map keys that are not
-// text.
+// One value as one line of JSON (RFC 8259). Equal values give identical text: keys are sorted by
+// their UTF-8 bytes, there are no spaces, and a number has the shortest form that reads back to the
+// same binary64. A float with an integral value keeps ".0" so that it remains a float. Non-ASCII
+// characters are not escaped; bytes become lower-case hexadecimal text. Used for traces and
+// reports; everything hashed, signed or restored is CBOR.
+// Throws kInvalidInput for values that JSON cannot represent: NaN, infinities, tags, and map keys
+// that are not text.
 std::string to_json(const cbor::Value& value);
 
 }  // namespace discreet

@@ -29,6 +29,13 @@ TEST(ReadJson, CountsNoBracketInsideAText) {
   EXPECT_EQ(try_read_json("[\"\\\\\"]")[0], "\\");
 }
 
+TEST(ReadJson, TakesNoNameTwiceWhereItIsAskedNotTo) {
+  EXPECT_EQ(read_json(R"({"a":1,"a":2})")["a"], 2);
+  for (const char* text : {R"({"a":1,"a":1})", R"([{"b":{"a":1,"\u0061":2}}])"})
+    EXPECT_THROW(read_json(text, unique_names()), Error) << text;
+  EXPECT_EQ(read_json(R"([{"a":1},{"a":{"a":2}}])", unique_names()).size(), 2u);
+}
+
 TEST(ReadJson, DoesNotEndAtAZeroByte) {
   const std::string text("{\"a\": 1}\0{\"b\": 2}", 18);
   EXPECT_THROW(read_json(text), Error);

@@ -9,14 +9,14 @@
 
 namespace discreet {
 
-// Memory for keys and passphrases: OpenSSL's secure heap, of one MiB for the process. Its pages are
-// in no core dump and, as far as the limits of the process allow, are not swapped. OpenSSL keeps
-// its own private keys there too, once use_secret_memory() was called.
+// Memory for keys and passphrases: OpenSSL's secure heap, one MiB per process. Its pages are
+// excluded from core dumps and, within the limits of the process, are not swapped. After
+// use_secret_memory() OpenSSL keeps its own private keys there too.
 void use_secret_memory() noexcept;
 
 // Throws std::bad_alloc when the heap is full. Aligned for every type.
 void* allocate_secret(std::size_t bytes);
-// Overwrites the memory and gives it back.
+// Overwrites the memory and releases it.
 void free_secret(void* memory, std::size_t bytes) noexcept;
 
 template <class T>
@@ -36,7 +36,7 @@ inline std::string_view text_of(const SecretBytes& bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Overwrites what calls that have returned left on the stack below the caller.
+// Overwrites the part of the stack below the caller, where finished calls may have left secrets.
 void wipe_stack() noexcept;
 
 }  // namespace discreet

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 
 namespace discreet {
 namespace {
@@ -21,9 +21,9 @@ constexpr std::size_t kLongestKey = 256;
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 [[noreturn]] void refuse(std::string_view name, int line, std::string_view sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "read_config",
-              line > 0 ? fmt::format("{}:{}: {}", name, line, sentence)
-                       : fmt::format("{}: {}", name, sentence));
+  invalid_config("read_config", "{}",
+                 line > 0 ? fmt::format("{}:{}: {}", name, line, sentence)
+                          : fmt::format("{}: {}", name, sentence));
 }
 
 int line_at(std::string_view text, std::size_t position) {
@@ -34,7 +34,7 @@ int line_at(std::string_view text, std::size_t position) {
 void check_bytes(std::string_view text, std::string_view name) {
   if (text.size() > kMaxConfigBytes) {
     refuse(name, 0,
-           fmt::format("it has {} bytes; a configuration has at most {}", text.size(),
+           fmt::format("found {} bytes; a configuration has at most {}", text.size(),
                        kMaxConfigBytes));
   }
   if (const auto bad = find_bad_utf8(bytes_of(text))) {
@@ -44,7 +44,7 @@ void check_bytes(std::string_view text, std::string_view name) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (c == '\t' && indenting) {
-      refuse(name, line_at(text, i), "a tab indents this line; YAML indents with spaces");
+      refuse(name, line_at(text, i), "a tab indents this line; use spaces");
     }
     if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f) {
       refuse(name, line_at(text, i), fmt::format("control character 0x{:02x}; remove it", c));
@@ -62,7 +62,7 @@ class Builder final : public YAML::EventHandler {
   bool any = false;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (any) fail(mark, "a second document begins; a configuration is one document");
+    if (any) fail(mark, "a second document starts here; a configuration is one document");
     any = true;
   }
   void OnDocumentEnd() override {}
@@ -71,7 +71,7 @@ class Builder final : public YAML::EventHandler {
     add(mark, {});
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    fail(mark, "an alias; write the value out where it is used");
+    fail(mark, "aliases are not supported; write the value where it is used");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -104,16 +104,18 @@ class Builder final : public YAML::EventHandler {
     refuse(name_, mark.line + 1, sentence);
   }
   void check(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
-    if (anchor != 0) fail(mark, "an anchor (&); write the value out where it is used");
+    if (anchor != 0) fail(mark, "anchors (&) are not supported; write the value where it is used");
     if (!tag.empty() && tag != "?" && tag != "!") {
-      fail(mark, fmt::format("the tag {}; remove it, the key decides the type", tag));
+      fail(mark,
+           fmt::format(
+               "the tag {} is not supported; remove it, because the key determines the type", tag));
     }
   }
   void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
              Yaml::Kind kind) {
     check(mark, tag, anchor);
     if (open_.size() >= kMaxConfigDepth) fail(mark, "nested too deeply");
-    if (expects_key()) fail(mark, "a key that is no plain text; give the name of a key");
+    if (expects_key()) fail(mark, "a key is not plain text; use the name of a key");
     Open open;
     open.node.kind = kind;
     open.node.line = mark.line + 1;
@@ -132,13 +134,13 @@ class Builder final : public YAML::EventHandler {
     if (!expects_key()) return place(std::move(node));
     if (node.kind != Yaml::Kind::kScalar) fail(mark, "a key is empty or null; name the key");
     if (node.text.size() > kLongestKey || std::ranges::any_of(node.text, is_control))
-      fail(mark, fmt::format("the key {} is of more than one line or {} bytes; shorten it",
+      fail(mark, fmt::format("the key {} has more than one line or {} bytes; shorten it",
                              excerpt(node.text), kLongestKey));
-    if (node.text == "<<") fail(mark, "a merge (<<); write the keys out");
+    if (node.text == "<<") fail(mark, "merges (<<) are not supported; write the keys");
     Open& open = open_.back();
     const auto [first, is_new] = open.seen.emplace(node.text, node.line);
     if (!is_new) {
-      fail(mark, fmt::format("the key {} is already on line {}; keep one of them", node.text,
+      fail(mark, fmt::format("the key {} is already given on line {}; keep one of them", node.text,
                              first->second));
     }
     open.key = {node.text, node.line};
@@ -172,7 +174,7 @@ Yaml parse_yaml(std::string_view text, std::string_view name) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    refuse(name, error.mark.line + 1, fmt::format("this is no YAML: {}", error.msg));
+    refuse(name, error.mark.line + 1, fmt::format("this is not valid YAML: {}", error.msg));
   }
   return std::move(builder.root);
 }

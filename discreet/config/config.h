@@ -10,9 +10,9 @@
 
 namespace discreet {
 
-// The keys of `security.differential_privacy`: those of the specification (I.B) and our own. The
-// spelling of every value in a configuration file is that of the comment; config_table.h is the one
-// list of keys, with ranges and descriptions.
+// The keys of `security.differential_privacy`: those of the specification (I.B) and additions. The
+// comment of each enumerator gives its spelling in configuration files. config_table.h lists all
+// keys with ranges and descriptions.
 
 enum class AccountantKind : std::uint8_t { kPld, kMoments, kRdp, kFdp, kGdp };
 // pld, moments, rdp, f_dp, gdp
@@ -29,11 +29,11 @@ enum class SamplingMode : std::uint8_t {
 enum class Granularity : std::uint8_t { kPerStep, kPerEpoch };  // PER_STEP, PER_EPOCH
 enum class ClipStrategy : std::uint8_t {
   kPerSample,     // per_sample: one bound over all private parameters
-  kGhost,         // ghost: the same, from activations and output gradients
+  kGhost,         // ghost: the same bound, computed from activations and output gradients
   kPerLayer,      // per_layer
   kPerGroup,      // per_group
   kPerTensor,     // per_tensor
-  kHybrid,        // hybrid: per group, inside a flat bound
+  kHybrid,        // hybrid: per group, within a flat bound
   kPeftTargeted,  // peft_targeted: flat over the trainable, private tensors
   kAdaptive,      // adaptive: flat, the bound follows the norms privately
 };
@@ -44,7 +44,7 @@ enum class NoiseFamily : std::uint8_t {
   kSkellam,           // skellam
   kLaplace,           // laplace
 };
-// The discrete families: noise of whole steps of noise.discrete.
+// The discrete families: noise in whole steps of noise.discrete.
 constexpr bool has_grid(NoiseFamily family) noexcept {
   return family != NoiseFamily::kGaussian && family != NoiseFamily::kLaplace;
 }
@@ -65,8 +65,8 @@ enum class ParallelismType : std::uint8_t { kDpOnly, k3d, kFsdp2, kZero3, kMoe }
 enum class TrainingPhase : std::uint8_t { kWarmup, kMain, kCooldown };  // warmup, main, cooldown
 enum class NonfinitePolicy : std::uint8_t { kAbort, kZero };            // abort, zero
 enum class MetricsRelease : std::uint8_t { kNone, kDp };                // none, dp
-// What happens when the projected epsilon is above the target (step 11; a heuristic, never a
-// bound): advise only reports it, upscale raises sigma in advance, abort ends the run.
+// The action if the projected epsilon exceeds the target (step 11; a heuristic, never a bound):
+// advise only reports it, upscale raises sigma in advance, abort ends the run.
 enum class ProjectionPolicy : std::uint8_t { kAdvise, kUpscale, kAbort };  // advise, upscale, abort
 enum class ComputeDtype : std::uint8_t {
   kFloat32,
@@ -76,9 +76,9 @@ enum class ComputeDtype : std::uint8_t {
 
 using NumberMap = std::map<std::string, double>;  // by tensor, layer or group name
 
-// What a configuration says about one module ("a.b": the tensor "a.b" and all below it) or one
-// group of the layout. resolve() moves it into clip_norm_map, per_layer_multiplier and
-// public_modules or public_groups, where it wins over an entry of the same name.
+// Settings of one module ("a.b": the tensor "a.b" and all below it) or of one group of the layout.
+// resolve() moves them into clip_norm_map, per_layer_multiplier and public_modules or
+// public_groups, where they replace an entry of the same name.
 struct Override {
   std::optional<double> clip_norm;
   std::optional<double> sigma_multiplier;  // factor on sigma
@@ -87,52 +87,52 @@ struct Override {
 };
 using OverrideMap = std::map<std::string, Override>;
 
-// A phase of the schedule: warmup is the steps before its until_step, main those from there to its
-// own until_step, cooldown the rest. `steps` is the length instead of the end; resolve() turns it
-// into until_step (of cooldown: into the end of main, which needs target_steps). Boundaries are
-// public and fixed in advance.
+// A phase of the schedule: warmup covers the steps before its until_step, main those up to its own
+// until_step, cooldown the rest. `steps` gives the length instead of the end; resolve() converts it
+// to until_step (for cooldown: to the end of main, which needs target_steps). Boundaries are public
+// and fixed in advance.
 struct PhaseOverride {
   std::optional<std::uint64_t> until_step;
   std::optional<std::uint64_t> steps;
-  std::optional<double> noise_multiplier;  // instead of the configuration's, during the phase
+  std::optional<double> noise_multiplier;  // replaces the configuration's during the phase
   std::optional<double> clip_norm;
   friend bool operator==(const PhaseOverride&, const PhaseOverride&) = default;
 };
 
-// Where in an optimizer step the process is: microbatch current_step of
-// gradient_accumulation_steps, 0-based; is_final for the last of them. A position, not a setting:
-// it is no part of the hash of a configuration.
+// The position within an optimizer step: microbatch current_step of gradient_accumulation_steps,
+// 0-based; is_final for the last one. A position, not a setting: it is not part of the hash of a
+// configuration.
 struct AccumulationContext {
   std::uint64_t current_step = 0;
   bool is_final = true;
   friend bool operator==(const AccumulationContext&, const AccumulationContext&) = default;
 };
 
-// One configuration of the mechanism. Members begin with the defaults of the keys; some keys have
-// another default that follows from what else the file says (config_read.h). Numbers are checked by
-// prevalidate(), not by the struct; overrides are merged by resolve().
+// One configuration of the mechanism. Members start with the defaults of the keys; some defaults
+// depend on other keys of the file (config_read.h). prevalidate() checks the numbers, and resolve()
+// merges the overrides.
 struct DpConfig {
   // Switches
   bool enabled = true;
   bool regulated = false;
-  bool debug = false;      // permits noise 0; stamps the run not_private
-  bool secure = true;      // false: Philox under the public seed; stamps the run not_private
-  std::uint64_t seed = 0;  // of public randomness; of everything if !secure
+  bool debug = false;      // permits noise 0; marks the run not_private
+  bool secure = true;      // false: Philox under the public seed; marks the run not_private
+  std::uint64_t seed = 0;  // of public randomness; of all randomness if !secure
 
-  // Who takes part. Two of the three of rate, batch and size determine the third.
+  // Sampling. Two of rate, batch and size determine the third.
   Subsampling subsampling = Subsampling::kPoisson;
   SamplingMode sampling_mode = SamplingMode::kPoisson;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
   std::optional<std::uint64_t> declared_size;         // N0, public
   std::optional<double> sampling_rate;                // q in (0, 1]
   std::optional<std::uint64_t> effective_batch_size;  // B_eff >= 1, public: expected or fixed size
-  std::optional<std::uint64_t> truncated_batch;       // most records of a truncated Poisson batch
+  std::optional<std::uint64_t> truncated_batch;       // maximum size of a truncated Poisson batch
 
   // Accounting and budget
   AccountantKind accountant = AccountantKind::kPld;
   Granularity accountant_granularity = Granularity::kPerStep;
   bool log_space_accounting = false;
-  double target_epsilon = 0;  // a file must give it when enabled; 0 admits no step
+  double target_epsilon = 0;  // required in a file if enabled; 0 admits no step
   double target_delta = 1e-5;
   std::optional<std::uint64_t> target_steps;
   double safety_budget_reserve = 0.08;
@@ -143,7 +143,7 @@ struct DpConfig {
   // Clipping
   ClipStrategy clip_strategy = ClipStrategy::kPerSample;
   bool clip_ghost = false;          // clipping.ghost: norms without per-sample gradients
-  double clip_norm = 1.0;           // clipping.norm; the first bound if it is "adaptive"
+  double clip_norm = 1.0;           // clipping.norm; the initial bound if it is "adaptive"
   bool clip_norm_adaptive = false;  // clipping.norm: adaptive
   std::optional<NumberMap> clip_norm_map;
   std::optional<NumberMap> sensitivity_map;
@@ -153,7 +153,7 @@ struct DpConfig {
   AdaptiveAccounting adaptive_accounting = AdaptiveAccounting::kConservative;
   bool allow_nonprivate_adaptation = false;
   double adaptive_noise = 10.0;  // sigma_b of the counts of adaptive clipping
-  double adaptive_lower = 1e-3;  // least and largest bound of adaptive clipping
+  double adaptive_lower = 1e-3;  // smallest and largest bound of adaptive clipping
   double adaptive_upper = 1e3;
   std::vector<std::string> public_modules;
   std::vector<std::string> public_groups;  // from groups.NAME.public
@@ -193,8 +193,9 @@ struct DpConfig {
   friend bool operator==(const DpConfig&, const DpConfig&) = default;
 };
 
-// The sections of whoever trains from this file (room `training`). A run of the mechanism alone, as
-// from PyTorch, leaves them at their defaults. What they say together is checked by who trains.
+// The sections for training from this file (room `training`). A run that uses only the mechanism,
+// for instance from PyTorch, keeps their defaults. The training room checks that they are
+// consistent.
 
 enum class DataFormat : std::uint8_t {
   kDigits,  // digits: the embedded handwritten digits; no file
@@ -204,7 +205,7 @@ enum class DataFormat : std::uint8_t {
 };
 enum class ModelKind : std::uint8_t { kLinear, kSoftmax, kMlp };  // linear, softmax, mlp
 enum class Activation : std::uint8_t { kRelu, kTanh };            // relu, tanh
-// A fixed map of each record by itself; it costs no privacy.
+// A fixed map applied to each record separately; it costs no privacy.
 enum class FeatureMapKind : std::uint8_t {
   kNone,
   kScattering,
@@ -216,24 +217,25 @@ enum class RateSchedule : std::uint8_t { kConstant, kCosine, kLinear };  // cons
 using BoundsMap = std::map<std::string, std::vector<double>>;      // by column: [lower, upper]
 using WordsMap = std::map<std::string, std::vector<std::string>>;  // by column: the vocabulary
 
-// The section `data`. Everything a record is mapped by is declared here, never taken from the data.
+// The section `data`. Every mapping applied to records is declared here, never derived from the
+// data.
 struct DataConfig {
   DataFormat format = DataFormat::kDigits;
-  std::optional<std::string> train;         // the file; of idx and npy that of the features
+  std::optional<std::string> train;         // the file; for idx and npy, the file of the features
   std::optional<std::string> train_labels;  // idx, npy
   std::optional<std::string> test;          // held-out records, in the same format
   std::optional<std::string> test_labels;
-  double holdout =
-      0;  // without `test`: the fraction in [0, 1) held out, by public coins per record
+  // Without `test`: the fraction in [0, 1) held out, by public coins per record.
+  double holdout = 0;
   // csv
   std::string separator = ",";
-  std::optional<std::string> label;         // its column
+  std::optional<std::string> label;         // name of the label column
   std::vector<std::string> classes;         // its words in order; empty: a number in label_bounds
   std::vector<double> label_bounds;         // [lower, upper]
   BoundsMap numeric;                        // columns in neither map are not read
-  WordsMap categorical;                     // "*" in a vocabulary takes every other word
+  WordsMap categorical;                     // "*" in a vocabulary matches every other word
   std::vector<std::string> private_bounds;  // numeric columns whose bounds are released privately
-  double private_bounds_noise = 10;  // multiplier of that release, an event of its own (q = 1)
+  double private_bounds_noise = 10;         // multiplier of that release, a separate event (q = 1)
   // idx, npy
   std::optional<std::uint64_t> class_count;  // number of classes
   std::vector<double> bounds;                // npy: [lower, upper] of every feature
@@ -247,7 +249,7 @@ struct ModelConfig {
   std::vector<std::uint64_t> hidden;  // mlp: sizes of the hidden layers
   Activation activation = Activation::kRelu;
   FeatureMapKind features = FeatureMapKind::kNone;
-  std::uint64_t scattering_groups = 27;  // groups of the normalisation of each record; 0: none
+  std::uint64_t scattering_groups = 27;  // groups for normalising each record; 0: none
   std::uint64_t fourier_count = 1024;    // random Fourier features
   double fourier_scale = 1.0;            // standard deviation of their frequencies
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
@@ -269,37 +271,36 @@ struct OptimizerConfig {
 
 // The section `run`.
 struct RunConfig {
-  // Of the released gradients, the specification's manifest.compute_dtype; all that decides is
+  // Type of the released gradients, manifest.compute_dtype of the specification. All decisions use
   // binary64.
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
-  // Instead of target_steps: whole passes, each of batches_per_epoch() steps.
+  // Alternative to target_steps: whole passes of batches_per_epoch() steps each.
   std::optional<std::uint64_t> epochs;
-  std::uint64_t checkpoint_every = 100;  // steps between checkpoints; 0: at the end only
+  std::uint64_t checkpoint_every = 100;  // steps between checkpoints; 0: only at the end
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
-// How often noise is drawn for a step. Only the sum leaves the mechanism, so each is one Gaussian
-// release with the noise s_b of the plans: of n slots, each has standard deviation s_b / sqrt(n).
-// The number of slots is public and does not follow the batch: slots that no record is in are
-// noised too, else the variance would tell how many there were.
+// How often noise is drawn for a step. Only the sum leaves the mechanism, so each choice is one
+// Gaussian release with the noise s_b of the plans: with n slots, each slot has standard deviation
+// s_b / sqrt(n). The number of slots is public and independent of the batch. Slots without records
+// receive noise too; otherwise the variance would reveal how many there are.
 enum class Injection : std::uint8_t {
   kPerStep,        // per_step: one slot
   kPerMicrobatch,  // per_microbatch: gradient_accumulation_steps slots
-  kPerSample,      // per_sample: as many slots as a step may have records, most_records()
+  kPerSample,      // per_sample: one slot per possible record of a step, most_records()
 };
 
-// The section `corpus`: contributions with signed bounds (room `admission`). Without a policy
-// records are not contributions. A section that says nothing is no part of the hash of a
-// configuration.
+// The section `corpus`: contributions with signed bounds (room `admission`). Without a policy,
+// records are not contributions. An empty section is not part of the hash of a configuration.
 struct CorpusConfig {
   std::optional<std::string> policy;       // the file
   std::optional<std::string> descriptors;  // the anchor file of `discreet attest`
   std::optional<std::string> uses;         // the store of uses, shared by all runs of the corpus
   std::optional<std::string> ledger;       // the ledger, shared by all runs of the corpus
   std::optional<std::string> ledger_key;   // the private key that signs it
-  std::optional<std::string> at;           // the beginning of the epoch, "2026-11-16T12:00:00Z"
+  std::optional<std::string> at;           // the start of the epoch, "2026-11-16T12:00:00Z"
   std::optional<std::string> statements;   // rotations and revocations of keys
-  std::optional<std::string> withdrawn;    // hashes of descriptors, one a line
+  std::optional<std::string> withdrawn;    // hashes of descriptors, one per line
   Injection injection = Injection::kPerStep;
   friend bool operator==(const CorpusConfig&, const CorpusConfig&) = default;
 };
@@ -312,7 +313,7 @@ struct Config {
   OptimizerConfig optimizer;
   RunConfig run;
   CorpusConfig corpus;
-  // Of a run that an earlier version started: its hash and config.yaml have whole paths and the
+  // For a run started by an earlier version: its hash and config.yaml contain whole paths and the
   // name of the private key.
   bool has_whole_paths = false;
   friend bool operator==(const Config&, const Config&) = default;

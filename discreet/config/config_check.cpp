@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "discreet/base/nearest.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/nearest.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/config/config_table.h"
 
 namespace discreet {
@@ -31,12 +31,12 @@ std::string interval(const Range& range) {
 std::string outside(const Range& range, double number, std::string_view shown) {
   if (!std::isfinite(number)) return fmt::format("is {}; it must be finite", shown);
   if (range.holds(number)) return {};
-  return fmt::format("is {}; it must lie in {}", shown, interval(range));
+  return fmt::format("is {}; it must be in {}", shown, interval(range));
 }
 
 std::string not_a_choice(const std::string& word, const std::vector<std::string>& choices) {
   const auto meant = nearest(word, choices);
-  return fmt::format("is {}; {}give one of {}", excerpt(word),
+  return fmt::format("is {}; {}it must be one of {}", excerpt(word),
                      meant ? fmt::format("did you mean {}? ", *meant) : "",
                      fmt::join(choices, ", "));
 }
@@ -48,7 +48,7 @@ bool is_hex(const std::string& text) {
 
 std::string bad_name(const std::string& name) {
   if (name.empty()) return "has an empty name; fill it in or remove it";
-  if (name.size() > 1024) return "has a name of more than 1024 bytes";
+  if (name.size() > 1024) return "has a name of more than 1024 bytes; shorten it";
   return {};
 }
 
@@ -60,10 +60,10 @@ std::string bad_names(const std::vector<std::string>& names) {
 }
 
 std::string bad_words(const std::vector<std::string>& words) {
-  if (words.empty()) return "is empty; list the words that occur, or \"*\" for all";
+  if (words.empty()) return "is empty; list the possible words, or \"*\" for all";
   if (std::string bad = bad_names(words); !bad.empty()) return bad;
   const std::set<std::string> distinct(words.begin(), words.end());
-  return distinct.size() == words.size() ? "" : "has a word twice";
+  return distinct.size() == words.size() ? "" : "contains a word twice; keep one of them";
 }
 
 std::string bad_bounds(const std::vector<double>& bounds) {
@@ -71,7 +71,7 @@ std::string bad_bounds(const std::vector<double>& bounds) {
       bounds[0] < bounds[1] && std::isfinite(bounds[1] - bounds[0])) {
     return {};
   }
-  return fmt::format("is [{}]; give [lower, upper], two numbers, the second larger",
+  return fmt::format("is [{}]; it must be [lower, upper], two numbers, the second larger",
                      fmt::join(bounds, ", "));
 }
 
@@ -99,7 +99,7 @@ std::string write_number(double number) {
 template <class Target>
 std::string complaint(const Key<Target>& key, const KeyValue& value) {
   if (std::holds_alternative<std::monostate>(value)) {
-    return key.nullable ? "" : fmt::format("is null; give {}", expectation(key));
+    return key.nullable ? "" : fmt::format("is null; expected {}", expectation(key));
   }
   if (const auto* integer = std::get_if<std::uint64_t>(&value)) {
     return outside(key.range, static_cast<double>(*integer), fmt::format("{}", *integer));
@@ -152,7 +152,7 @@ template <class Target>
 std::string expectation(const Key<Target>& key) {
   switch (key.type) {
     case KeyType::kBool: return "true or false";
-    case KeyType::kInteger: return fmt::format("a whole number in {}", interval(key.range));
+    case KeyType::kInteger: return fmt::format("an integer in {}", interval(key.range));
     case KeyType::kNumber:
       return fmt::format("a number in {}{}", interval(key.range),
                          key.choices.empty() ? "" : " or " + key.choices.front());
@@ -160,8 +160,7 @@ std::string expectation(const Key<Target>& key) {
     case KeyType::kText:
       return key.digits == 0 ? "text" : fmt::format("{} lower-case hexadecimal digits", key.digits);
     case KeyType::kTextList: return "a list of names";
-    case KeyType::kIntegerList:
-      return fmt::format("a list of whole numbers in {}", interval(key.range));
+    case KeyType::kIntegerList: return fmt::format("a list of integers in {}", interval(key.range));
     case KeyType::kBounds: return "[lower, upper]";
     case KeyType::kBoundsMap: return "a mapping of names to [lower, upper]";
     case KeyType::kWordsMap: return "a mapping of names to lists of words";

@@ -6,19 +6,20 @@
 
 namespace discreet {
 
-// Three views of the table of keys (config_table.h), for editors, beginners and readers.
+// Three views of the table of keys (config_table.h): for editors, for a first configuration and for
+// reference.
 
 // JSON Schema, draft 2020-12, of a configuration file: types, ranges, spellings, defaults. It
-// accepts every file that `discreet check` accepts; what keys mean together is checked only there.
+// accepts every file that `discreet check` accepts; only that command checks combinations of keys.
 std::string config_schema();
 
-// A configuration file with every key: the few that a run needs with values, all others commented
-// out at their defaults (or at what the preset sets). `discreet check` accepts it as it is. preset:
-// a name of preset_names(); kInvalidDpConfig, with the nearest name, for any other.
+// A configuration file with every key: the few required ones with values, all others commented out
+// with their defaults (or the preset's values). `discreet check` accepts it unchanged. preset: one
+// of preset_names(); kInvalidDpConfig, with the nearest name, for any other.
 std::string config_starter(std::optional<std::string_view> preset = std::nullopt);
 
-// Every key with what it takes, its default and its meaning, and the presets, in Markdown: the
-// reference part of docs/configuration.md.
+// Every key with its type, default and meaning, and the presets, in Markdown: the reference part of
+// docs/reference/configuration.md.
 std::string config_reference();
 
 }  // namespace discreet

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
+#include "discreet/base/text/nearest.h"
 #include "discreet/config/config_preset.h"
 #include "discreet/config/config_table.h"
 #include "discreet/config/config_value_impl.h"
@@ -17,9 +17,7 @@
 namespace discreet {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "read_config", std::move(sentence));
-}
+constexpr const char* kOperator = "read_config";
 
 const KeyTree<Config>& config_tree() {
   static const KeyTree<Config> tree = tree_of(config_keys());
@@ -74,15 +72,17 @@ class Reader {
     const auto before = given_.find(path);
     if (before != given_.end() && before->second.rank == rank && rank == 1 &&
         before->second.value != value) {
-      refuse(fmt::format("{}: {} differs from {}, which is the same key; keep one of them", where,
-                         key.path, before->second.where));
+      invalid_config(kOperator,
+                     "{}: {} differs from {}, which is an alias of the same key; keep one of them",
+                     where, key.path, before->second.where);
     }
     given_.insert_or_assign(path, Given{std::move(value), where, rank});
   }
 
   void read_file(const Yaml& root) {
     if (root.kind == Yaml::Kind::kNull) {
-      refuse(fmt::format("{}: the configuration is empty; 'discreet init' writes one", name_));
+      invalid_config(kOperator, "{}: the configuration is empty; 'discreet init' writes one",
+                     name_);
     }
     const Source file{name_};
     walk_keys<Config>(config_tree(), root, "", file,
@@ -95,7 +95,7 @@ class Reader {
     const std::string where = fmt::format("--set {}", setting);
     const std::size_t equals = setting.find('=');
     if (equals == std::string::npos || equals == 0) {
-      refuse(fmt::format("{}: give key=value", where));
+      invalid_config(kOperator, "{}: expected key=value", where);
     }
     // "key = value" is as clear; YAML passes over the spaces before the value.
     const std::string path = setting.substr(0, setting.find_last_not_of(' ', equals - 1) + 1);
@@ -110,9 +110,9 @@ class Reader {
         }
       }
       const auto meant = nearest(path, known);
-      refuse(fmt::format("{}: there is no key {}{}", where, path,
-                         meant ? fmt::format("; did you mean {}?", *meant)
-                               : "; 'discreet check --reference' lists them all"));
+      invalid_config(kOperator, "{}: unknown key {}{}", where, path,
+                     meant ? fmt::format("; did you mean {}?", *meant)
+                           : "; 'discreet check --reference' lists all keys");
     }
     take(*key, parse_yaml(setting.substr(equals + 1), where), {where, false}, 0, 2);
   }
@@ -153,14 +153,16 @@ class Reader {
 
   void require(const DpConfig& c) const {
     if (c.enabled && !has("target_epsilon")) {
-      refuse(fmt::format("{}: {} is missing; give the budget, a number such as 3", name_,
-                         privacy("target_epsilon")));
+      invalid_config(kOperator, "{}: {} is missing; set the budget, for example 3", name_,
+                     privacy("target_epsilon"));
     }
     const auto initial = given_.find(privacy("clipping.adaptive.initial"));
     if (initial != given_.end() && !c.clip_norm_adaptive &&
         !std::holds_alternative<std::monostate>(initial->second.value)) {
-      refuse(fmt::format("{}: {} is for clipping.norm: adaptive; give the bound as clipping.norm",
-                         initial->second.where, initial->first));
+      invalid_config(
+          kOperator,
+          "{}: {} has an effect only with clipping.norm: adaptive; set the bound as clipping.norm",
+          initial->second.where, initial->first);
     }
   }
 
@@ -179,8 +181,7 @@ class Reader {
       longest = path.size();
     }
   }
-  throw Error(error.code(), error.op(),
-              fmt::format("{}: {}", where != nullptr ? *where : std::string(name), sentence));
+  fail(error.code(), error.op(), "{}: {}", where != nullptr ? *where : std::string(name), sentence);
 }
 
 }  // namespace

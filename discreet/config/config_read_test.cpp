@@ -203,31 +203,32 @@ TEST(ConfigRead, TakesEverySpellingOfEveryChoice) {
 TEST(ConfigRead, NamesKeyLineValueAndNearestSpelling) {
   EXPECT_EQ(refusal_of("clipping:\n  strategy: per_smaple"),
             "f:7: security.differential_privacy.clipping.strategy is 'per_smaple'; did you mean "
-            "per_sample? give one of per_sample, ghost, per_layer, per_group, per_tensor, hybrid, "
-            "peft_targeted, adaptive");
+            "per_sample? it must be one of per_sample, ghost, per_layer, per_group, per_tensor, "
+            "hybrid, peft_targeted, adaptive");
   EXPECT_EQ(refusal_of("cliping:\n  norm: 1"),
-            "f:6: security.differential_privacy.cliping is no key; did you mean clipping?");
+            "f:6: security.differential_privacy.cliping is an unknown key; did you mean clipping?");
   EXPECT_EQ(refusal_of("target_delta: 1"),
-            "f:6: security.differential_privacy.target_delta is 1; it must lie in (0, 1)");
-  EXPECT_EQ(
-      refusal_of_file("training:\n  file: a.csv\n"),
-      "f:1: training is no key; the keys here are security, data, model, optimizer, run, corpus");
+            "f:6: security.differential_privacy.target_delta is 1; it must be in (0, 1)");
+  EXPECT_EQ(refusal_of_file("training:\n  file: a.csv\n"),
+            "f:1: training is an unknown key; the keys here are security, data, model, optimizer, "
+            "run, corpus");
   EXPECT_EQ(refusal_of_file("target_epsilon: 3\n"),
-            "f:1: target_epsilon is no key; write it below security.differential_privacy:");
+            "f:1: target_epsilon is an unknown key; write it below security.differential_privacy:");
   EXPECT_EQ(refusal_of_file("differential_privacy: {}\n"),
-            "f:1: differential_privacy is no key; write it below security:");
-  EXPECT_EQ(refusal_of("clipping.norm: 2"),
-            "f:6: security.differential_privacy.clipping.norm is no key; write it nested, norm "
-            "below clipping:");
-  EXPECT_EQ(refusal_of_file("security:\n  differential_privacy:\n    debug: true\n"),
-            "f: security.differential_privacy.target_epsilon is missing; give the budget, a number "
-            "such as 3");
+            "f:1: differential_privacy is an unknown key; write it below security:");
+  EXPECT_EQ(
+      refusal_of("clipping.norm: 2"),
+      "f:6: security.differential_privacy.clipping.norm is an unknown key; write it nested, norm "
+      "below clipping:");
+  EXPECT_EQ(
+      refusal_of_file("security:\n  differential_privacy:\n    debug: true\n"),
+      "f: security.differential_privacy.target_epsilon is missing; set the budget, for example 3");
   EXPECT_EQ(refusal_of("modules:\n  a: {clip_norm: 1, sigma_multplier: 2}"),
-            "f:7: security.differential_privacy.modules.a.sigma_multplier is no key; did you mean "
-            "sigma_multiplier?");
-  EXPECT_EQ(refusal_of("sigma_map:\n  a: 1\n  b: -1"),
-            "f:8: security.differential_privacy.sigma_map of b is -1; it must lie in [1e-08, "
-            "1e+08]");
+            "f:7: security.differential_privacy.modules.a.sigma_multplier is an unknown key; did "
+            "you mean sigma_multiplier?");
+  EXPECT_EQ(
+      refusal_of("sigma_map:\n  a: 1\n  b: -1"),
+      "f:8: security.differential_privacy.sigma_map of b is -1; it must be in [1e-08, 1e+08]");
 }
 
 TEST(ConfigRead, NamesTheLineOfABadBoundListOrWord) {
@@ -235,30 +236,33 @@ TEST(ConfigRead, NamesTheLineOfABadBoundListOrWord) {
     return refusal_of_file(file_with("") + sections);
   };
   EXPECT_EQ(refused("data:\n  numeric:\n    age: [0, 120]\n    pay: [5, 5]\n"),
-            "f:9: data.numeric of pay is [5, 5]; give [lower, upper], two numbers, the second "
-            "larger");
+            "f:9: data.numeric of pay is [5, 5]; it must be [lower, upper], two numbers, the "
+            "second larger");
   EXPECT_SAYS(refused("data:\n  numeric: {age: [0, 1, 2]}\n"), "f:7: data.numeric of age is [0, 1");
   EXPECT_SAYS(refused("data:\n  numeric: {age: [0, .inf]}\n"), "f:7: data.numeric.age is '.inf'");
   EXPECT_SAYS(refused("data:\n  numeric: {age: [-1e308, 1e308]}\n"), "[lower, upper]");
-  EXPECT_SAYS(refused("data:\n  numeric: {age: auto}\n"), "f:7: data.numeric.age is 'auto'; give");
+  EXPECT_SAYS(refused("data:\n  numeric: {age: auto}\n"),
+              "f:7: data.numeric.age is 'auto'; expected");
   EXPECT_SAYS(refused("data:\n  numeric: {age: }\n"),
-              "data.numeric.age is null; give [lower, upper]");
+              "data.numeric.age is null; expected [lower, upper]");
   EXPECT_SAYS(refused("data:\n  numeric: {age: auto}\n"), "data.private_bounds");
-  EXPECT_SAYS(
-      refused("data:\n  normalize: mean\n"),
-      "f:7: data.normalize is no key; the data's own mean or range would be a release nobody "
-      "accounts for; declare data.numeric");
-  EXPECT_SAYS(refused("data:\n  bounds: [1, 0]\n"), "f:7: data.bounds is [1, 0]; give [lower");
+  EXPECT_SAYS(refused("data:\n  normalize: mean\n"),
+              "f:7: data.normalize is an unknown key; using the mean or range of the data would be "
+              "an unaccounted release; declare data.numeric");
+  EXPECT_SAYS(refused("data:\n  bounds: [1, 0]\n"),
+              "f:7: data.bounds is [1, 0]; it must be [lower");
   EXPECT_SAYS(refused("data:\n  categorical:\n    sex: [f, m, f]\n"),
-              "f:8: data.categorical of sex has a word twice");
-  EXPECT_SAYS(refused("data:\n  categorical:\n    sex: []\n"), "sex is empty; list the words");
+              "f:8: data.categorical of sex contains a word twice; keep one of them");
+  EXPECT_SAYS(refused("data:\n  categorical:\n    sex: []\n"),
+              "sex is empty; list the possible words");
   EXPECT_SAYS(refused("data:\n  classes: [[a]]\n"), "data.classes is a list");
-  EXPECT_SAYS(refused("data: {holdout: 1}\n"), "data.holdout is 1; it must lie in [0, 1)");
+  EXPECT_SAYS(refused("data: {holdout: 1}\n"), "data.holdout is 1; it must be in [0, 1)");
   EXPECT_SAYS(refused("model:\n  hidden: [512, 0]\n"), "f:7: model.hidden has an entry that is 0");
   EXPECT_SAYS(refused("model:\n  hidden: [512, 1.5]\n"), "model.hidden is '1.5'");
   EXPECT_SAYS(refused("model: {kind: softmx}\n"), "did you mean softmax?");
-  EXPECT_SAYS(refused("optimizer: {learning_rate: 1}\n"), "optimizer.learning_rate is no key");
-  EXPECT_SAYS(refused("optimizer: {rate: 0}\n"), "optimizer.rate is 0; it must lie in (0, inf)");
+  EXPECT_SAYS(refused("optimizer: {learning_rate: 1}\n"),
+              "optimizer.learning_rate is an unknown key");
+  EXPECT_SAYS(refused("optimizer: {rate: 0}\n"), "optimizer.rate is 0; it must be in (0, inf)");
   EXPECT_SAYS(refused("run: {epoch: 1}\n"), "did you mean epochs?");
 }
 
@@ -281,7 +285,7 @@ TEST(ConfigRead, EpochsAreTheStepsTheyHave) {
                     "run: {epochs: 3}\n",
                     "f");
               }),
-              "f:2: run.epochs is 3, but nothing says how many steps an epoch has");
+              "f:2: run.epochs is 3, but the number of steps per epoch is unknown");
   EXPECT_EQ(with("mode: meet_exactly_at_target_steps", "epochs: 1").privacy.target_steps, 100u);
 }
 
@@ -297,7 +301,7 @@ TEST(ConfigRead, RefusesWhatIsNoNumberOrNotHeldByBinary64) {
     EXPECT_SAYS(refusal_of("target_steps: " + std::string(bad)), "target_steps is ") << bad;
   }
   for (const char* bad : {"yes", "no", "on", "off", "1", "0", "'true'", "tRUE", "y"}) {
-    EXPECT_SAYS(refusal_of("secure: " + std::string(bad)), "give true or false") << bad;
+    EXPECT_SAYS(refusal_of("secure: " + std::string(bad)), "it must be true or false") << bad;
   }
 }
 
@@ -317,25 +321,26 @@ TEST(ConfigRead, TakesNumbersAsPeopleWriteThem) {
 
 TEST(ConfigRead, RefusesYamlThatHidesWhatItSays) {
   EXPECT_SAYS(refusal_of("debug: true\nsecure: true\ndebug: false"),
-              "f:8: the key debug is already on line 6");
-  EXPECT_SAYS(refusal_of("clip_norm_map: {a: 1, a: 2}"), "f:6: the key a is already on line 6");
-  EXPECT_SAYS(refusal_of("noise_multiplier: &x 2"), "f:6: an anchor");
-  EXPECT_SAYS(refusal_of_file("a: &a [1]\nb: *a\n"), "f:1: an anchor");
-  EXPECT_SAYS(refusal_of("<<: {debug: true}"), "f:6: a merge");
+              "f:8: the key debug is already given on line 6");
+  EXPECT_SAYS(refusal_of("clip_norm_map: {a: 1, a: 2}"),
+              "f:6: the key a is already given on line 6");
+  EXPECT_SAYS(refusal_of("noise_multiplier: &x 2"), "f:6: anchors");
+  EXPECT_SAYS(refusal_of_file("a: &a [1]\nb: *a\n"), "f:1: anchors");
+  EXPECT_SAYS(refusal_of("<<: {debug: true}"), "f:6: merges");
   EXPECT_SAYS(refusal_of("noise_multiplier: !!float 2"), "f:6: the tag");
-  EXPECT_SAYS(refusal_of("? [a, b]\n: 1"), "f:6: a key that is no plain text");
+  EXPECT_SAYS(refusal_of("? [a, b]\n: 1"), "f:6: a key is not plain text");
   EXPECT_SAYS(refusal_of("~: 1"), "f:6: a key is empty");
   EXPECT_SAYS(refusal_of_file(file_with("") + "---\nrun: {}\n"), "a second document");
   EXPECT_SAYS(refusal_of_file("security:\n\tdifferential_privacy: {}\n"), "f:2: a tab");
   EXPECT_SAYS(refusal_of_file("security: \xff\n"), "f:1: this line is not UTF-8");
   EXPECT_SAYS(refusal_of_file(std::string("security: \0\n", 12)), "f:1: control character 0x00");
-  EXPECT_SAYS(refusal_of_file("security: [\n"), "this is no YAML");
+  EXPECT_SAYS(refusal_of_file("security: [\n"), "this is not valid YAML");
   EXPECT_SAYS(refusal_of_file(std::string(100000, '[')), "f:1: ");
   EXPECT_SAYS(refusal_of_file(std::string((1 << 20) + 1, ' ')), "at most 1048576");
   EXPECT_SAYS(refusal_of_file(""), "f: the configuration is empty");
   EXPECT_SAYS(refusal_of_file("# nothing\n"), "f: the configuration is empty");
   EXPECT_SAYS(refusal_of_file("- a\n"), "f:1: the configuration is a list");
-  EXPECT_SAYS(refusal_of_file("security: 3\n"), "f:1: security is '3'; give a mapping");
+  EXPECT_SAYS(refusal_of_file("security: 3\n"), "f:1: security is '3'; expected a mapping");
   EXPECT_SAYS(refusal_of("clip_norm_map: {\"\": 1}"), "an empty name");
 }
 
@@ -379,9 +384,8 @@ TEST(ConfigRead, SettingsWinOverTheFileAndTheFileOverItsPreset) {
     return refusal([&] { load_config(file, "f", std::vector<std::string>{setting}); });
   };
   EXPECT_EQ(refused("noise_multipler=2"),
-            "--set noise_multipler=2: there is no key noise_multipler; did you mean "
-            "noise_multiplier?");
-  EXPECT_SAYS(refused("noise_multiplier"), "give key=value");
+            "--set noise_multipler=2: unknown key noise_multipler; did you mean noise_multiplier?");
+  EXPECT_SAYS(refused("noise_multiplier"), "expected key=value");
   EXPECT_SAYS(refused("noise_multiplier=x"), "--set noise_multiplier=x: security.");
   EXPECT_SAYS(refused("noise_multiplier=0"), "--set noise_multiplier=0: security.");
 }
@@ -395,7 +399,7 @@ TEST(ConfigRead, PresetsSetWhatTheSpecificationNames) {
   EXPECT_EQ(flash.projection_policy, ProjectionPolicy::kUpscale);
   EXPECT_EQ(flash.parallelism, ParallelismType::kDpOnly);
   EXPECT_EQ(load("extends: llm_flash").notes.front(),
-            "parallelism.type fsdp2 resolves to dp_only, which this process runs on");
+            "parallelism.type fsdp2 resolves to dp_only, the engine of this process");
 
   const DpConfig peft = privacy_of("extends: peft_max_utility");
   EXPECT_EQ(peft.clip_strategy, ClipStrategy::kPeftTargeted);
@@ -415,7 +419,7 @@ TEST(ConfigRead, PresetsSetWhatTheSpecificationNames) {
   EXPECT_TRUE(frontier.fused_kernel);
   EXPECT_EQ(frontier.mode, ScheduleMode::kDynamicProjection);
   EXPECT_EQ(load("extends: frontier_trillion\ntarget_steps: 9").notes.front(),
-            "parallelism.type 3d resolves to dp_only, which this process runs on");
+            "parallelism.type 3d resolves to dp_only, the engine of this process");
   EXPECT_SAYS(refusal_of("extends: llm_flsh"), "did you mean llm_flash?");
 }
 

@@ -12,9 +12,8 @@
 namespace discreet {
 namespace {
 
-[[noreturn]] void refuse(std::string_view key, std::string_view sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "ConfigResolver_v1",
-              fmt::format("{}{} {}", kPrivacySection, key, sentence));
+[[noreturn]] void invalid_key(std::string_view key, std::string_view sentence) {
+  invalid_config("ConfigResolver_v1", "{}{} {}", kPrivacySection, key, sentence);
 }
 
 class Merge {
@@ -64,8 +63,8 @@ class Merge {
       const auto differ = [](const auto& a, const auto& b) { return a && b && *a != *b; };
       if (differ(said.clip_norm, twin->second.clip_norm) ||
           differ(said.sigma_multiplier, twin->second.sigma_multiplier)) {
-        refuse("groups",
-               fmt::format("of {} differs from modules of {}; keep one of them", name, name));
+        invalid_key("groups",
+                    fmt::format("of {} differs from modules of {}; keep one of them", name, name));
       }
     }
     for (const auto& [name, said] : c.modules) override_by(name, said, c.public_modules);
@@ -92,7 +91,8 @@ class Merge {
     if (phase.steps) {
       const std::uint64_t end = begin + *phase.steps;
       if (phase.until_step && *phase.until_step != end) {
-        refuse(key, fmt::format("is {}, which ends at step {}, but until_step is {}; keep one of "
+        invalid_key(key,
+                    fmt::format("is {}, which ends at step {}, but until_step is {}; keep one of "
                                 "them",
                                 *phase.steps, end, *phase.until_step));
       }
@@ -100,8 +100,8 @@ class Merge {
       phase.steps.reset();
     }
     if (phase.until_step && *phase.until_step < begin) {
-      refuse(key, fmt::format("ends the phase at step {}, before it begins at step {}",
-                              *phase.until_step, begin));
+      invalid_key(key, fmt::format("ends the phase at step {}, before its start at step {}",
+                                   *phase.until_step, begin));
     }
   }
 
@@ -111,21 +111,21 @@ class Merge {
     end_of("phases.main.steps", c.main, warm);
     if (!c.cooldown.steps) return;
     if (!c.target_steps) {
-      refuse("phases.cooldown.steps",
-             fmt::format("is {}; it counts back from target_steps, which is not given",
-                         *c.cooldown.steps));
+      invalid_key("phases.cooldown.steps",
+                  fmt::format("is {}; it counts back from target_steps, which is not set",
+                              *c.cooldown.steps));
     }
     if (*c.cooldown.steps > *c.target_steps - std::min(warm, *c.target_steps)) {
-      refuse("phases.cooldown.steps",
-             fmt::format("is {}, more than the {} steps after the warmup", *c.cooldown.steps,
-                         *c.target_steps - std::min(warm, *c.target_steps)));
+      invalid_key("phases.cooldown.steps",
+                  fmt::format("is {}, but only {} steps follow the warmup", *c.cooldown.steps,
+                              *c.target_steps - std::min(warm, *c.target_steps)));
     }
     const std::uint64_t end = *c.target_steps - *c.cooldown.steps;
     if (c.main.until_step && *c.main.until_step != end) {
-      refuse("phases.cooldown.steps",
-             fmt::format("is {}, which begins at step {}, but main ends at step {}; keep one of "
-                         "them",
-                         *c.cooldown.steps, end, *c.main.until_step));
+      invalid_key(
+          "phases.cooldown.steps",
+          fmt::format("is {}, which starts at step {}, but main ends at step {}; keep one of them",
+                      *c.cooldown.steps, end, *c.main.until_step));
     }
     c.main.until_step = end;
     c.cooldown.steps.reset();
@@ -144,15 +144,16 @@ class Merge {
     const bool in_order = c.sampling_mode == SamplingMode::kSequential;
     if (in_order && !rate && !batch) batch = size;
     if (size && batch && *batch > *size) {
-      refuse("effective_batch_size",
-             fmt::format("is {}, more than the declared_size of {}", *batch, *size));
+      invalid_key("effective_batch_size",
+                  fmt::format("is {}; it must be at most the declared_size of {}", *batch, *size));
     }
     if (size && batch && rate) {
       if (!(std::fabs(*rate * real(size) - real(batch)) < 1)) {
-        refuse("sampling_rate",
-               fmt::format("is {}, but effective_batch_size / declared_size is {} / {}; give two "
-                           "of the three",
-                           *rate, *batch, *size));
+        invalid_key(
+            "sampling_rate",
+            fmt::format(
+                "is {}, but effective_batch_size / declared_size is {} / {}; set two of the three",
+                *rate, *batch, *size));
       }
     } else if (size && rate) {
       batch = nearest_count(*rate * real(size));
@@ -171,13 +172,13 @@ class Merge {
     if (c.declared_size || c.adjacency != accounting::Adjacency::kAddRemove) return;
     c.adjacency = accounting::Adjacency::kZeroOut;
     notes.push_back(
-        "adjacency is zero_out: without declared_size nothing bounds what the number of records "
+        "adjacency is zero_out: without declared_size, nothing bounds what the number of records "
         "reveals");
   }
 
   void engine(ParallelismType runs_on) {
     if (c.parallelism == runs_on) return;
-    notes.push_back(fmt::format("parallelism.type {} resolves to {}, which this process runs on",
+    notes.push_back(fmt::format("parallelism.type {} resolves to {}, the engine of this process",
                                 spelling(c.parallelism), spelling(runs_on)));
     c.parallelism = runs_on;
   }
@@ -188,20 +189,19 @@ class Merge {
                       c.clip_strategy == ClipStrategy::kPeftTargeted ||
                       c.clip_strategy == ClipStrategy::kAdaptive;
     if (flat && c.fused_kernel) {
-      notes.push_back(fmt::format(
-          "fused_kernel has no effect: the strategy {} has one bound over all layers, so the norm "
-          "is complete only after the last",
-          spelling(c.clip_strategy)));
+      notes.push_back(
+          fmt::format("fused_kernel has no effect: the strategy {} has one bound over all layers, "
+                      "so the norm is complete only after the last layer",
+                      spelling(c.clip_strategy)));
     }
     if (flat && c.privacy_allocation == AllocationMode::kLayerWise) {
-      notes.push_back(fmt::format(
-          "privacy_allocation layer_wise has no effect: the strategy {} has one bound, so there is "
-          "one part to divide noise between",
-          spelling(c.clip_strategy)));
+      notes.push_back(
+          fmt::format("privacy_allocation layer_wise has no effect: the strategy {} has one bound, "
+                      "so there is only one part",
+                      spelling(c.clip_strategy)));
     }
     if (c.accounting_approximation_policy) {
-      notes.push_back(
-          "accounting_approximation_policy is recorded; every bound is certified without it");
+      notes.push_back("accounting_approximation_policy is recorded, but no bound depends on it");
     }
   }
 };
@@ -222,25 +222,24 @@ Resolved resolve(const DpConfig& config, std::optional<AccumulationContext> accu
 Config without_epochs(Config config) {
   auto& epochs = config.run.epochs;
   if (!epochs) return config;
-  const auto refuse_epochs = [&](const std::string& why) {
-    throw Error(ErrorCode::kInvalidDpConfig, "ConfigResolver_v1",
-                fmt::format("run.epochs is {}, {}", *epochs, why));
+  const auto invalid_epochs = [&](const std::string& why) {
+    invalid_config("ConfigResolver_v1", "run.epochs is {}, {}", *epochs, why);
   };
   DpConfig sizes = config.privacy;
   sizes.warmup = sizes.main = sizes.cooldown = {};  // they may need target_steps
   sizes = resolve(sizes).config;
   if (!sizes.sampling_rate) {
-    refuse_epochs(
-        "but nothing says how many steps an epoch has; give two of declared_size, "
+    invalid_epochs(
+        "but the number of steps per epoch is unknown; set two of declared_size, "
         "effective_batch_size and sampling_rate");
   }
   const double most = static_cast<double>(*epochs) * static_cast<double>(batches_per_epoch(sizes));
-  if (most > 0x1p53) refuse_epochs("which are more than 2^53 steps");
+  if (most > 0x1p53) invalid_epochs("which exceed 2^53 steps");
   const std::uint64_t steps = *epochs * batches_per_epoch(sizes);
   auto& target = config.privacy.target_steps;
   if (target && *target != steps) {
-    refuse_epochs(fmt::format("which are {} steps, but {}target_steps is {}; keep one of them",
-                              steps, kPrivacySection, *target));
+    invalid_epochs(fmt::format("which are {} steps, but {}target_steps is {}; keep one of them",
+                               steps, kPrivacySection, *target));
   }
   target = steps;
   epochs.reset();

@@ -13,60 +13,61 @@ namespace discreet {
 
 // UML_OS.DifferentialPrivacy.ConfigResolver_v1
 //
-// One meaning, one form. resolve() merges what a configuration says in several places:
+// Brings a configuration into its canonical form. resolve() merges settings that can be given in
+// several places:
 //   modules, groups     into clip_norm_map, per_layer_multiplier, public_modules, public_groups;
-//                       an override wins over an entry of a map
-//   phases              lengths into boundaries (warmup.until_step, main.until_step)
-//   strategy            ghost and clipping.ghost, adaptive and clipping.norm: adaptive, are one
+//                       an override replaces an entry of a map
+//   phases              lengths become boundaries (warmup.until_step, main.until_step)
+//   strategy            ghost equals clipping.ghost; adaptive equals clipping.norm: adaptive
 //   sizes               any two of sampling_rate q, effective_batch_size B and declared_size N give
-//                       the third: q = B / N, B = q N, N = B / q (to the nearest whole number, at
-//                       least 1). Samplers without coins have q = B / N; without sampling B is N
-//                       unless it is given
-//   adjacency           add_remove without N becomes zero_out: nothing declares how many records
-//                       there are
-//   parallelism.type    becomes what the process runs on
-//   lists, maps         sorted, without repetitions; an empty one is none
-//   accumulation        the given position, or that of the configuration, or the first microbatch
+//                       the third: q = B / N, B = q N, N = B / q (rounded to an integer, at least
+//                       1). Samplers without coins have q = B / N; without sampling B is N unless
+//                       it is given
+//   adjacency           add_remove without N becomes zero_out, because the number of records is
+//                       not declared
+//   parallelism.type    becomes the engine of the process
+//   lists, maps         sorted, without duplicates; an empty one is absent
+//   accumulation        the argument, else that of the configuration, else the first microbatch
 // It is pure and idempotent: resolving a resolved configuration changes nothing.
 
 struct Resolved {
   DpConfig config;
   AccumulationContext accumulation;
-  // Sentences a person should read: what was changed, what has no effect.
+  // Sentences for the user: what was changed, what has no effect.
   std::vector<std::string> notes;
 };
 
-// runs_on: the engine of this process. Throws kInvalidDpConfig, the sentence beginning with the
-// key, where two places contradict each other.
+// runs_on: the engine of this process. Throws kInvalidDpConfig, with a sentence that starts with
+// the key, if two settings contradict each other.
 Resolved resolve(const DpConfig& config,
                  std::optional<AccumulationContext> accumulation = std::nullopt,
                  ParallelismType runs_on = ParallelismType::kDpOnly);
 
-// run.epochs E as target_steps = E batches_per_epoch(), and no epochs; any other configuration as
-// it is. Throws kInvalidDpConfig if target_steps is given too and differs, or if the steps of an
-// epoch are not determined.
+// Converts run.epochs E to target_steps = E batches_per_epoch() and removes epochs; leaves any
+// other configuration unchanged. Throws kInvalidDpConfig if target_steps is also given and differs,
+// or if the number of steps per epoch is undetermined.
 Config without_epochs(Config config);
 
-// ---------------------------------------------------------------- of a resolved configuration
+// ---------------------------------------------------------------- for a resolved configuration
 
-// The phase of step t: by the boundaries if there are any, else training_phase.
+// The phase of step t: from the boundaries if there are any, otherwise training_phase.
 TrainingPhase phase_at(const DpConfig& resolved, std::uint64_t t);
-// The configuration as it is in a phase: its overrides merged in. The phases stay as they are.
+// The configuration during a phase, with the overrides of the phase merged. The phases are kept.
 DpConfig in_phase(const DpConfig& resolved, TrainingPhase phase);
-// Steps of an epoch: ceil(N / B), or ceil(1 / q) where N is not declared.
+// The number of steps per epoch: ceil(N / B), or ceil(1 / q) if N is not declared.
 std::uint64_t batches_per_epoch(const DpConfig& resolved);
 
-// The files that a configuration names, but for the private key.
+// The files that a configuration names, except the private key.
 std::vector<std::optional<std::string>*> files_of(Config& config);
-// What may be published: the files' names without their folders, and no private key.
+// The publishable form: file names without folders, and no private key.
 Config without_places(Config config);
 
-// Deterministic CBOR of every setting, by path: same meaning, same bytes. The position of
-// accumulation is no part of it, nor are the folders of files (unless has_whole_paths).
+// Deterministic CBOR of every setting, by path: equal meaning gives equal bytes. Excludes the
+// accumulation position and the folders of files (unless has_whole_paths).
 Bytes canonical_bytes(const Config& resolved);
 // SHA-256 of canonical_bytes.
 Digest config_hash(const Config& resolved);
-// Every setting as YAML, files as they are named; reads back to the same hash.
+// Every setting as YAML, with file names as given; reading it gives the same hash.
 std::string write_yaml(const Config& resolved);
 
 }  // namespace discreet

@@ -127,11 +127,10 @@ TEST(ConfigResolve, FillsInTheThirdOfRateBatchAndSize) {
       60000u);
   EXPECT_EQ(*privacy_of("effective_batch_size: null\nsampling_rate: 1e-9").effective_batch_size,
             1u);
-  EXPECT_SAYS(
-      refusal_of("sampling_rate: 0.02"),
-      "f:6: security.differential_privacy.sampling_rate is 0.02, but effective_batch_size / "
-      "declared_size is 600 / 60000; give two of the three");
-  EXPECT_SAYS(refusal_of("effective_batch_size: 60001"), "more than the declared_size of 60000");
+  EXPECT_SAYS(refusal_of("sampling_rate: 0.02"),
+              "f:6: security.differential_privacy.sampling_rate is 0.02, but effective_batch_size "
+              "/ declared_size is 600 / 60000; set two of the three");
+  EXPECT_SAYS(refusal_of("effective_batch_size: 60001"), "at most the declared_size of 60000");
 }
 
 TEST(ConfigResolve, WithoutADeclaredSizeTheAdjacencyIsZeroOutAndSaysSo) {
@@ -161,8 +160,8 @@ TEST(ConfigResolve, PhasesChangeNoiseAndBoundAtTheirSteps) {
   EXPECT_SAYS(refusal_of("phases: {cooldown: {steps: 3}}"), "counts back from target_steps");
   EXPECT_SAYS(refusal_of("phases: {warmup: {steps: 3, until_step: 4}}"), "keep one of them");
   EXPECT_SAYS(refusal_of("phases: {warmup: {steps: 9}, main: {until_step: 4}}"),
-              "before it begins");
-  EXPECT_SAYS(refusal_of("target_steps: 5\nphases: {cooldown: {steps: 6}}"), "more than the 5");
+              "before its start");
+  EXPECT_SAYS(refusal_of("target_steps: 5\nphases: {cooldown: {steps: 6}}"), "but only 5");
   EXPECT_SAYS(refusal_of("target_steps: 9\nphases: {main: {until_step: 4}, cooldown: {steps: 6}}"),
               "but main ends at step 4");
 }
@@ -187,7 +186,7 @@ TEST(ConfigResolve, CarriesTheAccumulationContext) {
 TEST(ConfigResolve, SaysWhatHasNoEffect) {
   EXPECT_SAYS(load("fused_kernel: true").notes.at(0), "fused_kernel has no effect");
   EXPECT_TRUE(load("fused_kernel: true\nclipping: {strategy: per_layer}").notes.empty());
-  EXPECT_SAYS(load("privacy_allocation: layer_wise").notes.at(0), "one part to divide");
+  EXPECT_SAYS(load("privacy_allocation: layer_wise").notes.at(0), "only one part");
   DpConfig sharded;
   sharded.parallelism = ParallelismType::kFsdp2;
   EXPECT_EQ(resolve(sharded, {}, ParallelismType::kFsdp2).config.parallelism,

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/nearest.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/config/config_document.h"
 #include "discreet/config/config_preset.h"
 #include "discreet/config/config_table.h"
@@ -24,10 +24,8 @@ const Preset* find_preset(std::optional<std::string_view> name) {
   }
   const std::vector<std::string> known(preset_names().begin(), preset_names().end());
   const auto meant = nearest(*name, known);
-  throw Error(
-      ErrorCode::kInvalidDpConfig, "config_starter",
-      fmt::format("there is no preset {}; {}the presets are {}", excerpt(*name),
-                  meant ? fmt::format("did you mean {}? ", *meant) : "", fmt::join(known, ", ")));
+  invalid_config("config_starter", "unknown preset {}; {}the presets are {}", excerpt(*name),
+                 meant ? fmt::format("did you mean {}? ", *meant) : "", fmt::join(known, ", "));
 }
 
 // "a. b" in comment lines no wider than kColumns.
@@ -127,7 +125,7 @@ std::string config_starter(std::optional<std::string_view> name) {
     }
   }
   std::string text = comment(0,
-                             "A configuration of discreet. Lines that begin with '#' and a key "
+                             "A configuration of discreet. Lines that start with '#' and a key "
                              "show defaults: remove the '#' to change one.") +
                      comment(0, "Check it with: discreet check FILE");
   const KeyTree<Config> tree = tree_of(config_keys());
@@ -138,10 +136,10 @@ std::string config_starter(std::optional<std::string_view> name) {
   }
   if (preset != nullptr) {
     const std::string line = "  differential_privacy:\n";
-    text.insert(
-        text.find(line) + line.size(),
-        comment(4, fmt::format("{}. Keys that it sets are shown at its values.", preset->summary)) +
-            fmt::format("    extends: {}\n", preset->name));
+    text.insert(text.find(line) + line.size(),
+                comment(4, fmt::format("{}. The keys that it sets are shown with its values.",
+                                       preset->summary)) +
+                    fmt::format("    extends: {}\n", preset->name));
   }
   return text;
 }
@@ -156,7 +154,7 @@ std::string config_reference() {
     if (here != section) out += heading(section = here);
     std::string standard = fmt::format("`{}`", yaml_text(key.get(Config{})));
     if (!key.default_if.empty()) standard += "; " + key.default_if;
-    if (key.path.ends_with(".target_epsilon")) standard = "required when enabled";
+    if (key.path.ends_with(".target_epsilon")) standard = "required if enabled";
     if (!key.alias_of.empty()) standard = "that of `noise.family`";
     out += fmt::format("| `{}` | {}{} | {} | {} |\n", key.path.substr(cut), cell(expectation(key)),
                        key.nullable ? ", or null" : "", cell(standard), cell(key.description));

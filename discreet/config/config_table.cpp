@@ -131,7 +131,7 @@ struct Rows {
   void switches() {
     Key<Config>& extends = keys.emplace_back();
     extends.path = std::string(kPrivacySection) + "extends";
-    extends.description = "The preset on which the keys of this file build";
+    extends.description = "The preset on which this file builds";
     extends.type = KeyType::kChoice;
     extends.nullable = true;
     for (const std::string_view name : preset_names()) extends.choices.emplace_back(name);
@@ -139,43 +139,43 @@ struct Rows {
     extends.set = [](Config&, const KeyValue&) {};
     extends.is_position = true;
 
-    add("enabled", AT(privacy.enabled), "false passes gradients on unchanged: not private");
+    add("enabled", AT(privacy.enabled), "false passes gradients through unchanged: not private");
     add("regulated", AT(privacy.regulated),
-        "Refuse whatever has no audited guarantee: heuristics, debug, public noise");
-    add("debug", AT(privacy.debug), "Permit noise_multiplier 0; stamps the run not_private");
+        "Reject everything without an audited guarantee: heuristics, debug, public noise");
+    add("debug", AT(privacy.debug), "Permit noise_multiplier 0; marks the run not_private");
     add("secure", AT(privacy.secure),
-        "Noise and sampling under a secret key; false draws them from the public seed and stamps "
-        "the run not_private");
-    add("seed", AT(privacy.seed), "Of public randomness; of all randomness if secure is false",
+        "Noise and sampling use a secret key; false uses the public seed and marks the run "
+        "not_private");
+    add("seed", AT(privacy.seed), "Seed of public randomness; of all randomness if secure is false",
         {0, 0x1p64, false, false});
   }
 
   void sampling() {
-    add("subsampling", AT(privacy.subsampling), "Who takes part in a step").default_if =
-        "that of sampling_mode if only that is given";
+    add("subsampling", AT(privacy.subsampling), "How the records of a step are selected")
+        .default_if = "from sampling_mode, if only that is set";
     add("sampling_mode", AT(privacy.sampling_mode), "The sampler that draws the batches")
         .default_if =
-        "POISSON_V1, SHUFFLE_WITHOUT_REPLACEMENT_FIXED_SIZE_V1 or SEQUENTIAL_V1, as subsampling "
-        "says";
+        "from subsampling: POISSON_V1, SHUFFLE_WITHOUT_REPLACEMENT_FIXED_SIZE_V1 or SEQUENTIAL_V1";
     add("adjacency", AT(privacy.adjacency),
         "Which data sets are neighbours; without declared_size, add_remove becomes zero_out")
         .default_if = "zero_out for shuffled epochs and sequential batches";
     add("declared_size", AT(privacy.declared_size),
-        "Number of records, declared and public, never counted from the data", kRecords);
+        "Number of records, declared and public; never counted from the data", kRecords);
     add("sampling_rate", AT(privacy.sampling_rate),
-        "Probability with which a record takes part in a step", {0, 1, true, false})
+        "Probability that a record takes part in a step", {0, 1, true, false})
         .default_if = "effective_batch_size / declared_size";
     add("effective_batch_size", AT(privacy.effective_batch_size),
-        "Public denominator of the mean: expected or fixed records of an optimizer step", kRecords)
+        "Public divisor of the mean: expected or fixed number of records of an optimizer step",
+        kRecords)
         .default_if = "sampling_rate x declared_size";
     add("truncated_batch", AT(privacy.truncated_batch),
-        "Most records of a batch under TRUNCATED_POISSON_V1", kRecords);
+        "Maximum number of records of a batch under TRUNCATED_POISSON_V1", kRecords);
   }
 
   void budget() {
-    add("accountant", AT(privacy.accountant), "Which accountant bounds epsilon");
+    add("accountant", AT(privacy.accountant), "The accountant that bounds epsilon");
     add("accountant_granularity", AT(privacy.accountant_granularity),
-        "When the budget is committed; whole epochs for samplers whose event is the epoch")
+        "When the budget is committed; whole epochs if the event of the sampler is the epoch")
         .default_if = "PER_EPOCH for balls-and-bins and shuffled epochs";
     add("log_space_accounting", AT(privacy.log_space_accounting),
         "Sum log-moments as logarithms, for runs beyond ten thousand steps");
@@ -185,24 +185,24 @@ struct Rows {
         {0, 1, true, true});
     add("target_steps", AT(privacy.target_steps), "Planned number of optimizer steps", kAtLeastOne);
     add("safety_budget_reserve", AT(privacy.safety_budget_reserve),
-        "Fraction r of the budget: a warning is given at target_epsilon x (1 - r)",
+        "Fraction r of the budget: a warning appears at target_epsilon x (1 - r)",
         {0, 1, false, true});
     add("accounting_adjustment_factor", AT(privacy.accounting_adjustment_factor),
-        "Ghost clipping: the accountant sees min(1, factor x sampling_rate)",
+        "Ghost clipping: the accountant uses the rate min(1, factor x sampling_rate)",
         {1, 1e300, false, false});
     add("accounting_approximation_policy", AT(privacy.accounting_approximation_policy),
-        "A declared approximation, recorded in the trace; it permits no mismatch");
+        "A declared approximation, recorded in the trace; it has no effect on bounds");
     add("ghost_bound_hash", AT(privacy.ghost_bound_hash),
-        "SHA-256 of the audited bound of ghost clipping, which regulated demands")
+        "SHA-256 of the audited bound of ghost clipping; required if regulated")
         .digits = 64;
   }
 
   void clipping() {
     add("clipping.strategy", AT(privacy.clip_strategy),
-        "How the gradient of a record is cut and bounded");
+        "How the gradient of a record is divided and bounded");
     Key<Config>& norm =
         add("clipping.norm", AT(privacy.clip_norm),
-            "Bound of a record's norm, or adaptive: it follows the norms privately", kPositive);
+            "Bound of a record's norm, or adaptive: follows the norms privately", kPositive);
     norm.choices = {"adaptive"};
     norm.get = [](const Config& c) -> KeyValue {
       if (c.privacy.clip_norm_adaptive) return std::string("adaptive");
@@ -217,9 +217,9 @@ struct Rows {
         "Norms from activations and output gradients, without per-sample gradients")
         .default_if = "true for the strategy ghost";
     Key<Config>& initial = add("clipping.adaptive.initial", AT(privacy.clip_norm),
-                               "First bound of an adaptive norm", kPositive);
+                               "Initial bound of an adaptive norm", kPositive);
     initial.nullable = true;
-    initial.default_if = "1.0 when the norm is adaptive";
+    initial.default_if = "1.0 if the norm is adaptive";
     initial.get = [](const Config& c) -> KeyValue {
       if (!c.privacy.clip_norm_adaptive) return {};
       return c.privacy.clip_norm;
@@ -229,25 +229,25 @@ struct Rows {
     };
     add("clipping.adaptive.noise", AT(privacy.adaptive_noise),
         "Standard deviation of the noise on each count of adaptive clipping", kPositive);
-    add("clipping.adaptive.lower", AT(privacy.adaptive_lower), "Least bound of an adaptive norm",
+    add("clipping.adaptive.lower", AT(privacy.adaptive_lower), "Smallest bound of an adaptive norm",
         kPositive);
     add("clipping.adaptive.upper", AT(privacy.adaptive_upper), "Largest bound of an adaptive norm",
         kPositive);
     add("clip_norm_map", AT(privacy.clip_norm_map),
         "Bounds by name of layer, group or tensor, from public or noised norms", kPositive);
     add("sensitivity_map", AT(privacy.sensitivity_map),
-        "Sensitivities by name, from public or noised values only", kPositive);
+        "Sensitivities by name, only from public or noised values", kPositive);
     add("fused_kernel", AT(privacy.fused_kernel),
-        "One pass per layer for norm, scale and sum, where the strategy permits it");
-    add("max_microbatch", AT(privacy.max_microbatch), "Records that are clipped at a time",
+        "One pass per layer for norm, scale and sum, if the strategy permits it");
+    add("max_microbatch", AT(privacy.max_microbatch), "Number of records clipped at once",
         {1, 0x1p32, false, false});
     add("nonfinite", AT(privacy.nonfinite),
-        "What a record with a NaN or infinity does: abort the run, or count as zero")
+        "Treatment of a record with a NaN or infinity: abort the run, or count it as zero")
         .default_if = "zero if regulated";
     add("privacy.adaptive_accounting", AT(privacy.adaptive_accounting),
-        "Whether adaptation is paid for (conservative) or not (heuristic: not private)");
+        "Whether adaptation is accounted (conservative) or not (heuristic: not private)");
     add("allow_nonprivate_adaptation", AT(privacy.allow_nonprivate_adaptation),
-        "Permit heuristic; stamps the run not_private");
+        "Permit heuristic; marks the run not_private");
     add("public_modules", AT(privacy.public_modules),
         "Modules that receive no private gradient, at no privacy cost");
     add("public_groups", AT(privacy.public_groups),
@@ -255,13 +255,14 @@ struct Rows {
   }
 
   void noise() {
-    add("mechanism", AT(privacy.noise_family), "The specification's name of noise.family")
+    add("mechanism", AT(privacy.noise_family), "The name of noise.family in the specification")
         .alias_of = std::string(kPrivacySection) + "noise.family";
     add("noise_multiplier", AT(privacy.noise_multiplier),
         "Standard deviation of the noise / clip norm; 0 only with debug", {0, 1e8, false, false});
     add("noise.family", AT(privacy.noise_family), "Distribution of the noise");
     add("noise.discrete", AT(privacy.noise_discrete),
-        "Grid step of the discrete families, a power of two, in units of the gradient", kPositive);
+        "Grid step of the discrete families, a power of two, in the unit of the gradient",
+        kPositive);
     add("noise.per_layer_multiplier", AT(privacy.per_layer_multiplier),
         "Factors on sigma by name of layer, group or tensor", kSigma);
     add("noise.compression", AT(privacy.compression), "Which coordinates are released");
@@ -271,9 +272,9 @@ struct Rows {
         "Noise multipliers by name of layer, group or tensor, for privacy_allocation custom",
         kSigma);
     add("privacy_allocation", AT(privacy.privacy_allocation),
-        "How noise is divided between the parts of the model");
+        "How noise is divided among the parts of the model");
     add("noise_seed_per_step", AT(privacy.noise_seed_per_step),
-        "Counters derived from step and tensor as the specification lays them out");
+        "Use the counters that the specification derives from step and tensor");
   }
 
   void phase(const std::string& name, PhaseOverride DpConfig::*member, bool has_end) {
@@ -289,26 +290,26 @@ struct Rows {
         "Its length" + std::string(has_end ? ", instead of its end" : ", up to target_steps"),
         kCount);
     add(path + "noise_multiplier", at(&PhaseOverride::noise_multiplier),
-        "Instead of noise_multiplier in this phase", {0, 1e8, false, false});
-    add(path + "clip_norm", at(&PhaseOverride::clip_norm), "Instead of clipping.norm in this phase",
+        "Replaces noise_multiplier in this phase", {0, 1e8, false, false});
+    add(path + "clip_norm", at(&PhaseOverride::clip_norm), "Replaces clipping.norm in this phase",
         kPositive);
   }
 
   void schedule() {
     add("mode", AT(privacy.mode), "How sigma follows the budget");
     add("decay.factor", AT(privacy.decay_factor),
-        "step_decay: sigma is multiplied by it every decay.every steps", {0, 1e3, true, false});
+        "step_decay: factor applied to sigma every decay.every steps", {0, 1e3, true, false});
     add("decay.every", AT(privacy.decay_every), "step_decay: steps between two decays",
         kAtLeastOne);
     add("projection.policy", AT(privacy.projection_policy),
-        "What a projected epsilon above the target does; a heuristic, never the bound");
+        "Action if the projected epsilon exceeds the target; a heuristic, never a bound");
     add("training_phase", AT(privacy.training_phase),
         "The current phase, if phases have no boundaries");
     phase("warmup", &DpConfig::warmup, true);
     phase("main", &DpConfig::main, true);
     phase("cooldown", &DpConfig::cooldown, false);
     add("gradient_accumulation_steps", AT(privacy.gradient_accumulation_steps),
-        "Microbatches of one optimizer step", {1, 0x1p32, false, false});
+        "Number of microbatches per optimizer step", {1, 0x1p32, false, false});
     // Present in the structure only when the file says something about it.
     const auto position = [](auto member) {
       return [member](const Config& c) -> KeyValue {
@@ -325,7 +326,7 @@ struct Rows {
       };
     };
     Key<Config>& current = add("accumulation_context.current_step", AT(privacy.decay_every),
-                               "The microbatch at hand, from 0", kCount);
+                               "The current microbatch, from 0", kCount);
     current.get = position(&AccumulationContext::current_step);
     current.set = move(&AccumulationContext::current_step);
     Key<Config>& final = add("accumulation_context.is_final", AT(privacy.enabled),
@@ -342,44 +343,45 @@ struct Rows {
     add("modules", AT(privacy.modules), "Overrides by module name");
     add("groups", AT(privacy.groups), "Overrides by group name");
     add("parallelism.type", AT(privacy.parallelism),
-        "The parallel engine; resolves to what the process runs on");
+        "The parallel engine; resolves to the engine of the process");
     add("parallelism.hierarchical", AT(privacy.hierarchical),
-        "Reduce inside a node first, then between nodes, in a fixed order");
+        "Reduce within a node first, then between nodes, in a fixed order");
     add("metrics.release", AT(privacy.metrics_release),
-        "dp: noise clip fractions and quantiles inside the budget; none: keep them confidential");
+        "dp: release noised clip fractions and quantiles within the budget; none: keep them "
+        "confidential");
   }
 
   void data() {
     whole("data.format", AT(data.format),
-          "Where records come from: the embedded handwritten digits, or files");
+          "Source of the records: the embedded handwritten digits, or files");
     whole("data.train", AT(data.train),
-          "File of the training records, of idx and npy that of their features; relative names "
-          "begin at the configuration file");
+          "File of the training records (idx, npy: of their features), relative to the "
+          "configuration file");
     whole("data.train_labels", AT(data.train_labels), "idx, npy: file of their labels");
     whole("data.test", AT(data.test), "File of held-out records, in the same format");
     whole("data.test_labels", AT(data.test_labels), "idx, npy: file of their labels");
     whole("data.holdout", AT(data.holdout),
-          "Without a test file: fraction of the records held out, by a public coin of each record",
+          "Without a test file: fraction of the records held out, by a public coin for each record",
           {0, 1, false, true});
     whole("data.separator", AT(data.separator), "csv: the character between fields");
-    whole("data.label", AT(data.label), "csv: the column to be learned");
+    whole("data.label", AT(data.label), "csv: the column to predict");
     whole("data.classes", AT(data.classes),
-          "csv: the words of the label, in order; without them it is a number");
+          "csv: the words of the label, in order; omit them for a number");
     whole("data.label_bounds", AT(data.label_bounds),
-          "csv: bounds of a label that is a number, declared, not taken from the data");
+          "csv: bounds of a numeric label, declared, not derived from the data");
     whole("data.numeric", AT(data.numeric),
-          "csv: columns that are numbers and their bounds, declared, not taken from the data");
+          "csv: numeric columns and their bounds, declared, not derived from the data");
     whole("data.categorical", AT(data.categorical),
-          "csv: columns that are words and their vocabularies; \"*\" takes every other word");
+          "csv: categorical columns and their vocabularies; \"*\" matches every other word");
     whole("data.private_bounds", AT(data.private_bounds),
-          "csv: columns that are numbers whose bounds are released privately, inside the budget");
+          "csv: numeric columns whose bounds are released privately, within the budget");
     whole("data.private_bounds_noise", AT(data.private_bounds_noise),
-          "Noise multiplier of that release, an event of its own", kSigma);
+          "Noise multiplier of that release, which is a separate event", kSigma);
     whole("data.class_count", AT(data.class_count), "idx, npy: number of classes",
           {2, 0x1p32, false, false})
         .default_if = "10 for idx";
     whole("data.bounds", AT(data.bounds),
-          "npy: bounds of every feature, declared, not taken from the data");
+          "npy: bounds of every feature, declared, not derived from the data");
     whole("data.image", AT(data.image), "csv, npy: [height, width] if records are images",
           {1, 0x1p20, false, false});
   }
@@ -389,11 +391,11 @@ struct Rows {
           "linear: regression; softmax: one linear layer to classes; mlp: hidden layers");
     whole("model.hidden", AT(model.hidden), "mlp: sizes of the hidden layers",
           {1, 0x1p20, false, false});
-    whole("model.activation", AT(model.activation), "mlp: after each hidden layer");
+    whole("model.activation", AT(model.activation), "mlp: activation after each hidden layer");
     whole("model.features", AT(model.features),
-          "A fixed map of each record by itself, at no privacy cost");
+          "A fixed map applied to each record separately, at no privacy cost");
     whole("model.scattering_groups", AT(model.scattering_groups),
-          "scattering: groups in which each record is normalised by itself; 0: none",
+          "scattering: number of groups in which each record is normalised separately; 0: none",
           {0, 0x1p20, false, false});
     whole("model.fourier_count", AT(model.fourier_count), "fourier: number of random features",
           {1, 0x1p20, false, false});
@@ -404,27 +406,30 @@ struct Rows {
   void optimizer() {
     constexpr Range kDecay{0, 1, false, true};
     whole("optimizer.kind", AT(optimizer.kind),
-          "How parameters follow released gradients, at no privacy cost");
+          "How released gradients update the parameters, at no privacy cost");
     whole("optimizer.rate", AT(optimizer.rate), "Learning rate", kPositive);
-    whole("optimizer.momentum", AT(optimizer.momentum), "sgd: factor on the step before", kDecay);
+    whole("optimizer.momentum", AT(optimizer.momentum), "sgd: factor applied to the previous step",
+          kDecay);
     whole("optimizer.beta1", AT(optimizer.beta1), "adam: decay of the first moment", kDecay);
     whole("optimizer.beta2", AT(optimizer.beta2), "adam: decay of the second moment", kDecay);
     whole("optimizer.floor", AT(optimizer.floor),
-          "adam: least root of the second moment, after the variance of the noise is taken off",
+          "adam: smallest root of the second moment, after subtracting the variance of the noise",
           kPositive);
     whole("optimizer.weight_decay", AT(optimizer.weight_decay),
-          "Fraction of a parameter taken off per unit of learning rate", {0, 1e300, false, false});
+          "Fraction by which a parameter decays per unit of learning rate",
+          {0, 1e300, false, false});
     whole("optimizer.schedule", AT(optimizer.schedule),
-          "How the rate goes down to 0 at target_steps, if not constant");
+          "How the rate decreases to 0 at target_steps, unless constant");
     whole("optimizer.average", AT(optimizer.average),
-          "Decay of the running average of parameters that becomes the model", kDecay);
+          "Decay of the running average of parameters, which becomes the model", kDecay);
   }
 
   void run() {
     whole("run.compute_dtype", AT(run.compute_dtype),
-          "Type of the released gradients; everything before is binary64");
+          "Type of the released gradients; everything before the release is binary64");
     whole("run.epochs", AT(run.epochs),
-          "Instead of target_steps: passes of ceil(declared_size / effective_batch_size) steps",
+          "Alternative to target_steps: number of passes of ceil(declared_size / "
+          "effective_batch_size) steps",
           {1, 0x1p32, false, false});
     whole("run.checkpoint_every", AT(run.checkpoint_every),
           "Steps between checkpoints; 0: only at the end", kCount);
@@ -433,24 +438,23 @@ struct Rows {
   void corpus() {
     whole("corpus.policy", AT(corpus.policy),
           "Policy of a corpus of signed contributions: their classes, bounds, layers and noise");
-    whole(
-        "corpus.descriptors", AT(corpus.descriptors),
-        "Anchor file of 'attest': a record is the contribution whose anchor is the SHA-256 of its "
-        "line of data.train");
+    whole("corpus.descriptors", AT(corpus.descriptors),
+          "Anchor file of 'attest': a record belongs to the contribution whose anchor is the "
+          "SHA-256 of its line of data.train");
     whole("corpus.uses", AT(corpus.uses),
           "Confidential store of uses, shared by all runs of the corpus");
-    whole(
-        "corpus.ledger", AT(corpus.ledger),
-        "Ledger, shared by all runs of the corpus and made by the first (default: ledger.db beside "
-        "the policy)");
+    whole("corpus.ledger", AT(corpus.ledger),
+          "Ledger, shared by all runs of the corpus and created by the first (default: ledger.db "
+          "beside the policy)");
     whole("corpus.ledger_key", AT(corpus.ledger_key),
-          "Private key of 'keygen' that signs the ledger: the steward's");
+          "Private key of 'keygen' that signs the ledger: that of the steward");
     whole("corpus.at", AT(corpus.at),
-          "Beginning of the epoch in which contributions are admitted, as 2026-11-16T12:00:00Z");
+          "Start of the epoch in which contributions are admitted, such as 2026-11-16T12:00:00Z");
     whole("corpus.statements", AT(corpus.statements), "Rotations and revocations of 'keygen'");
-    whole("corpus.withdrawn", AT(corpus.withdrawn), "Hashes of withdrawn descriptors, one a line");
+    whole("corpus.withdrawn", AT(corpus.withdrawn),
+          "Hashes of withdrawn descriptors, one per line");
     whole("corpus.injection", AT(corpus.injection),
-          "In how many draws the noise of a step is made; the sum is the same in law");
+          "Number of draws that make up the noise of a step; their sum has the same distribution");
   }
 };
 
@@ -479,7 +483,8 @@ const std::vector<Key<Config>>& config_keys() {
 const std::vector<Key<Override>>& override_keys() {
   static const std::vector<Key<Override>> all = {
       row<Override>("clip_norm", AT(clip_norm), "Its bound", kPositive),
-      row<Override>("sigma_multiplier", AT(sigma_multiplier), "Factor on its sigma", kSigma),
+      row<Override>("sigma_multiplier", AT(sigma_multiplier), "Factor applied to its sigma",
+                    kSigma),
       row<Override>("public", AT(is_public), "It receives no private gradient"),
   };
   return all;

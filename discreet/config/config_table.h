@@ -13,11 +13,11 @@
 
 namespace discreet {
 
-// The one table of keys. Reading, defaults, ranges, the JSON schema, the commented starter, the
-// canonical bytes and docs/configuration.md all come from it: a new key, or a new section, is a new
-// row (and a member to hold it).
+// The single table of keys. Reading, defaults, ranges, the JSON schema, the commented starter, the
+// canonical bytes and docs/reference/configuration.md are all derived from it: a new key or section
+// is a new row (and a member to hold it).
 
-// The section of the mechanism in a configuration file, with the dot.
+// The section of the mechanism in a configuration file, with the final dot.
 inline constexpr std::string_view kPrivacySection = "security.differential_privacy.";
 
 // ---------------------------------------------------------------- spellings of enumerators
@@ -48,7 +48,8 @@ std::span<const std::string_view> spellings(OptimizerKind);
 std::span<const std::string_view> spellings(RateSchedule);
 std::span<const std::string_view> spellings(Injection);
 
-// "per_sample" of ClipStrategy::kPerSample and so on; "?" for a number that is no enumerator.
+// The spelling of an enumerator, such as "per_sample" for ClipStrategy::kPerSample; "?" for a value
+// that is not an enumerator.
 template <class Enum>
 std::string_view spelling(Enum value) {
   const auto all = spellings(value);
@@ -60,30 +61,30 @@ std::string_view spelling(Enum value) {
 
 enum class KeyType : std::uint8_t {
   kBool,         // true or false
-  kInteger,      // a whole number, 0 ... 2^64-1
-  kNumber,       // a finite binary64; with choices also one of these words
+  kInteger,      // an integer in 0 ... 2^64-1
+  kNumber,       // a finite binary64; with choices, also one of these words
   kChoice,       // one of the choices
-  kText,         // any text; with `digits` hexadecimal digits
+  kText,         // any text; with `digits`, hexadecimal digits
   kTextList,     // a list of names
-  kIntegerList,  // a list of whole numbers, each in the range
+  kIntegerList,  // a list of integers, each in the range
   kBounds,       // [lower, upper], finite, lower < upper; empty: not given
   kNumberMap,    // names to numbers
   kBoundsMap,    // names to [lower, upper]
-  kWordsMap,     // names to lists of different words
+  kWordsMap,     // names to lists of distinct words
   kOverrideMap,  // names to {clip_norm, sigma_multiplier, public}
 };
 
-// What a key holds; monostate is null, "not given".
+// The value of a key; monostate is null, "not given".
 using KeyValue = std::variant<std::monostate, bool, std::uint64_t, double, std::string,
                               std::vector<std::string>, std::vector<std::uint64_t>,
                               std::vector<double>, NumberMap, BoundsMap, WordsMap, OverrideMap>;
 
-// Admissible numbers, of a list or map: of each entry.
+// The admissible numbers; for a list or map, of each entry.
 struct Range {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
-  bool above = false;  // least itself is not admissible
-  bool below = false;  // most itself is not admissible
+  bool above = false;  // least itself is excluded
+  bool below = false;  // most itself is excluded
   bool holds(double x) const noexcept {
     return (above ? x > least : x >= least) && (below ? x < most : x <= most);
   }
@@ -93,31 +94,31 @@ struct Range {
 template <class Target>
 struct Key {
   std::string path;         // dotted, from the root of the file
-  std::string description;  // one sentence without its full stop
+  std::string description;  // one sentence without the final full stop
   KeyType type = KeyType::kBool;
   bool nullable = false;
   Range range = {};
   std::vector<std::string> choices = {};
-  std::size_t digits = 0;     // kText: number of hexadecimal digits; 0: any text
-  std::string alias_of = {};  // another spelling of that key; the canonical form has only that one
-  bool is_position = false;   // where a run is, no setting: not in the canonical form
-  std::string default_if = {};  // when the default follows from other keys, in words
+  std::size_t digits = 0;       // kText: number of hexadecimal digits; 0: any text
+  std::string alias_of = {};    // this is an alias of that key, which the canonical form uses
+  bool is_position = false;     // the position of a run, not a setting: not in the canonical form
+  std::string default_if = {};  // in words, if the default depends on other keys
   std::function<KeyValue(const Target&)> get = {};
   std::function<void(Target&, const KeyValue&)> set = {};
 };
 
-// Every key of a configuration file, in the order in which it is written. `extends` has no member:
-// it names the preset on which the rest of the file builds (config_preset.h).
+// Every key of a configuration file, in file order. `extends` has no member: it names the preset on
+// which the file builds (config_preset.h).
 const std::vector<Key<Config>>& config_keys();
 // The keys of one entry of `modules` and `groups`.
 const std::vector<Key<Override>>& override_keys();
 
-// Nothing if the value is admissible, else the rest of a sentence that begins with the key:
-// "is 1.5; it must lie in (0, 1)". `value` as the key's type holds it.
+// Empty if the value is admissible; otherwise the rest of a sentence that starts with the key: "is
+// 1.5; it must lie in (0, 1)". `value` has the type of the key.
 template <class Target>
 std::string complaint(const Key<Target>& key, const KeyValue& value);
 
-// "a number in (0, 1)", "one of pld, moments, rdp, f_dp, gdp": what the key takes.
+// What the key accepts: "a number in (0, 1)", "one of pld, moments, rdp, f_dp, gdp".
 template <class Target>
 std::string expectation(const Key<Target>& key);
 
@@ -125,15 +126,15 @@ std::string expectation(const Key<Target>& key);
 template <class Target>
 struct KeyTree {
   std::string name;                  // one component; empty at the root
-  const Key<Target>* key = nullptr;  // of a leaf
+  const Key<Target>* key = nullptr;  // for a leaf
   std::vector<KeyTree> children = {};
   const KeyTree* child(std::string_view component) const;
 };
 template <class Target>
 KeyTree<Target> tree_of(const std::vector<Key<Target>>& keys);
 
-// A number as configuration files write it: shortest digits that read back to the same binary64,
-// with a point, so that readers of YAML 1.1 and 1.2 agree that it is a number ("1.0e-05").
+// A number as written in configuration files: the shortest digits that read back to the same
+// binary64, with a decimal point, so that YAML 1.1 and 1.2 both read it as a number ("1.0e-05").
 std::string write_number(double number);
 
 }  // namespace discreet

@@ -8,7 +8,7 @@
 
 namespace discreet {
 
-// A file whose privacy section is `keys`, indented by four, below what every run needs.
+// A file with `keys` in its privacy section, indented by four, below the keys that every run needs.
 inline std::string file_with(const std::string& keys) {
   std::string text = "security:\n  differential_privacy:\n";
   for (const char* needed :

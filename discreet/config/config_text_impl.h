@@ -6,7 +6,7 @@
 
 namespace discreet {
 
-// A value on one line, as a configuration file writes it; text is quoted where a bare word would be
+// A value on one line, as written in a configuration file; text is quoted if a bare word would be
 // read as something else.
 std::string yaml_text(const KeyValue& value);
 

@@ -6,20 +6,20 @@
 #include <optional>
 
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/nearest.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/config/config_value_impl.h"
 
 namespace discreet {
 namespace {
 
-[[noreturn]] void refuse(std::string_view where, std::string_view path, std::string_view sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "read_config",
-              fmt::format("{}: {} {}", where, path, sentence));
+[[noreturn]] void invalid_key(std::string_view where, std::string_view path,
+                              std::string_view sentence) {
+  invalid_config("read_config", "{}: {} {}", where, path, sentence);
 }
 
 constexpr const char* kNotFromTheData =
-    "the data's own mean or range would be a release nobody accounts for";
+    "using the mean or range of the data would be an unaccounted release";
 
 // A key that people look for and that cannot be: why, and what to write instead.
 std::string not_offered(std::string_view path) {
@@ -93,9 +93,9 @@ double read_number(const Key<Target>& key, const Yaml& node, std::string_view wh
   double number = 0;
   const std::string problem = node.kind == Yaml::Kind::kScalar ? number_problem(node, number) : "?";
   if (problem.empty()) return number;
-  refuse(where, path,
-         problem == "?" ? fmt::format("is {}; give {}", shown(node), expectation(key))
-                        : fmt::format("is {}; {}", shown(node), problem));
+  invalid_key(where, path,
+              problem == "?" ? fmt::format("is {}; give {}", shown(node), expectation(key))
+                             : fmt::format("is {}; {}", shown(node), problem));
 }
 
 template <class Target>
@@ -112,7 +112,7 @@ std::uint64_t read_integer(const Key<Target>& key, const Yaml& node, std::string
   }
   const double number = read_number(key, node, where, path);
   if (!(number >= 0 && number <= 0x1p53) || number != std::floor(number)) {
-    refuse(where, path, fmt::format("is {}; give {}", shown(node), expectation(key)));
+    invalid_key(where, path, fmt::format("is {}; give {}", shown(node), expectation(key)));
   }
   return static_cast<std::uint64_t>(number);
 }
@@ -126,14 +126,14 @@ bool read_bool(const Yaml& node, std::string_view where, std::string_view path) 
       if (node.text == no) return false;
     }
   }
-  refuse(where, path, fmt::format("is {}; give true or false", shown(node)));
+  invalid_key(where, path, fmt::format("is {}; it must be true or false", shown(node)));
 }
 
 template <class Target>
 const Yaml& require_kind(const Key<Target>& key, const Yaml& node, Yaml::Kind kind,
                          std::string_view where, std::string_view path) {
   if (node.kind == kind) return node;
-  refuse(where, path, fmt::format("is {}; give {}", shown(node), expectation(key)));
+  invalid_key(where, path, fmt::format("is {}; give {}", shown(node), expectation(key)));
 }
 
 std::vector<std::string> read_words(const auto& key, const Yaml& node, const Source& source,
@@ -159,10 +159,10 @@ std::vector<double> read_bounds(const auto& key, const Yaml& node, const Source&
 std::vector<double> read_column_bounds(const auto& key, const Yaml& node, const Source& source,
                                        int line, std::string_view path) {
   if (node.kind != Yaml::Kind::kList) {
-    refuse(source.at(line), path,
-           fmt::format("is {}; give [lower, upper], from what is known about the quantity, or list "
-                       "it under data.private_bounds: {}",
-                       shown(node), kNotFromTheData));
+    invalid_key(source.at(line), path,
+                fmt::format("is {}; expected [lower, upper], from prior knowledge about the "
+                            "quantity; or list it under data.private_bounds: {}",
+                            shown(node), kNotFromTheData));
   }
   return read_bounds(key, node, source, line, path);
 }
@@ -175,7 +175,7 @@ std::map<std::string, T> read_map(const auto& key, const Yaml& node, const Sourc
   for (const auto& [name, value, line] : node.entries) {
     std::map<std::string, T> one{{name, read_entry(value, line, fmt::format("{}.{}", path, name))}};
     if (const std::string bad = complaint(key, one); !bad.empty()) {
-      refuse(source.at(line), path, bad);
+      invalid_key(source.at(line), path, bad);
     }
     map.merge(one);
   }
@@ -209,7 +209,7 @@ KeyValue read_value(const Key<Target>& key, const Yaml& node, const Source& sour
       std::find(key.choices.begin(), key.choices.end(), node.text) != key.choices.end();
   if (node.kind == Yaml::Kind::kNull) {
     if (!key.nullable) {
-      refuse(where, path, fmt::format("has no value; give {}", expectation(key)));
+      invalid_key(where, path, fmt::format("has no value; expected {}", expectation(key)));
     }
     return value;
   }
@@ -262,7 +262,7 @@ KeyValue read_value(const Key<Target>& key, const Yaml& node, const Source& sour
           read_override_map(require_kind(key, node, Yaml::Kind::kMap, where, path), source, path);
       break;
   }
-  if (const std::string bad = complaint(key, value); !bad.empty()) refuse(where, path, bad);
+  if (const std::string bad = complaint(key, value); !bad.empty()) invalid_key(where, path, bad);
   return value;
 }
 
@@ -282,8 +282,8 @@ void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string&
                const std::function<void(const Key<Target>&, const Yaml&, int)>& take) {
   if (node.kind == Yaml::Kind::kNull) return;
   if (node.kind != Yaml::Kind::kMap) {
-    refuse(source.at(node.line), path.empty() ? "the configuration" : path,
-           fmt::format("is {}; give a mapping of keys", shown(node)));
+    invalid_key(source.at(node.line), path.empty() ? "the configuration" : path,
+                fmt::format("is {}; expected a mapping of keys", shown(node)));
   }
   for (const auto& [component, value, line] : node.entries) {
     const std::string below = path.empty() ? component : fmt::format("{}.{}", path, component);
@@ -303,7 +303,7 @@ void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string&
                            component.substr(0, dot));
       }
       if (const std::string reason = not_offered(below); !reason.empty()) hint = reason;
-      refuse(source.at(line), below, fmt::format("is no key; {}", hint));
+      invalid_key(source.at(line), below, fmt::format("is an unknown key; {}", hint));
     }
     if (child->key != nullptr) {
       take(*child->key, value, line);

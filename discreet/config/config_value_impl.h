@@ -9,21 +9,21 @@
 
 namespace discreet {
 
-// What is read: a file, whose lines have numbers, or a setting.
+// The origin of a value: a file with line numbers, or a setting.
 struct Source {
   std::string name;
   bool has_lines = true;
   std::string at(int line) const { return has_lines ? name + ":" + std::to_string(line) : name; }
 };
 
-// One value as its key takes it; `line` is that of the key. Throws kInvalidDpConfig: "source:line:
-// path is ...".
+// Reads one value for a key; `line` is that of the key. Throws kInvalidDpConfig: "source:line: path
+// is ...".
 template <class Target>
 KeyValue read_value(const Key<Target>& key, const Yaml& node, const Source& source, int line,
                     std::string_view path);
 
-// Calls `take` with every key that a mapping gives, its value and its line. Throws for a key that
-// is not in the tree, with the nearest that is. An empty section gives nothing.
+// Calls `take` for every key in a mapping, with its value and line. Throws for an unknown key,
+// naming the nearest known one. An empty section has no keys.
 template <class Target>
 void walk_keys(const KeyTree<Target>& tree, const Yaml& node, const std::string& path,
                const Source& source,

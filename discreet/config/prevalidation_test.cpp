@@ -62,7 +62,7 @@ TEST(Prevalidation, HoldsTheConstraintsOfTheSpecification) {
                 "modules of a: clip_norm is ");
   }
   EXPECT_SAYS(refused([](DpConfig& c) { c.accounting_adjustment_factor = 0.99; }),
-              "accounting_adjustment_factor is 0.99; it must lie in [1, inf)");
+              "accounting_adjustment_factor is 0.99; it must be in [1, inf)");
   EXPECT_SAYS(refused([](DpConfig& c) { c.gradient_accumulation_steps = 0; }),
               "gradient_accumulation_steps is 0");
 }
@@ -81,7 +81,7 @@ TEST(Prevalidation, NoiseZeroNeedsDebugAndStampsTheRun) {
               "phases.warmup.noise_multiplier is 0, which protects nobody");
   EXPECT_EQ(not_private_reasons(privacy_of("noise_multiplier: 0\ndebug: true")).size(), 1u);
   EXPECT_SAYS(refusal_of("noise_multiplier: 0\ndebug: true\nregulated: true"),
-              "debug is true, which regulated refuses");
+              "debug is true, which regulated forbids");
 }
 
 TEST(Prevalidation, StatesWhyARunIsNotPrivate) {
@@ -212,7 +212,7 @@ TEST(Prevalidation, RegulatedRefusesWhatHasNoGuarantee) {
   EXPECT_SAYS(refusal_of("regulated: true\nallow_nonprivate_adaptation: true"), "which regulated");
   EXPECT_SAYS(refusal_of("regulated: true\nprivacy: {adaptive_accounting: heuristic}\n"
                          "allow_nonprivate_adaptation: true"),
-              "adaptive_accounting is heuristic, which regulated refuses");
+              "adaptive_accounting is heuristic, which regulated forbids");
 }
 
 TEST(Prevalidation, HeuristicAdaptationNeedsConsent) {
@@ -221,13 +221,13 @@ TEST(Prevalidation, HeuristicAdaptationNeedsConsent) {
 }
 
 TEST(Prevalidation, RefusesImpossibleCombinations) {
-  EXPECT_SAYS(refusal_of("mode: meet_exactly_at_target_steps"), "give target_steps");
-  EXPECT_SAYS(refusal_of("mode: budget_adaptive"), "give target_steps");
-  EXPECT_SAYS(refusal_of("mode: dynamic_projection"), "give target_steps");
+  EXPECT_SAYS(refusal_of("mode: meet_exactly_at_target_steps"), "set target_steps");
+  EXPECT_SAYS(refusal_of("mode: budget_adaptive"), "set target_steps");
+  EXPECT_SAYS(refusal_of("mode: dynamic_projection"), "set target_steps");
   EXPECT_SAYS(refusal_of("noise: {family: laplace}\nclipping: {strategy: ghost}"), "L1");
   EXPECT_SAYS(refusal_of("noise: {family: laplace}"), "accountant is pld");
   EXPECT_NO_THROW(load("noise: {family: laplace}\naccountant: rdp"));
-  EXPECT_SAYS(refusal_of("noise: {family: skellam}\naccountant: rdp"), "give noise.discrete");
+  EXPECT_SAYS(refusal_of("noise: {family: skellam}\naccountant: rdp"), "set noise.discrete");
   EXPECT_SAYS(refusal_of("noise: {discrete: 0.1}"), "has no grid");
   EXPECT_SAYS(refusal_of("noise: {family: skellam, discrete: 0.1}\naccountant: rdp"),
               "a power of two, such as 0.125");
@@ -239,19 +239,20 @@ TEST(Prevalidation, RefusesImpossibleCombinations) {
   EXPECT_SAYS(refusal_of("noise: {family: rounded_gaussian, discrete: 0.125}\nclipping: {norm: "
                          "adaptive}"),
               "clipping.norm is adaptive");
-  EXPECT_SAYS(refusal_of("noise: {compression_keep: 0.5}"), "name a compression");
+  EXPECT_SAYS(refusal_of("noise: {compression_keep: 0.5}"), "set a compression");
   EXPECT_SAYS(refusal_of("clip_norm_map: {a: 1}"), "has one bound");
-  EXPECT_SAYS(refusal_of("sigma_map: {a: 1}"), "take custom");
-  EXPECT_SAYS(refusal_of("privacy_allocation: custom"), "give sigma_map");
-  EXPECT_SAYS(refusal_of("clipping: {adaptive: {initial: 2}}"), "is for clipping.norm: adaptive");
+  EXPECT_SAYS(refusal_of("sigma_map: {a: 1}"), "use custom");
+  EXPECT_SAYS(refusal_of("privacy_allocation: custom"), "set sigma_map");
+  EXPECT_SAYS(refusal_of("clipping: {adaptive: {initial: 2}}"),
+              "only with clipping.norm: adaptive");
   EXPECT_SAYS(refusal_of("clipping: {norm: adaptive, adaptive: {lower: 5}}"), "between the bounds");
-  EXPECT_SAYS(refusal_of("clipping: {norm: adaptive, adaptive: {lower: 5, upper: 2}}"), "above");
+  EXPECT_SAYS(refusal_of("clipping: {norm: adaptive, adaptive: {lower: 5, upper: 2}}"), "at most");
   EXPECT_SAYS(refusal_of("clipping: {norm: adaptive}\nphases: {warmup: {steps: 1, clip_norm: 1}}"),
               "follows the norms");
   EXPECT_SAYS(refusal_of("noise_seed_per_step: true\ntarget_steps: 16777217"), "2^24");
   EXPECT_SAYS(refusal_of("target_steps: 9\nmode: meet_exactly_at_target_steps\n"
                          "phases: {main: {noise_multiplier: 2}}"),
-              "decides the noise itself");
+              "determines the noise itself");
 }
 
 TEST(Prevalidation, ChecksTheStepToBeTaken) {
@@ -262,16 +263,16 @@ TEST(Prevalidation, ChecksTheStepToBeTaken) {
                     c.target_steps = 10;
                   },
                   10),
-              "the planned run is over");
+              "the planned run is complete");
 }
 
 TEST(Prevalidation, ChecksTheAccumulationContext) {
   const std::string four = "gradient_accumulation_steps: 4\naccumulation_context: ";
   EXPECT_NO_THROW(load(four + "{current_step: 0, is_final: false}"));
   EXPECT_NO_THROW(load(four + "{current_step: 3, is_final: true}"));
-  EXPECT_SAYS(refusal_of(four + "{current_step: 4, is_final: true}"), "it is at most 3");
-  EXPECT_SAYS(refusal_of(four + "{current_step: 2, is_final: true}"), "exactly at the last");
-  EXPECT_SAYS(refusal_of(four + "{current_step: 3, is_final: false}"), "exactly at the last");
+  EXPECT_SAYS(refusal_of(four + "{current_step: 4, is_final: true}"), "it must be at most 3");
+  EXPECT_SAYS(refusal_of(four + "{current_step: 2, is_final: true}"), "exactly for the last");
+  EXPECT_SAYS(refusal_of(four + "{current_step: 3, is_final: false}"), "exactly for the last");
 }
 
 TEST(Prevalidation, DisabledNeedsNoBudgetAndIsCheckedForRangesOnly) {

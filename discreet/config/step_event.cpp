@@ -16,13 +16,12 @@ using namespace accounting;
 constexpr std::uint64_t kMostBatches = std::uint64_t{1} << 24;
 
 [[noreturn]] void missing(std::string_view key, std::string_view sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "PreValidation_v1",
-              fmt::format("{}{} is missing; {}", kPrivacySection, key, sentence));
+  invalid_config("PreValidation_v1", "{}{} is missing; {}", kPrivacySection, key, sentence);
 }
 
 double accounted_rate(const DpConfig& c) {
   if (!c.sampling_rate) {
-    missing("sampling_rate", "give it, or declared_size and effective_batch_size");
+    missing("sampling_rate", "set it, or declared_size and effective_batch_size");
   }
   return c.clip_ghost ? std::min(1.0, *c.sampling_rate * c.accounting_adjustment_factor)
                       : *c.sampling_rate;
@@ -36,17 +35,17 @@ std::uint64_t declared(const std::optional<std::uint64_t>& number, std::string_v
 
 std::uint64_t checked_batches(const DpConfig& c) {
   if (accounted_rate(c) != *c.sampling_rate) {
-    throw Error(
-        ErrorCode::kInvalidDpConfig, "PreValidation_v1",
-        fmt::format("{}accounting_adjustment_factor is {}; {} has no rate to adjust: 1",
-                    kPrivacySection, c.accounting_adjustment_factor, spelling(c.sampling_mode)));
+    invalid_config(
+        "PreValidation_v1",
+        "{}accounting_adjustment_factor is {}; {} has no rate to adjust, so it must be 1",
+        kPrivacySection, c.accounting_adjustment_factor, spelling(c.sampling_mode));
   }
   const std::uint64_t batches = batches_per_epoch(c);
   if (batches > kMostBatches) {
-    throw Error(ErrorCode::kInvalidDpConfig, "PreValidation_v1",
-                fmt::format("{}effective_batch_size gives {} batches an epoch; at most 2^24 can be "
-                            "accounted for",
-                            kPrivacySection, batches));
+    invalid_config(
+        "PreValidation_v1",
+        "{}effective_batch_size gives {} batches per epoch; at most 2^24 can be accounted for",
+        kPrivacySection, batches);
   }
   return batches;
 }

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/data/dataset.h"
 #include "discreet/data/dataset_impl.h"
 #include "discreet/data/input.h"
@@ -18,25 +18,24 @@
 namespace discreet::data {
 namespace {
 
-[[noreturn]] void malformed(const Input& input, const std::string& what) {
-  throw Error(ErrorCode::kMalformed, "data", fmt::format("{}: {}", input.path().string(), what));
+[[noreturn]] void bad_array(const Input& input, const std::string& what) {
+  malformed("data", "{}: {}", input.path().string(), what);
 }
 
 void read_exactly(Input& input, std::span<char> out) {
   const std::size_t got = input.read(out);
   if (got != out.size())
-    malformed(input, fmt::format("the file ends {} bytes early", out.size() - got));
+    bad_array(input, fmt::format("the file is truncated by {} bytes", out.size() - got));
 }
 
 void require_end(Input& input) {
   char more = 0;
-  if (input.read(std::span(&more, 1)) != 0) malformed(input, "bytes follow after the array");
+  if (input.read(std::span(&more, 1)) != 0) bad_array(input, "bytes follow the array");
 }
 
 void check_classes(std::size_t classes) {
   if (classes >= 2) return;
-  throw Error(ErrorCode::kInvalidDpConfig, "data",
-              fmt::format("{} classes are declared; a classifier needs at least 2", classes));
+  invalid_config("data", "{} classes are declared; a classifier needs at least 2", classes);
 }
 
 std::uint32_t big_endian(Input& input) {
@@ -51,14 +50,14 @@ std::uint32_t big_endian(Input& input) {
 std::size_t product(const Input& input, std::initializer_list<std::size_t> sizes) {
   std::size_t out = 1;
   for (const std::size_t n : sizes)
-    if (__builtin_mul_overflow(out, n, &out)) malformed(input, "its shape is too large");
+    if (__builtin_mul_overflow(out, n, &out)) bad_array(input, "its shape is too large");
   return out;
 }
 
 void check_width(const Input& input, std::size_t features) {
-  if (features == 0) malformed(input, "its records have no features");
+  if (features == 0) bad_array(input, "its records have no features");
   if (features > kMostFeatures)
-    malformed(input, fmt::format("its records have {} features; at most {} are supported", features,
+    bad_array(input, fmt::format("its records have {} features; at most {} are supported", features,
                                  kMostFeatures));
 }
 
@@ -66,7 +65,7 @@ void check_width(const Input& input, std::size_t features) {
 std::vector<std::size_t> idx_shape(Input& input, unsigned dimensions) {
   const std::uint32_t magic = big_endian(input);
   if (magic != (0x0800u | dimensions))
-    malformed(input, fmt::format("its magic number is {:#010x}, not {:#010x}: no IDX file of "
+    bad_array(input, fmt::format("its magic number is {:#010x}; expected {:#010x}, an IDX file of "
                                  "unsigned bytes in {} dimensions",
                                  magic, 0x0800u | dimensions, dimensions));
   std::vector<std::size_t> shape;
@@ -95,10 +94,10 @@ struct NpyHeader {
 // The value of a key in the header's dictionary, up to the next comma outside parentheses.
 std::string npy_value(const Input& input, const std::string& header, const std::string& key) {
   const std::size_t at = header.find("'" + key + "':");
-  if (at == std::string::npos) malformed(input, fmt::format("its header has no {}", key));
+  if (at == std::string::npos) bad_array(input, fmt::format("its header has no {}", key));
   std::size_t begin = header.find(':', at) + 1;
   while (begin < header.size() && header[begin] == ' ') ++begin;
-  if (begin == header.size()) malformed(input, fmt::format("its header has no {}", key));
+  if (begin == header.size()) bad_array(input, fmt::format("its header has no {}", key));
   const std::size_t end = header[begin] == '('
                               ? header.find(')', begin) + 1
                               : std::min(header.find(',', begin), header.find('}', begin));
@@ -107,19 +106,19 @@ std::string npy_value(const Input& input, const std::string& header, const std::
 
 // "(5,)", "(3, 4)": nothing but whole numbers, commas and spaces between parentheses.
 std::vector<std::size_t> npy_shape(const Input& input, const std::string& text) {
-  const auto refuse = [&] { malformed(input, fmt::format("its shape is {}", excerpt(text))); };
-  if (text.size() < 2 || text.front() != '(' || text.back() != ')') refuse();
+  const auto bad_shape = [&] { bad_array(input, fmt::format("its shape is {}", excerpt(text))); };
+  if (text.size() < 2 || text.front() != '(' || text.back() != ')') bad_shape();
   std::vector<std::size_t> shape;
   const char* at = text.data() + 1;
   const char* const end = text.data() + text.size() - 1;
   while (at != end) {
     std::size_t number = 0;
     const auto [rest, error] = std::from_chars(at, end, number);
-    if (error != std::errc() || number > (std::size_t{1} << 50)) refuse();
+    if (error != std::errc() || number > (std::size_t{1} << 50)) bad_shape();
     shape.push_back(number);
     at = rest;
     if (at == end) break;
-    if (*at++ != ',') refuse();
+    if (*at++ != ',') bad_shape();
     while (at != end && *at == ' ') ++at;
   }
   return shape;
@@ -129,16 +128,16 @@ NpyHeader npy_header(Input& input) {
   std::array<char, 8> start{};
   read_exactly(input, start);
   if (std::memcmp(start.data(), "\x93NUMPY", 6) != 0 || (start[6] != 1 && start[6] != 2))
-    malformed(input, "it is no .npy file of version 1 or 2");
+    bad_array(input, "it is not a .npy file of version 1 or 2");
   std::array<unsigned char, 4> size{};
   read_exactly(input, std::span(reinterpret_cast<char*>(size.data()), start[6] == 1 ? 2 : 4));
   const std::size_t length =
       size[0] | size[1] << 8 | size[2] << 16 | static_cast<std::size_t>(size[3]) << 24;
-  if (length > 65536) malformed(input, fmt::format("its header has {} bytes", length));
+  if (length > 65536) bad_array(input, fmt::format("its header has {} bytes", length));
   std::string header(length, '\0');
   read_exactly(input, header);
   if (npy_value(input, header, "fortran_order") != "False")
-    malformed(input, "it is in Fortran order; save it with numpy.ascontiguousarray");
+    bad_array(input, "it is in Fortran order; save it with numpy.ascontiguousarray");
   NpyHeader out;
   out.type = npy_value(input, header, "descr");
   std::erase(out.type, '\'');
@@ -166,7 +165,7 @@ std::size_t npy_size(const Input& input, const std::string& type,
                      std::initializer_list<const char*> taken) {
   for (const char* one : taken)
     if (type == one) return static_cast<std::size_t>(type[2] - '0');
-  malformed(input, fmt::format("its type {} is none of {}", excerpt(type),
+  bad_array(input, fmt::format("its type {} is not supported; expected one of {}", excerpt(type),
                                fmt::join(taken.begin(), taken.end(), ", ")));
 }
 
@@ -175,18 +174,18 @@ std::vector<std::uint32_t> read_npy_labels(const std::filesystem::path& path, st
   const NpyHeader header = npy_header(input);
   const std::size_t width = npy_size(input, header.type, {"<i8", "<i4", "|u1"});
   if (header.shape.size() != 1)
-    malformed(input, fmt::format("labels have 1 dimension, not {}", header.shape.size()));
+    bad_array(input, fmt::format("labels must have 1 dimension, found {}", header.shape.size()));
   std::vector<std::uint32_t> out;  // grows with what is really there
-  for_each_piece(input, product(input, {header.shape[0], width}), width,
-                 [&](std::span<const char> piece) {
-                   for (std::size_t at = 0; at < piece.size(); at += width) {
-                     const double value = npy_number(header.type, piece.data() + at);
-                     if (!(value >= 0 && value < static_cast<double>(classes)))
-                       malformed(input, fmt::format("label {} of row {} is none of the {} classes",
-                                                    value, out.size(), classes));
-                     out.push_back(static_cast<std::uint32_t>(value));
-                   }
-                 });
+  for_each_piece(
+      input, product(input, {header.shape[0], width}), width, [&](std::span<const char> piece) {
+        for (std::size_t at = 0; at < piece.size(); at += width) {
+          const double value = npy_number(header.type, piece.data() + at);
+          if (!(value >= 0 && value < static_cast<double>(classes)))
+            bad_array(input, fmt::format("label {} of row {} is not one of the {} classes", value,
+                                         out.size(), classes));
+          out.push_back(static_cast<std::uint32_t>(value));
+        }
+      });
   return out;
 }
 
@@ -201,7 +200,7 @@ Dataset read_idx(const std::filesystem::path& images, const std::filesystem::pat
   const auto shape = idx_shape(pictures, 3);
   if (answers)
     if (const auto count = idx_shape(*answers, 1); count[0] != shape[0])
-      malformed(*answers, fmt::format("{} labels for {} images", count[0], shape[0]));
+      bad_array(*answers, fmt::format("found {} labels for {} images", count[0], shape[0]));
   Dataset out;
   out.rows = shape[0];
   out.height = shape[1];
@@ -219,7 +218,7 @@ Dataset read_idx(const std::filesystem::path& images, const std::filesystem::pat
     for (const char byte : piece) {
       const auto label = static_cast<unsigned char>(byte);
       if (label >= classes)
-        malformed(*answers, fmt::format("label {} of row {} is none of the {} classes", label,
+        bad_array(*answers, fmt::format("label {} of row {} is not one of the {} classes", label,
                                         out.label.size(), classes));
       out.label.push_back(label);
     }
@@ -241,9 +240,10 @@ Dataset read_npy(const std::filesystem::path& features, const NumericColumn& bou
   const NpyHeader header = npy_header(input);
   const std::size_t width = npy_size(input, header.type, {"<f4", "<f8", "|u1"});
   if (header.shape.size() != 2)
-    malformed(input, fmt::format("features have 2 dimensions, not {}", header.shape.size()));
+    bad_array(input, fmt::format("features must have 2 dimensions, found {}", header.shape.size()));
   if (labelled && header.shape[0] != all_labels.size())
-    malformed(input, fmt::format("{} rows for {} labels", header.shape[0], all_labels.size()));
+    bad_array(input,
+              fmt::format("found {} rows for {} labels", header.shape[0], all_labels.size()));
   Dataset out;
   out.features = header.shape[1];
   out.classes = classes;
@@ -258,7 +258,7 @@ Dataset read_npy(const std::filesystem::path& features, const NumericColumn& bou
                        const double value = npy_number(header.type, piece.data() + at + k * width);
                        finite = std::isfinite(value);
                        if (!finite && on_bad_row == BadRow::kRefuse)
-                         malformed(input, fmt::format("row {}, column {} is {}", row, k, value));
+                         bad_array(input, fmt::format("row {}, column {} is {}", row, k, value));
                        out.x.push_back(finite ? scaled(value, bounds) : 0);
                      }
                      if (finite) {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/data/csv_rows.h"
 #include "discreet/data/dataset.h"
 #include "discreet/data/dataset_impl.h"
@@ -16,9 +16,7 @@
 namespace discreet::data {
 namespace {
 
-[[noreturn]] void refuse_schema(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "data", std::move(sentence));
-}
+constexpr const char* kOperator = "data";
 
 // Turns the fields of a row into numbers.
 class Columns {
@@ -28,7 +26,7 @@ class Columns {
     std::set<std::string> seen;
     for (const std::string& name : header)
       if (!seen.insert(name).second)
-        refuse_schema(fmt::format("{}: two columns are called {}", file, name));
+        invalid_config(kOperator, "{}: two columns are named {}", file, name);
     for (const auto& [name, column] : schema.numeric) column_of(name, header, file);
     for (const auto& [name, column] : schema.categorical) column_of(name, header, file);
     if (schema.needs_label) column_of(schema.label.name, header, file);
@@ -72,13 +70,14 @@ class Columns {
                               out.target.push_back(scaled(parse_number(text), bounds));
                             }});
       } else {
-        readers_.push_back({c, [this](std::string_view text, Dataset& out) {
-                              const auto at = classes_.find(std::string(text));
-                              if (at == classes_.end())
-                                throw BadField{"", fmt::format("{} is none of the declared classes",
-                                                               excerpt(text))};
-                              out.label.push_back(at->second);
-                            }});
+        readers_.push_back(
+            {c, [this](std::string_view text, Dataset& out) {
+               const auto at = classes_.find(std::string(text));
+               if (at == classes_.end())
+                 throw BadField{
+                     "", fmt::format("{} is not one of the declared classes", excerpt(text))};
+               out.label.push_back(at->second);
+             }});
       }
       return;
     }
@@ -122,7 +121,7 @@ class Columns {
 void check_words(const std::vector<std::string>& words, const std::string& what) {
   const std::set<std::string> distinct(words.begin(), words.end());
   if (words.empty() || distinct.size() != words.size())
-    refuse_schema(fmt::format("{} needs a list of different words", what));
+    invalid_config(kOperator, "{} must be a list of distinct words", what);
 }
 
 void check(const CsvSchema& schema) {
@@ -130,26 +129,26 @@ void check(const CsvSchema& schema) {
   for (const auto& [name, column] : schema.categorical) {
     check_words(column.vocabulary, "the vocabulary of column " + name);
     if (schema.numeric.contains(name))
-      refuse_schema(fmt::format("column {} is declared numeric and categorical", name));
+      invalid_config(kOperator, "column {} is declared both numeric and categorical", name);
   }
   const std::string& label = schema.label.name;
-  if (label.empty()) refuse_schema("no label column is declared");
+  if (label.empty()) invalid_config(kOperator, "no label column is declared");
   if (schema.numeric.contains(label) || schema.categorical.contains(label))
-    refuse_schema(fmt::format("column {} is declared as label and as feature", label));
+    invalid_config(kOperator, "column {} is declared both as label and as feature", label);
   if (schema.label.classes.empty())
     check_bounds({schema.label.lower, schema.label.upper}, "label " + label);
   else
     check_words(schema.label.classes, "label " + label);
   if (schema.numeric.empty() && schema.categorical.empty())
-    refuse_schema("no feature column is declared");
+    invalid_config(kOperator, "no feature column is declared");
 }
 
 }  // namespace
 
-Dataset read_csv(const std::filesystem::path& path, const CsvSchema& schema, BadRow on_bad_row) {
-  check(schema);
-  CsvRows rows(path, schema.separator);
-  const Columns columns(schema, rows.header(), path.string());
+namespace {
+
+Dataset read_rows(CsvRows rows, const CsvSchema& schema, BadRow on_bad_row) {
+  const Columns columns(schema, rows.header(), rows.source());
   Dataset out;
   out.feature_names = columns.feature_names();
   out.features = out.feature_names.size();
@@ -157,10 +156,22 @@ Dataset read_csv(const std::filesystem::path& path, const CsvSchema& schema, Bad
   out.classes = out.class_names.size();
   out.skipped = rows.for_each(on_bad_row, [&](const std::vector<std::string_view>& fields) {
     columns.append(fields, out);
-    out.anchors.push_back(sha256(bytes_of(rows.line())));
+    if (!rows.line().empty()) out.anchors.push_back(sha256(bytes_of(rows.line())));
   });
   out.digest = digest_of(out);
   return out;
+}
+
+}  // namespace
+
+Dataset read_csv(const std::filesystem::path& path, const CsvSchema& schema, BadRow on_bad_row) {
+  check(schema);
+  return read_rows(CsvRows(path, schema.separator), schema, on_bad_row);
+}
+
+Dataset read_table(const Table& table, const CsvSchema& schema, BadRow on_bad_row) {
+  check(schema);
+  return read_rows(CsvRows(table), schema, on_bad_row);
 }
 
 }  // namespace discreet::data

@@ -16,10 +16,10 @@ void check_bounds(const NumericColumn& bounds, const std::string& what) {
   if (std::isfinite(bounds.lower) && std::isfinite(bounds.upper) && bounds.lower < bounds.upper &&
       std::isfinite(bounds.upper - bounds.lower))
     return;
-  throw Error(ErrorCode::kInvalidDpConfig, "data",
-              fmt::format("{} has bounds [{}, {}]; declare a lower and a larger upper bound, from "
-                          "what is known about the quantity and not from the data",
-                          what, bounds.lower, bounds.upper));
+  invalid_config("data",
+                 "{} has bounds [{}, {}]; declare a lower and a larger upper bound, from prior "
+                 "knowledge about the quantity, not from the data",
+                 what, bounds.lower, bounds.upper);
 }
 
 float scaled(double value, const NumericColumn& bounds) {

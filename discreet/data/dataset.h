@@ -9,34 +9,34 @@
 #include <vector>
 
 #include "discreet/base/hash.h"
+#include "discreet/data/table.h"
 
-// Reading data so that what reaches the model depends on one record at a time: bounds and
-// vocabularies are declared, never taken from the data. A mean, a range or a list of categories
-// computed from all records would be a release nobody accounts for.
+// Reads data such that what reaches the model depends on one record at a time: bounds and
+// vocabularies are declared, never derived from the data. A mean, a range or a list of categories
+// computed from all records would be an unaccounted release.
 namespace discreet::data {
 
-// Records as a model takes them.
+// Records in the form that models use.
 struct Dataset {
   std::size_t rows = 0;
   std::size_t features = 0;
-  std::size_t height = 0, width = 0;  // of records that are images, features = height x width
+  std::size_t height = 0, width = 0;  // if records are images: features = height x width
   std::size_t classes = 0;            // 0: the labels are numbers (regression)
   std::vector<float> x;               // rows x features, row-major
   std::vector<std::uint32_t> label;   // one per row, < classes
   std::vector<float> target;          // one per row if classes is 0
   std::vector<std::string> feature_names;
   std::vector<std::string> class_names;
-  std::uint64_t skipped = 0;    // rows left out because they were bad; confidential
+  std::uint64_t skipped = 0;    // number of bad rows left out; confidential
   std::vector<Digest> anchors;  // csv: SHA-256 of each record's line, without its end
-  Digest digest{};              // SHA-256 of the content: what a run commits to
+  Digest digest{};              // SHA-256 of the content: a run commits to it
 };
 
-// out = the rows of `records`, one after the other, each < the rows of x [..][features]; same for
-// any number of threads.
+// Copies the rows `records` of x [..][features], in this order, to `out`; independent of threads.
 void gather(std::span<const float> x, std::size_t features, std::span<const std::uint64_t> records,
             int threads, std::vector<float>& out);
 
-// What to do with a row that cannot be read.
+// How to treat a row that cannot be read.
 enum class BadRow {
   kRefuse,  // kMalformed, naming file, line and column
   kSkip,    // leave it out and count it
@@ -44,15 +44,15 @@ enum class BadRow {
 
 // ---------------------------------------------------------------- CSV
 
-// A number, mapped linearly from [lower, upper] to [-1, 1]; values outside are moved to the bound.
+// A number, mapped linearly from [lower, upper] to [-1, 1]; values outside are clamped.
 struct NumericColumn {
   double lower;
   double upper;  // > lower, both finite
 };
-// One of the declared words: one feature each, 1 for the word that is there and 0 for the others. A
-// word that was not declared is a bad row, unless `other` names the feature that takes them all.
+// One of the declared words: one feature per word, 1 for the present word and 0 for the others. An
+// undeclared word makes the row bad, unless `other` adds a feature for all of them.
 struct CategoricalColumn {
-  std::vector<std::string> vocabulary;  // not empty, no word twice
+  std::vector<std::string> vocabulary;  // not empty, unique words
   bool other = false;
 };
 struct LabelColumn {
@@ -67,28 +67,32 @@ struct CsvSchema {
   std::map<std::string, CategoricalColumn> categorical;  // columns in neither are not read
   LabelColumn label;
   char separator = ',';
-  bool needs_label = true;  // false, to predict: a file without that column is read, without labels
+  bool needs_label = true;  // false for prediction: the label column may be missing
 };
 
 // A CSV file (RFC 4180 with a header line; quotes, "" inside quotes, no line breaks inside fields;
-// gzip or plain). Features are in the order of the columns in the file. An empty field is a bad
-// row. Throws kInvalidDpConfig for a schema that is none or names columns the file has not, with
-// the nearest name; kMalformed for a bad row, as "FILE:LINE: column NAME: …"; kIoError.
+// gzip or plain). Features are in the order of the file's columns. An empty field makes the row
+// bad. Throws kInvalidDpConfig for an invalid schema or one with columns that the file does not
+// have, with the nearest name; kMalformed for a bad row, as "FILE:LINE: column NAME: …"; kIoError.
 Dataset read_csv(const std::filesystem::path& path, const CsvSchema& schema,
                  BadRow on_bad_row = BadRow::kRefuse);
+// The same for records in memory, without anchors; a bad row is "row R, column NAME: …". The same
+// records give the same digest as from a file.
+Dataset read_table(const Table& table, const CsvSchema& schema,
+                   BadRow on_bad_row = BadRow::kRefuse);
 
 // ---------------------------------------------------------------- images and arrays
 
-// MNIST's format: images (unsigned bytes, 3 dimensions) mapped from [0, 255] to [0, 1], labels
-// (unsigned bytes, 1 dimension) below `classes`. gzip or plain. Throws kMalformed for another magic
-// number, another number of labels, a file that is cut or too long, a label that is no class.
-// labels: an empty path, to predict: none are read.
+// The MNIST format: images (unsigned bytes, 3 dimensions) mapped from [0, 255] to [0, 1], and
+// labels (unsigned bytes, 1 dimension) below `classes`; gzip or plain. Throws kMalformed for a
+// wrong magic number, a different number of labels, a truncated or too long file, or a label that
+// is not a class. labels: an empty path for prediction, without labels.
 Dataset read_idx(const std::filesystem::path& images, const std::filesystem::path& labels,
                  std::size_t classes);
 
 // NumPy's .npy, version 1 or 2: features as a C-ordered 2-dimensional array of <f4, <f8 or |u1,
 // with declared bounds mapped to [-1, 1]; labels as a 1-dimensional array of integers (<i8, <i4,
-// |u1). Values outside the bounds are moved to them; one that is not finite is a bad row. Throws as
+// |u1). Values outside the bounds are clamped; one that is not finite makes the row bad. Throws as
 // above.
 Dataset read_npy(const std::filesystem::path& features, const NumericColumn& bounds,
                  const std::filesystem::path& labels, std::size_t classes,

@@ -10,14 +10,14 @@ namespace discreet::data {
 // Throws kInvalidDpConfig, naming `what`, unless lower < upper are finite.
 void check_bounds(const NumericColumn& bounds, const std::string& what);
 
-// From [lower, upper] to [-1, 1]; what is outside counts as the bound.
+// Maps [lower, upper] to [-1, 1]; values outside are clamped.
 float scaled(double value, const NumericColumn& bounds);
 
-// The widest record. A header may promise any width; memory for names and for one row is taken
-// before the numbers are there.
+// The maximum number of features. A header may claim any width, and memory for names and one row is
+// allocated before the numbers are read.
 inline constexpr std::size_t kMostFeatures = std::size_t{1} << 22;
 
-// x0, x1, ... and 0, 1, ...: names of features and classes that have none.
+// Names features x0, x1, ... and classes 0, 1, ... if they have no names.
 void name_features(Dataset& data);
 
 // SHA-256 over sizes, names and the bits of features and labels.

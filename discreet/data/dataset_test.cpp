@@ -59,13 +59,13 @@ TEST(Csv, NamesFileLineAndColumnOfABadRowOrCountsIt) {
         refusal([&] { read_csv(folder / "d.csv", schema()); }, ErrorCode::kMalformed);
     return sentence.substr(sentence.find("d.csv:") + 6);
   };
-  EXPECT_EQ(says("x,2,Bern,no"), "3: column age: 'x' is no finite number");
+  EXPECT_EQ(says("x,2,Bern,no"), "3: column age: 'x' is not a finite number");
   EXPECT_EQ(says("1,,Bern,no"), "3: column income: is empty");
-  EXPECT_EQ(says("1,nan,Bern,no"), "3: column income: 'nan' is no finite number");
-  EXPECT_EQ(says("1,1e999,Bern,no"), "3: column income: '1e999' is no finite number");
+  EXPECT_EQ(says("1,nan,Bern,no"), "3: column income: 'nan' is not a finite number");
+  EXPECT_EQ(says("1,1e999,Bern,no"), "3: column income: '1e999' is not a finite number");
   EXPECT_EQ(says("1,2,Paris,no"), "3: column town: 'Paris' is not in the declared vocabulary");
-  EXPECT_EQ(says("1,2,Bern,maybe"), "3: column bought: 'maybe' is none of the declared classes");
-  EXPECT_EQ(says("1,2,Bern"), "3: 3 fields where the header has 4");
+  EXPECT_EQ(says("1,2,Bern,maybe"), "3: column bought: 'maybe' is not one of the declared classes");
+  EXPECT_EQ(says("1,2,Bern"), "3: found 3 fields; the header has 4");
   EXPECT_EQ(says("1,2,\"Bern,no"), "3: a quote is not closed on its line");
   EXPECT_EQ(says("1,2,\"Bern\"x,no"), "3: text follows a closing quote");
   EXPECT_EQ(says("1,2,\xff,no"), "3: is not UTF-8");
@@ -150,11 +150,11 @@ TEST(Idx, RefusesWhatIsCutTooLongOrOfAnotherKind) {
     return refusal([&] { read_idx(folder / "x", folder / "y", classes); },
                    classes < 2 ? ErrorCode::kInvalidDpConfig : ErrorCode::kMalformed);
   };
-  EXPECT_NE(refused(images.substr(0, images.size() - 1), labels).find("ends 1 bytes early"),
+  EXPECT_NE(refused(images.substr(0, images.size() - 1), labels).find("truncated by 1 bytes"),
             std::string::npos);
   EXPECT_NE(refused(images + "x", labels).find("bytes follow"), std::string::npos);
   EXPECT_NE(refused(labels, labels).find("magic number"), std::string::npos);
-  EXPECT_NE(refused(images, idx(0x801, {3}, "\x01\x01\x01")).find("3 labels for 2 images"),
+  EXPECT_NE(refused(images, idx(0x801, {3}, "\x01\x01\x01")).find("found 3 labels for 2 images"),
             std::string::npos);
   EXPECT_NE(refused(images, idx(0x801, {2}, "\x01\x07")).find("label 7 of row 1"),
             std::string::npos);
@@ -235,9 +235,10 @@ TEST(Npy, RefusesOtherTypesOrdersAndShapes) {
   };
   EXPECT_NE(refused(npy<float>("<f2", "(2, 2)", {0, 0, 0, 0})).find("<f2"), std::string::npos);
   EXPECT_NE(refused(npy<float>("<f4", "(4,)", {0, 0, 0, 0})), "");
-  EXPECT_NE(refused(npy<float>("<f4", "(3, 2)", {0, 0, 0, 0, 0, 0})).find("3 rows for 2 labels"),
-            std::string::npos);
-  EXPECT_NE(refused(npy<float>("<f4", "(2, 2)", {0, 0, 0})).find("early"), std::string::npos);
+  EXPECT_NE(
+      refused(npy<float>("<f4", "(3, 2)", {0, 0, 0, 0, 0, 0})).find("found 3 rows for 2 labels"),
+      std::string::npos);
+  EXPECT_NE(refused(npy<float>("<f4", "(2, 2)", {0, 0, 0})).find("truncated"), std::string::npos);
   std::string fortran = npy<float>("<f4", "(2, 2)", {0, 0, 0, 0});
   fortran.replace(fortran.find("False"), 5, " True");
   EXPECT_NE(refused(fortran).find("Fortran"), std::string::npos);
@@ -252,7 +253,7 @@ TEST(Npy, RefusesOtherTypesOrdersAndShapes) {
   write_text(folder / "y.npy", npy<std::int64_t>("<i8", "(1,)", {1}));
   EXPECT_NE(refused(npy<float>("<f4", "(1, 1073741824)", {0})).find("at most"), std::string::npos);
   write_text(folder / "y.npy", npy<std::int64_t>("<i8", "(999999999999999,)", {1}));
-  EXPECT_NE(refused(npy<float>("<f4", "(1, 2)", {0, 0})).find("early"), std::string::npos);
+  EXPECT_NE(refused(npy<float>("<f4", "(1, 2)", {0, 0})).find("truncated"), std::string::npos);
 }
 
 }  // namespace

@@ -21,9 +21,7 @@ constexpr std::size_t kSide = 8;
 constexpr std::size_t kPixels = kSide * kSide;
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
-[[noreturn]] void damaged() {
-  throw Error(ErrorCode::kMalformed, "data", "the embedded digits are damaged; build again");
-}
+[[noreturn]] void damaged() { malformed("data", "the embedded digits are damaged; build again"); }
 
 std::string unpacked() {
   std::string text(kMostBytes, '\0');

@@ -4,9 +4,9 @@
 
 namespace discreet::data {
 
-// The handwritten digits that are part of the library: 1,797 images of 8 x 8 pixels, values 0 ...
-// 16 mapped to [0, 1], 10 classes (digits.md: source and licence). The split is fixed and public:
-// every fifth image tests, from the second on; the other 1,437 train.
+// The handwritten digits included in the library: 1,797 images of 8 x 8 pixels, values 0 ... 16
+// mapped to [0, 1], 10 classes (source and licence: digits.md). The split is fixed and public:
+// every fifth image, starting with the second, is for testing; the other 1,437 are for training.
 struct Digits {
   Dataset train;
   Dataset test;

@@ -18,9 +18,7 @@ namespace {
 
 constexpr std::size_t kTile = 64;  // records at a time, as matrix.h cuts them
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "model.features", std::move(sentence));
-}
+constexpr const char* kOperator = "model.features";
 
 // Channels [begin, end) of the same order and scale.
 constexpr std::array<std::pair<std::size_t, std::size_t>, 3> kFamilies = {
@@ -67,28 +65,28 @@ FeatureMap::FeatureMap(const ModelConfig& config, std::size_t features, std::siz
     : features_(features), size_(features) {
   if (config.features == FeatureMapKind::kScattering) {
     if (height == 0 || height * width != features)
-      refuse(
-          fmt::format("scattering is for images, and records of {} numbers are not declared as "
-                      "such; give data.image: [height, width]",
-                      features));
+      invalid_config(kOperator,
+                     "scattering needs images, but records of {} numbers are not declared as "
+                     "images; set data.image: [height, width]",
+                     features);
     groups_ = config.scattering_groups;
     if (groups_ != 0 && (groups_ > Scattering::kChannels || Scattering::kChannels % groups_ != 0))
-      refuse(
-          fmt::format("model.scattering_groups is {}, which does not divide the 81 channels; "
-                      "take 1, 3, 9, 27, 81, or 0 for none",
-                      groups_));
+      invalid_config(kOperator,
+                     "model.scattering_groups is {}, which does not divide the 81 channels; use 1, "
+                     "3, 9, 27, 81, or 0 for none",
+                     groups_);
     scattering_.emplace(height, width);
     size_ = scattering_->size();
   } else if (config.features == FeatureMapKind::kFourier) {
     if (config.fourier_count < 2 || config.fourier_count % 2 != 0 ||
         config.fourier_count > (std::size_t{1} << 24))
-      refuse(
-          fmt::format("model.fourier_count is {}; take an even number from 2 to 2^24, a cosine "
-                      "and a sine for each frequency",
-                      config.fourier_count));
+      invalid_config(kOperator,
+                     "model.fourier_count is {}; it must be an even number from 2 to 2^24: a "
+                     "cosine and a sine for each frequency",
+                     config.fourier_count);
     if (!(config.fourier_scale > 0) || !std::isfinite(config.fourier_scale))
-      refuse(
-          fmt::format("model.fourier_scale is {}; take a positive number", config.fourier_scale));
+      invalid_config(kOperator, "model.fourier_scale is {}; it must be positive",
+                     config.fourier_scale);
     size_ = config.fourier_count;
     frequencies_.resize(size_ / 2 * features);
     const random::Generator generator(random::Algorithm::kPhilox4x32,
@@ -107,9 +105,10 @@ void FeatureMap::normalise(std::span<float> record) const {
 void FeatureMap::apply(std::span<const float> x, std::size_t records, std::span<float> out,
                        int threads) const {
   if (x.size() != records * features_ || out.size() != records * size_)
-    throw Error(ErrorCode::kInvalidInput, "FeatureMap::apply",
-                fmt::format("{} numbers in and {} out for {} records that become {} numbers of {}",
-                            x.size(), out.size(), records, size_, features_));
+    invalid_input(
+        "FeatureMap::apply",
+        "found {} numbers in and {} out for {} records; expected {} out and {} in per record",
+        x.size(), out.size(), records, size_, features_);
   if (scattering_) {
     scattering_->apply(x, records, out, threads);
     if (groups_ == 0) return;

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 
 namespace discreet::data {
 namespace {
@@ -19,12 +20,6 @@ constexpr std::size_t kLongestLine = std::size_t{1} << 24;
 // What may come out of a compressed file: so much for nothing, and then so many times its size.
 // Tables compress by 3 to 30; a file that was made to fill memory by up to 1,032.
 constexpr std::uint64_t kFreeBytes = std::uint64_t{1} << 26, kMostRatio = 200;
-
-[[noreturn]] void cannot_open(const std::filesystem::path& path, int reason) {
-  throw Error(
-      ErrorCode::kIoError, "data",
-      fmt::format("cannot open {}: {}", path.string(), std::generic_category().message(reason)));
-}
 
 }  // namespace
 
@@ -65,22 +60,19 @@ std::size_t Input::read(std::span<char> out) {
     const char* reason = gzerror(file_->handle, &code);
     if (got < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR) {
       if (code == Z_ERRNO)
-        throw Error(ErrorCode::kIoError, "data",
-                    fmt::format("cannot read {}: {}", path_.string(),
-                                std::generic_category().message(errno)));
-      throw Error(ErrorCode::kMalformed, "data",
-                  fmt::format("the compressed file {} is damaged or cut short ({})", path_.string(),
-                              reason));
+        io_error("data", "cannot read {}: {}", path_.string(),
+                 std::generic_category().message(errno));
+      malformed("data", "the compressed file {} is damaged or truncated ({})", path_.string(),
+                reason);
     }
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
     file_->came += static_cast<std::uint64_t>(got);
     if (file_->came > file_->most)
-      throw Error(
-          ErrorCode::kMalformed, "data",
-          fmt::format("the compressed file {} unpacks to more than {} times its size; if it "
-                      "is meant, unpack it and give the result",
-                      path_.string(), kMostRatio));
+      malformed("data",
+                "the compressed file {} unpacks to more than {} times its size; if that is "
+                "intended, unpack it and use the result",
+                path_.string(), kMostRatio);
   }
   return done;
 }
@@ -100,9 +92,7 @@ bool Input::line(std::string_view& text) {
     }
     if (file.ended) return false;
     if (file.pending.size() - file.begin > kLongestLine)
-      throw Error(
-          ErrorCode::kMalformed, "data",
-          fmt::format("{}:{}: a line of more than 16 MiB", path_.string(), line_number_ + 1));
+      malformed("data", "{}:{}: the line has more than 16 MiB", path_.string(), line_number_ + 1);
     file.pending.erase(0, file.begin);
     file.begin = 0;
     searched = file.pending.size();

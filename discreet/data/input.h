@@ -9,8 +9,8 @@
 
 namespace discreet::data {
 
-// A file read from its beginning, piece by piece; gzip is recognised and unpacked. Memory does not
-// grow with the file.
+// A file read sequentially in pieces; gzip is detected and unpacked. Memory does not grow with the
+// file.
 class Input {
  public:
   // Throws kIoError, naming the path and the reason, if it cannot be opened.
@@ -18,13 +18,13 @@ class Input {
   ~Input();
   Input(Input&&) noexcept;
 
-  // Fills `out` as far as the file goes; returns how many bytes came, less than out.size() only at
-  // the end. Throws kIoError if reading fails, kMalformed if compressed data is damaged or cut, or
-  // unpacks to more than 64 MiB and 200 times the file's size.
+  // Fills `out` and returns the number of bytes read, which is less than out.size() only at the end
+  // of the file. Throws kIoError if reading fails, kMalformed if compressed data is damaged or
+  // truncated, or unpacks to more than 64 MiB and 200 times the file's size.
   std::size_t read(std::span<char> out);
-  // The next line without its end ("\n" or "\r\n"); false at the end of the file. Lines are counted
-  // from 1. Throws as read, and kMalformed for a line of more than 16 MiB. The view lasts until the
-  // next call.
+  // The next line without its end ("\n" or "\r\n"); false at the end of the file. Lines are
+  // numbered from 1. Throws as read, and kMalformed for a line of more than 16 MiB. The view is
+  // valid until the next call.
   bool line(std::string_view& text);
   std::size_t line_number() const noexcept { return line_number_; }
 

@@ -48,8 +48,8 @@ TEST(Input, GivesLinesLongerThanItsPieces) {
 
 TEST(Input, SaysWhatIsWrongWithAFile) {
   const Folder folder;
-  EXPECT_EQ(failure(folder / "missing"), ErrorCode::kIoError);
-  EXPECT_EQ(failure(folder.path()), ErrorCode::kIoError);
+  EXPECT_EQ(failure(folder / "missing"), ErrorCode::kInvalidInput);
+  EXPECT_EQ(failure(folder.path()), ErrorCode::kInvalidInput);
   write_gzip(folder / "cut", std::string(100000, 'a') + "b" + std::string(100000, 'c'));
   Bytes bytes = read_file(folder / "cut");
   bytes.resize(bytes.size() / 2);

@@ -27,8 +27,7 @@ std::size_t begin_of(std::size_t tile, std::size_t tiles, std::size_t m) {
 
 void check(std::size_t have, std::size_t need, const char* what) {
   if (have >= need) return;
-  throw Error(ErrorCode::kInvalidInput, "matrix",
-              fmt::format("{} has {} numbers where {} are needed", what, have, need));
+  invalid_input("matrix", "{} has {} numbers; expected {}", what, have, need);
 }
 
 // OpenBLAS would cut the work by its own number of threads, and round accordingly.

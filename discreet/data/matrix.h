@@ -7,10 +7,10 @@
 
 namespace discreet::data {
 
-// Products of row-major binary32 matrices by OpenBLAS, one call at a time on tiles of 128 rows of
-// the result, so that the bits depend on the sizes and the processor's kernels (blas_core), not on
-// the number of threads. Sizes must fit the spans (kInvalidInput).
-//   then: called as then(begin, end) when the rows [begin, end) of the result are there, by the
+// Products of row-major binary32 matrices by OpenBLAS, one call per tile of 128 rows of the result,
+// so that the bits depend on the sizes and the processor's kernels (blas_core), not on the number
+// of threads. Sizes must match the spans, otherwise kInvalidInput.
+//   then: called as then(begin, end) when the rows [begin, end) of the result are computed, by the
 //         thread that has them in its cache.
 using AfterRows = std::function<void(std::size_t begin, std::size_t end)>;
 
@@ -22,8 +22,8 @@ void multiply_transposed(std::span<const float> a, std::span<const float> b, std
                          std::size_t m, std::size_t n, std::size_t k, int threads,
                          const AfterRows& then = {});
 
-// The kernels that OpenBLAS chose for this processor ("SkylakeX"); a run records it, because other
-// kernels round differently.
+// The kernels that OpenBLAS selected for this processor ("SkylakeX"). A run records it, because
+// other kernels round differently.
 std::string blas_core();
 
 }  // namespace discreet::data

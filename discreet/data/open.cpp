@@ -16,14 +16,12 @@ namespace {
 
 constexpr std::size_t kIdxClasses = 10;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "data", std::move(sentence));
-}
+constexpr const char* kOperator = "data";
 
 void require(bool given, const char* key, DataFormat format, const char* remedy) {
   if (!given)
-    refuse(fmt::format("data.{} is missing, and data.format is {}; {}", key, spelling(format),
-                       remedy));
+    invalid_config(kOperator, "data.{} is missing, and data.format is {}; {}", key,
+                   spelling(format), remedy);
 }
 
 // A key that is given must mean something for the format.
@@ -55,53 +53,54 @@ void check_keys_of_format(const DataConfig& d) {
       continue;
     std::vector<std::string_view> names;
     for (const DataFormat format : use.formats) names.push_back(spelling(format));
-    refuse(
-        fmt::format("data.{} has no meaning with data.format: {}; set data.format to {}, or "
-                    "remove it",
-                    use.key, spelling(d.format), fmt::join(names, " or ")));
+    invalid_config(
+        kOperator,
+        "data.{} has no effect with data.format: {}; set data.format to {}, or remove it", use.key,
+        spelling(d.format), fmt::join(names, " or "));
   }
 }
 
 void check_csv(const DataConfig& d) {
-  require(d.label.has_value(), "label", d.format, "name the column to be learned");
+  require(d.label.has_value(), "label", d.format, "name the column to predict");
   if (d.separator.size() != 1 || d.separator == "\"" || d.separator == "\n" || d.separator == "\r")
-    refuse(fmt::format("data.separator is '{}'; give one character, such as \",\" or \"\\t\"",
-                       d.separator));
+    invalid_config(kOperator,
+                   "data.separator is '{}'; it must be one character, such as \",\" or \"\\t\"",
+                   d.separator);
   if (d.classes.empty() == d.label_bounds.empty())
-    refuse(
-        fmt::format("data.classes and data.label_bounds are {} given; list the words of {} as "
-                    "data.classes, or give data.label_bounds: [lower, upper] if it is a number",
-                    d.classes.empty() ? "neither" : "both", *d.label));
-  if (d.classes.size() == 1) refuse("data.classes has one word; a classifier needs at least two");
+    invalid_config(kOperator,
+                   "data.classes and data.label_bounds are {} set; list the words of {} as "
+                   "data.classes, or set data.label_bounds: [lower, upper] if it is a number",
+                   d.classes.empty() ? "neither" : "both", *d.label);
+  if (d.classes.size() == 1)
+    invalid_config(kOperator, "data.classes has one word; a classifier needs at least two");
   if (d.numeric.empty() && d.categorical.empty() && d.private_bounds.empty())
-    refuse(
-        "data.numeric, data.categorical and data.private_bounds are all empty; declare the "
-        "columns that are features, such as numeric: {AGE: [0, 120]}");
+    invalid_config(kOperator,
+                   "data.numeric, data.categorical and data.private_bounds are all empty; declare "
+                   "the feature columns, such as numeric: {{AGE: [0, 120]}}");
   for (const std::string& name : d.private_bounds)
     if (d.numeric.contains(name) || d.categorical.contains(name) || name == *d.label)
-      refuse(
-          fmt::format("data.private_bounds names {}, which is declared elsewhere too; keep one "
-                      "of them",
-                      name));
+      invalid_config(
+          kOperator,
+          "data.private_bounds names {}, which is also declared elsewhere; keep one of them", name);
 }
 
 void check_arrays(const DataConfig& d) {
   require(d.train_labels.has_value(), "train_labels", d.format, "name the file of the labels");
   if (d.test.has_value() != d.test_labels.has_value())
-    refuse(fmt::format("data.{} is given without data.{}; give both or none",
-                       d.test ? "test" : "test_labels", d.test ? "test_labels" : "test"));
+    invalid_config(kOperator, "data.{} is set without data.{}; set both or neither",
+                   d.test ? "test" : "test_labels", d.test ? "test_labels" : "test");
   if (d.format != DataFormat::kNpy) return;
   require(d.class_count.has_value(), "class_count", d.format, "declare the number of classes");
   require(!d.bounds.empty(), "bounds", d.format,
-          "declare [lower, upper] of the features, from what is known about them: the range or "
-          "mean of the data would be a release nobody accounts for");
+          "declare [lower, upper] of the features from prior knowledge about them: the range or "
+          "mean of the data would be an unaccounted release");
 }
 
 void set_image(Dataset& data, const std::vector<std::uint64_t>& image) {
   if (image.empty()) return;
   if (image[0] * image[1] != data.features)
-    refuse(fmt::format("data.image is [{}, {}], but a record has {} features", image[0], image[1],
-                       data.features));
+    invalid_config(kOperator, "data.image is [{}, {}], but a record has {} features", image[0],
+                   image[1], data.features);
   data.height = image[0];
   data.width = image[1];
 }
@@ -165,16 +164,33 @@ Dataset hold_out(Dataset& data, double fraction, std::uint64_t seed) {
   return out;
 }
 
+[[noreturn]] void refuse_empty(const std::string& source, const Dataset& data) {
+  malformed(kOperator, "{} has no {}", source, data.skipped == 0 ? "records" : "readable record");
+}
+
+Dataset read_part(const DataConfig& d, const BoundsMap& released, const Table& table,
+                  BadRow on_bad_row, bool needs_label = true) {
+  CsvSchema schema = csv_schema(d, released);
+  schema.needs_label = needs_label;
+  Dataset out = read_table(table, schema, on_bad_row);
+  set_image(out, d.image);
+  if (out.rows == 0) refuse_empty("X", out);
+  return out;
+}
+
 // One file, or pair of files, as the section says.
 Dataset read_part(const DataConfig& d, const BoundsMap& released, const std::filesystem::path& file,
                   const std::optional<std::filesystem::path>& labels, BadRow on_bad_row,
                   bool needs_label = true) {
   Dataset out;
-  CsvSchema schema = d.format == DataFormat::kCsv ? csv_schema(d, released) : CsvSchema{};
-  schema.needs_label = needs_label;
   switch (d.format) {
     case DataFormat::kDigits: break;  // has no file
-    case DataFormat::kCsv: out = read_csv(file, schema, on_bad_row); break;
+    case DataFormat::kCsv: {
+      CsvSchema schema = csv_schema(d, released);
+      schema.needs_label = needs_label;
+      out = read_csv(file, schema, on_bad_row);
+      break;
+    }
     case DataFormat::kIdx:
       out = read_idx(file, *labels, d.class_count.value_or(kIdxClasses));
       break;
@@ -183,23 +199,23 @@ Dataset read_part(const DataConfig& d, const BoundsMap& released, const std::fil
       break;
   }
   set_image(out, d.image);
-  if (out.rows == 0)
-    throw Error(ErrorCode::kMalformed, "data",
-                fmt::format("{} has no {}", file.string(),
-                            out.skipped == 0 ? "records" : "record that could be read"));
+  if (out.rows == 0) refuse_empty(file.string(), out);
   return out;
 }
 
 }  // namespace
 
-void check_data(const DataConfig& d) {
+void check_data(const DataConfig& d, bool has_arrays) {
   check_keys_of_format(d);
   if (d.format == DataFormat::kDigits) return;
-  require(d.train.has_value(), "train", d.format, "name the file of the training records");
+  require(d.train.has_value() || has_arrays, "train", d.format,
+          "name the file of the training records, or pass arrays, as discreet.train(X, y) in "
+          "Python does");
   if (d.test && d.holdout > 0)
-    refuse("data.holdout has no meaning beside data.test; keep one of them");
+    invalid_config(kOperator, "data.holdout has no effect with data.test; keep one of them");
   if (!d.image.empty() && d.image.size() != 2)
-    refuse(fmt::format("data.image has {} numbers; give [height, width]", d.image.size()));
+    invalid_config(kOperator, "data.image has {} numbers; expected [height, width]",
+                   d.image.size());
   if (d.format == DataFormat::kCsv)
     check_csv(d);
   else
@@ -230,9 +246,13 @@ CsvSchema csv_schema(const DataConfig& d, const BoundsMap& released) {
 }
 
 Data open_data(const Config& config, const std::filesystem::path& relative_to, BadRow on_bad_row,
-               const random::Generator* bounds_noise, bool plan_only) {
+               const random::Generator* bounds_noise, bool plan_only, const Arrays* arrays) {
   const DataConfig& d = config.data;
-  check_data(d);
+  check_data(d, arrays != nullptr);
+  if (arrays != nullptr && (d.format != DataFormat::kCsv || d.train || d.test))
+    invalid_config(kOperator,
+                   "to train on arrays, data.format must be csv, without data.train and data.test: "
+                   "the arrays are the records, and the section says how their columns are read");
   Data out;
   if (d.format == DataFormat::kDigits) {
     Digits digits = read_digits();
@@ -243,23 +263,26 @@ Data open_data(const Config& config, const std::filesystem::path& relative_to, B
   const auto place = [&](const std::optional<std::string>& name) {
     return name ? std::optional(relative_to / *name) : std::nullopt;
   };
-  const std::filesystem::path train = *place(d.train);
+  const std::filesystem::path train = place(d.train).value_or("");
+  const auto rows = [&] {
+    return arrays != nullptr ? CsvRows(arrays->train) : CsvRows(train, d.separator[0]);
+  };
   if (!d.private_bounds.empty()) {
     if (bounds_noise == nullptr && !plan_only)
-      refuse(
-          "data.private_bounds needs the secret noise of a run; it is released by training, or "
-          "declare the bounds under data.numeric");
+      invalid_config(kOperator,
+                     "data.private_bounds needs the secret noise of a run: training releases it; "
+                     "or declare the bounds under data.numeric");
     std::vector<std::string> columns = d.private_bounds;
     std::sort(columns.begin(), columns.end());
     columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
     if (plan_only) {
-      out.before.push_back(plan_csv_bounds(train, d.separator[0], columns, d.private_bounds_noise,
+      out.before.push_back(plan_csv_bounds(rows(), columns, d.private_bounds_noise,
                                            config.privacy.adjacency, on_bad_row));
       for (const std::string& name : columns) out.released_bounds[name] = {0, 1};
     } else {
       PrivateBounds bounds =
-          release_csv_bounds(train, d.separator[0], columns, d.private_bounds_noise,
-                             config.privacy.adjacency, *bounds_noise, on_bad_row);
+          release_csv_bounds(rows(), columns, d.private_bounds_noise, config.privacy.adjacency,
+                             *bounds_noise, on_bad_row);
       out.before.push_back(std::move(bounds.release));
       for (const auto& [name, column] : bounds.bounds) {
         out.released_bounds[name] = {column.lower, column.upper};
@@ -268,29 +291,36 @@ Data open_data(const Config& config, const std::filesystem::path& relative_to, B
       }
     }
   }
-  out.train = read_part(d, out.released_bounds, train, place(d.train_labels), on_bad_row);
+  if (arrays != nullptr) {
+    out.train = read_part(d, out.released_bounds, arrays->train, on_bad_row);
+    if (arrays->test && d.holdout > 0)
+      invalid_config(kOperator,
+                     "data.holdout and held-out records are both set; use only one of them");
+    if (arrays->test) out.test = read_part(d, out.released_bounds, *arrays->test, on_bad_row);
+  } else {
+    out.train = read_part(d, out.released_bounds, train, place(d.train_labels), on_bad_row);
+  }
   if (d.test)
     out.test = read_part(d, out.released_bounds, *place(d.test), place(d.test_labels), on_bad_row);
   if (d.holdout > 0) {
     out.test = hold_out(out.train, d.holdout, config.privacy.seed);
-    out.notes.push_back(fmt::format(
-        "data.holdout {}: held-out records do not train; declared_size counts those that do",
-        d.holdout));
+    out.notes.push_back(
+        fmt::format("data.holdout {}: held-out records are not used for training; declared_size "
+                    "counts only training records",
+                    d.holdout));
     if (out.train.rows == 0 || out.test->rows == 0)
-      throw Error(
-          ErrorCode::kMalformed, "data",
-          fmt::format("data.holdout {} leaves no record to {}; give more records, or name a "
-                      "file as data.test",
-                      d.holdout, out.train.rows == 0 ? "train on" : "test on"));
+      malformed(kOperator,
+                "data.holdout {} leaves no record to {}; provide more records, or set data.test to "
+                "a file",
+                d.holdout, out.train.rows == 0 ? "train on" : "test on");
   }
   return out;
 }
 
-Dataset open_records(const DataConfig& d, const BoundsMap& released,
-                     const std::filesystem::path& file, const std::filesystem::path& labels,
-                     BadRow on_bad_row) {
-  if (d.format != DataFormat::kDigits)
-    return read_part(d, released, file, labels, on_bad_row, false);
+namespace {
+
+// The embedded digits as a CSV file has them.
+DataConfig digits_as_csv() {
   DataConfig csv;
   csv.format = DataFormat::kCsv;
   csv.label = "label";
@@ -298,7 +328,31 @@ Dataset open_records(const DataConfig& d, const BoundsMap& released,
   for (int digit = 0; digit < 10; ++digit) csv.classes.push_back(std::to_string(digit));
   for (int pixel = 0; pixel < 64; ++pixel)
     csv.numeric[fmt::format("p{}", pixel)] = {-16, 16};  // 0 is 0
-  return read_part(csv, {}, file, {}, on_bad_row, false);
+  return csv;
+}
+
+}  // namespace
+
+Dataset open_records(const DataConfig& d, const BoundsMap& released,
+                     const std::filesystem::path& file, const std::filesystem::path& labels,
+                     BadRow on_bad_row) {
+  if (d.format != DataFormat::kDigits)
+    return read_part(d, released, file, labels, on_bad_row, false);
+  return read_part(digits_as_csv(), {}, file, {}, on_bad_row, false);
+}
+
+Dataset open_records(const DataConfig& d, const BoundsMap& released, const Table& table,
+                     BadRow on_bad_row) {
+  if (d.format == DataFormat::kDigits)
+    return read_part(digits_as_csv(), {}, table, on_bad_row, false);
+  if (d.format == DataFormat::kCsv) return read_part(d, released, table, on_bad_row, false);
+  DataConfig csv = d;  // one pair of bounds for every column
+  csv.label = "label";
+  csv.classes = {"0", "1"};
+  for (const Table::Column& column : table.columns)
+    csv.numeric[column.name] =
+        d.format == DataFormat::kNpy ? d.bounds : std::vector<double>{-255, 255};  // 0 is 0
+  return read_part(csv, {}, table, on_bad_row, false);
 }
 
 }  // namespace discreet::data

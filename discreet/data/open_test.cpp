@@ -52,19 +52,19 @@ TEST(OpenData, SaysWhatTheSectionLacksOrContradicts) {
   EXPECT_SAYS(refused([](auto& d) { d.label.reset(); }), "data.label is missing");
   EXPECT_SAYS(refused([](auto& d) { d.train.reset(); }), "data.train is missing");
   EXPECT_SAYS(refused([](auto& d) { d.classes.clear(); }), "label_bounds: [lower, upper]");
-  EXPECT_SAYS(refused([](auto& d) { d.label_bounds = {0, 1}; }), "are both given");
+  EXPECT_SAYS(refused([](auto& d) { d.label_bounds = {0, 1}; }), "are both set");
   EXPECT_SAYS(refused([](auto& d) { d.classes = {"a"}; }), "at least two");
   EXPECT_SAYS(refused([](auto& d) { d.separator = ",,"; }), "data.separator is ',,'");
   EXPECT_SAYS(refused([](auto& d) { d.numeric.clear(), d.categorical.clear(); }),
               "numeric: {AGE: [0, 120]}");
-  EXPECT_SAYS(refused([](auto& d) { d.private_bounds = {"age"}; }), "declared elsewhere too");
+  EXPECT_SAYS(refused([](auto& d) { d.private_bounds = {"age"}; }), "also declared elsewhere");
   EXPECT_SAYS(refused([](auto& d) { d.private_bounds = {"pay"}; }), "the secret noise of a run");
   EXPECT_SAYS(refused([](auto& d) { d.class_count = 2; }),
-              "data.class_count has no meaning with data.format: csv");
+              "data.class_count has no effect with data.format: csv");
   EXPECT_SAYS(refused([](auto& d) { d.format = DataFormat::kDigits; }),
-              "data.train has no meaning with data.format: digits; set data.format to csv or idx");
+              "data.train has no effect with data.format: digits; set data.format to csv or idx");
   EXPECT_SAYS(refused([](auto& d) { d.test = "t.csv", d.holdout = 0.5; }), "keep one of them");
-  EXPECT_SAYS(refused([](auto& d) { d.image = {2}; }), "give [height, width]");
+  EXPECT_SAYS(refused([](auto& d) { d.image = {2}; }), "expected [height, width]");
   const auto arrays = [](const std::function<void(DataConfig&)>& change) {
     Config config;
     config.data.format = DataFormat::kNpy;
@@ -76,9 +76,9 @@ TEST(OpenData, SaysWhatTheSectionLacksOrContradicts) {
     return refusal([&] { open_data(config, "/nowhere"); }, ErrorCode::kInvalidDpConfig);
   };
   EXPECT_SAYS(arrays([](auto& d) { d.train_labels.reset(); }), "data.train_labels is missing");
-  EXPECT_SAYS(arrays([](auto& d) { d.bounds.clear(); }), "a release nobody accounts for");
+  EXPECT_SAYS(arrays([](auto& d) { d.bounds.clear(); }), "an unaccounted release");
   EXPECT_SAYS(arrays([](auto& d) { d.class_count.reset(); }), "data.class_count is missing");
-  EXPECT_SAYS(arrays([](auto& d) { d.test = "t.npy"; }), "given without data.test_labels");
+  EXPECT_SAYS(arrays([](auto& d) { d.test = "t.npy"; }), "set without data.test_labels");
 }
 
 TEST(OpenData, NamesFileLineAndColumnOfBadContent) {
@@ -91,27 +91,28 @@ TEST(OpenData, NamesFileLineAndColumnOfBadContent) {
   EXPECT_SAYS(refused(""), "is empty; it needs a header line");
   EXPECT_SAYS(refused(header), "d.csv has no records");
   EXPECT_SAYS(refused(header + "1,Bern,maybe\n"),
-              "d.csv:2: column bought: 'maybe' is none of the declared classes");
+              "d.csv:2: column bought: 'maybe' is not one of the declared classes");
   for (const char* bad : {"nan", "inf", "-inf", "1e999", "x", ""})
     EXPECT_SAYS(refused(header + "1,Bern,no\n" + bad + ",Bern,no\n"), "d.csv:3: column age: ");
-  EXPECT_SAYS(refused(header + std::string(17 << 20, 'x') + "\n"), "d.csv:2: a line of more than");
-  EXPECT_SAYS(refused(header + "1,Bern\n"), "d.csv:2: 2 fields where the header has 3");
+  EXPECT_SAYS(refused(header + std::string(17 << 20, 'x') + "\n"),
+              "d.csv:2: the line has more than");
+  EXPECT_SAYS(refused(header + "1,Bern\n"), "d.csv:2: found 2 fields; the header has 3");
   EXPECT_SAYS(refused("age,town,bougth\n1,a,no\n", ErrorCode::kInvalidDpConfig),
               "has no column bought; did you mean bougth?");
   Config directory = csv_config();
   directory.data.train = ".";
-  EXPECT_SAYS(refusal([&] { open_data(directory, folder.path()); }, ErrorCode::kIoError),
-              "directory");
+  EXPECT_SAYS(refusal([&] { open_data(directory, folder.path()); }, ErrorCode::kInvalidInput),
+              "Is a directory; give a file");
   Config missing = csv_config();
   missing.data.train = "none.csv";
-  EXPECT_SAYS(refusal([&] { open_data(missing, folder.path()); }, ErrorCode::kIoError),
-              "cannot open");
+  EXPECT_SAYS(refusal([&] { open_data(missing, folder.path()); }, ErrorCode::kInvalidInput),
+              "No such file or directory; check the path");
   std::string rows = header;
   for (int i = 0; i < 20000; ++i) rows += std::to_string(i % 97) + ",Bern,no\n";
   write_gzip(folder / "d.csv", rows);
   std::filesystem::resize_file(folder / "d.csv", std::filesystem::file_size(folder / "d.csv") / 2);
   EXPECT_SAYS(refusal([&] { open_data(csv_config(), folder.path()); }, ErrorCode::kMalformed),
-              "damaged or cut short");
+              "damaged or truncated");
   write_text(folder / "d.csv", header + "1,Bern,no\nnan,Bern,no\n3,Bern,maybe\n");
   const Data skipped = open_data(csv_config(), folder.path(), BadRow::kSkip);
   EXPECT_EQ(skipped.train.rows, 1u);

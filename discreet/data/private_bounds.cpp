@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "discreet/base/error.h"
-#include "discreet/data/csv_rows.h"
 #include "discreet/numerics/rounding.h"
 #include "discreet/random/gaussian.h"
 
@@ -32,12 +31,11 @@ NumericColumn bounds_of(const std::string& column, std::vector<double> noisy, do
     left += count;
   }
   if (!(left > 0))
-    throw Error(ErrorCode::kInvalidDpConfig, "data",
-                fmt::format("data.private_bounds of {}: no bucket stands out of noise of standard "
-                            "deviation {}; declare data.numeric.{}: [lower, upper], or lower "
-                            "data.private_bounds_noise. This attempt is spent: a further one is a "
-                            "further release",
-                            column, deviation, column));
+    invalid_config("data",
+                   "data.private_bounds of {}: no bucket exceeds noise of standard deviation {}; "
+                   "declare data.numeric.{}: [lower, upper], or lower data.private_bounds_noise. "
+                   "The cost of this attempt is spent: another attempt is another release",
+                   column, deviation, column);
   const auto first_kept = [&](auto begin, auto end) {
     double cut = 0;
     return std::find_if(begin, end, [&](double count) {
@@ -55,13 +53,11 @@ mechanism::PriorRelease release_of(std::size_t columns, double noise_multiplier,
   return {private_bounds_event(noise_multiplier, adjacency), columns * kBoundsBuckets};
 }
 
-std::vector<std::vector<double>> count_csv(const std::filesystem::path& path, char separator,
-                                           const std::vector<std::string>& columns,
+std::vector<std::vector<double>> count_csv(CsvRows rows, const std::vector<std::string>& columns,
                                            BadRow on_bad_row) {
-  CsvRows rows(path, separator);
   std::vector<std::size_t> at;
   for (const std::string& name : columns)
-    at.push_back(column_of(name, rows.header(), path.string()));
+    at.push_back(column_of(name, rows.header(), rows.source()));
   std::vector<std::vector<double>> counts(columns.size(), std::vector<double>(kBoundsBuckets));
   std::vector<std::size_t> buckets(columns.size());
   rows.for_each(on_bad_row, [&](const std::vector<std::string_view>& fields) {
@@ -105,19 +101,17 @@ PrivateBounds release_bounds(const std::vector<std::string>& columns,
   return out;
 }
 
-PrivateBounds release_csv_bounds(const std::filesystem::path& path, char separator,
-                                 const std::vector<std::string>& columns, double noise_multiplier,
-                                 accounting::Adjacency adjacency, const random::Generator& noise,
-                                 BadRow on_bad_row) {
-  return release_bounds(columns, count_csv(path, separator, columns, on_bad_row), noise_multiplier,
+PrivateBounds release_csv_bounds(CsvRows rows, const std::vector<std::string>& columns,
+                                 double noise_multiplier, accounting::Adjacency adjacency,
+                                 const random::Generator& noise, BadRow on_bad_row) {
+  return release_bounds(columns, count_csv(std::move(rows), columns, on_bad_row), noise_multiplier,
                         adjacency, noise);
 }
 
-mechanism::PriorRelease plan_csv_bounds(const std::filesystem::path& path, char separator,
-                                        const std::vector<std::string>& columns,
+mechanism::PriorRelease plan_csv_bounds(CsvRows rows, const std::vector<std::string>& columns,
                                         double noise_multiplier, accounting::Adjacency adjacency,
                                         BadRow on_bad_row) {
-  count_csv(path, separator, columns, on_bad_row);
+  count_csv(std::move(rows), columns, on_bad_row);
   return release_of(columns.size(), noise_multiplier, adjacency);
 }
 

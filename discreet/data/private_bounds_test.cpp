@@ -115,8 +115,8 @@ TEST(PrivateBounds, ReadOneRowAtATimeAndCountOnlyWholeRows) {
   text += "bad,x,-3\n";
   write_gzip(folder / "d.csv", text);
   const auto read = [&](BadRow on_bad_row, const std::vector<std::string>& columns) {
-    return release_csv_bounds(folder / "d.csv", ',', columns, 10, Adjacency::kZeroOut, stream(1),
-                              on_bad_row);
+    return release_csv_bounds(CsvRows(folder / "d.csv", ','), columns, 10, Adjacency::kZeroOut,
+                              stream(1), on_bad_row);
   };
   const PrivateBounds bounds = read(BadRow::kSkip, {"a", "c"});
   EXPECT_EQ(bounds.bounds.at("a").lower, 8);
@@ -131,7 +131,7 @@ TEST(PrivateBounds, ReadOneRowAtATimeAndCountOnlyWholeRows) {
     }
     return "read";
   };
-  EXPECT_NE(sentence({"a"}).find("d.csv:3002: column a: 'bad' is no finite number"),
+  EXPECT_NE(sentence({"a"}).find("d.csv:3002: column a: 'bad' is not a finite number"),
             std::string::npos);
   EXPECT_NE(sentence({"q"}).find("has no column q"), std::string::npos);
 }

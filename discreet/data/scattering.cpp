@@ -151,11 +151,10 @@ std::vector<std::size_t> reflection(std::size_t image, std::size_t torus) {
 Scattering::Scattering(std::size_t height, std::size_t width) : plan_(std::make_unique<Plan>()) {
   for (const std::size_t length : {height, width})
     if (length < 8 || length > 512)
-      throw Error(
-          ErrorCode::kInvalidDpConfig, "model.features",
-          fmt::format("scattering takes images of 8 to 512 pixels a side, not {} x {}; give "
-                      "data.image, or another model.features",
-                      height, width));
+      invalid_config("model.features",
+                     "scattering needs images with sides of 8 to 512 pixels, found {} x {}; set "
+                     "data.image, or use another model.features",
+                     height, width);
   Plan& p = *plan_;
   p.height = height;
   p.width = width;
@@ -184,9 +183,8 @@ void Scattering::apply(std::span<const float> x, std::size_t records, std::span<
   const Plan& p = *plan_;
   const std::size_t pixels = p.height * p.width;
   if (x.size() != records * pixels || out.size() != records * size())
-    throw Error(ErrorCode::kInvalidInput, "Scattering::apply",
-                fmt::format("{} numbers in and {} out for {} images of {} x {}", x.size(),
-                            out.size(), records, p.height, p.width));
+    invalid_input("Scattering::apply", "found {} numbers in and {} out for {} images of {} x {}",
+                  x.size(), out.size(), records, p.height, p.width);
   const std::size_t blocks = (records + kLanes - 1) / kLanes;
   numerics::parallel_items(blocks, threads, [&](std::size_t begin, std::size_t end) {
     std::vector<float> torus(p.full.pixels() * kLanes), features(size() * kLanes);

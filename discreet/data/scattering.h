@@ -4,21 +4,22 @@
 #include <memory>
 #include <span>
 
-// Wavelet scattering (Mallat 2012; Bruna and Mallat 2013): what an image looks like under a cascade
-// of wavelets and moduli, averaged over 4 x 4 pixels. Nothing in it is learnt, and an image's
-// features depend on that image alone: it costs no privacy.
+// Wavelet scattering (Mallat 2012; Bruna and Mallat 2013): the response of an image to a cascade of
+// wavelets and moduli, averaged over 4 x 4 pixels. Nothing is learnt, and an image's features
+// depend only on that image, so it costs no privacy.
 // Proof: features.md
 namespace discreet::data {
 
-// Two scales (J = 2), eight angles, orders 0 to 2. An image of H x W is continued by reflection to
-// a torus of the next lengths >= H + 4, W + 4 that are multiples of 4 without prime factors above
-// 5, beginning at (2, 2). With periodised Morlet wavelets psi_(j, a) and a Gaussian phi of standard
-// deviation 1.6 (all stated in features.md), x the torus and * the circular convolution,
+// Two scales (J = 2), eight angles, orders 0 to 2. An image of H x W is extended by reflection to a
+// torus, where it starts at (2, 2). The lengths of the torus are the smallest >= H + 4, W + 4 that
+// are multiples of 4 without prime factors above 5. With periodised Morlet wavelets psi_(j, a) and
+// a Gaussian phi of standard deviation 1.6 (all defined in features.md), x the torus and * the
+// circular convolution,
 //   channel 0              x * phi
 //   channel 1 + 8j + a     |x * psi_(j, a)| * phi                    j = 0, 1   a = 0 … 7
 //   channel 17 + 8a + b    ||x * psi_(0, a)| * psi_(1, b)| * phi     a, b = 0 … 7
-// each at the pixels 2, 6, 10, … of the image, H/4 x W/4 of them (rounded down); moduli after
-// psi_1 are taken at every other pixel of the torus.
+// each at the pixels 2, 6, 10, … of the image, H/4 x W/4 of them (rounded down). Moduli after psi_1
+// are evaluated at every other pixel of the torus.
 class Scattering {
  public:
   static constexpr std::size_t kChannels = 81;
@@ -32,8 +33,8 @@ class Scattering {
   std::size_t positions() const noexcept;  // of a channel: (H/4) (W/4)
 
   // x: records images, row-major. out: records x size(), channel by channel, row-major. Binary32
-  // arithmetic without fused operations: the same bits on every processor, for any number of
-  // threads and any cut of the records into calls. Throws kInvalidInput for other sizes.
+  // arithmetic without fused operations: the bits are the same on every processor, for any number
+  // of threads and however records are divided into calls. Throws kInvalidInput for other sizes.
   void apply(std::span<const float> x, std::size_t records, std::span<float> out,
              int threads) const;
 

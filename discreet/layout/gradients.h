@@ -9,8 +9,8 @@
 
 namespace discreet {
 
-// Per-sample gradients of a microbatch, borrowed: one span per tensor of the layout, in its order,
-// holding records x elements values, record by record (row-major). The span of a tensor that is not
+// Per-sample gradients of a microbatch, borrowed: one span per tensor of the layout, in layout
+// order, with records x elements values in row-major order. The span of a tensor that is not
 // private is not read and may be empty.
 //   Real: float or double.
 template <class Real>
@@ -19,8 +19,8 @@ struct PerSampleGradients {
   std::vector<std::span<const Real>> tensors;
 };
 
-// A sum of clipped gradients in binary64: all tensors of a layout one after the other; tensors that
-// are not private take no room. The accumulator of an optimizer step; raw, hence confidential.
+// A sum of clipped gradients in binary64: the private tensors of a layout, one after the other. It
+// accumulates an optimizer step. It contains no noise and is therefore confidential.
 class GradientSum {
  public:
   explicit GradientSum(const ModelLayout& layout);  // zeros
@@ -34,19 +34,19 @@ class GradientSum {
   // The coordinates of tensor i; empty if it is not private.
   std::span<double> tensor(std::size_t i) noexcept;
   std::span<const double> tensor(std::size_t i) const noexcept;
-  // Whether it is of this layout: as many tensors, room where it has private ones.
+  // True if it matches this layout: as many tensors, and space exactly for the private ones.
   bool is_of(const ModelLayout& layout) const noexcept;
-  // The same memory, to count as zeros that are not written yet: what the accessors show is left
-  // from before. Whoever adds first writes its terms over them, or calls settle.
+  // The same memory as a sum of zeros that are not written yet; until then the accessors show old
+  // values. The first addition must overwrite them, or call settle.
   GradientSum emptied() && noexcept;
   bool is_written() const noexcept { return written_; }
-  // Writes the zeros, unless they are written.
+  // Writes the zeros if they are not written yet.
   void settle(int threads = 1);
-  // Every value has been written.
+  // Declares that every value has been written.
   void set_written() noexcept { written_ = true; }
-  // Another sum of the same layout, its values not set to anything.
+  // Another sum of the same layout with uninitialised values.
   GradientSum unset() const;
-  // All of them.
+  // All coordinates.
   std::span<double> values() noexcept { return {values_.get(), offsets_.back()}; }
   std::span<const double> values() const noexcept { return {values_.get(), offsets_.back()}; }
 
@@ -60,7 +60,7 @@ class GradientSum {
   static Values room(std::size_t count);
 
   std::vector<std::size_t> offsets_;
-  Values values_;  // as many as the last offset
+  Values values_;  // their number is the last offset
   bool written_ = true;
 };
 

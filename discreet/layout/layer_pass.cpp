@@ -44,13 +44,14 @@ class Check {
     size(p.weight, "output gradients", p.output_gradients.size(), {p.positions, shape[1]});
     for (const std::int64_t token : p.tokens)
       if (token < 0 || static_cast<std::uint64_t>(token) >= shape[0])
-        refuse(fmt::format("tensor {} has {} rows: there is no token {}", name(p.weight), shape[0],
-                           token));
+        invalid_input(operator_, "tensor {} has {} rows; token {} does not exist", name(p.weight),
+                      shape[0], token);
   }
 
   template <class Real>
   void layer(std::size_t pass, const NormalisationPass<Real>& p) {
-    if (!p.scale && !p.shift) refuse(fmt::format("pass {} has neither scale nor shift", pass));
+    if (!p.scale && !p.shift)
+      invalid_input(operator_, "pass {} has neither scale nor shift; expected at least one", pass);
     const std::size_t first = p.scale ? *p.scale : *p.shift;
     const std::size_t length = claim(pass, first, "a scale or shift", 1)[0];
     if (p.scale && p.shift) vector(pass, *p.shift, length, "shift");
@@ -62,47 +63,45 @@ class Check {
   void nothing_missing() const {
     for (std::size_t i = 0; i < layout_.size(); ++i)
       if (layout_.tensors()[i].is_private() && pass_of_[i] == kNoPass)
-        refuse(
-            fmt::format("tensor {} is private and no pass has it; give its layer's pass, or "
-                        "declare it public or not trainable",
-                        name(i)));
+        invalid_input(operator_,
+                      "tensor {} is private, but has no pass; add the pass of its layer, or mark "
+                      "it public or not trainable",
+                      name(i));
   }
 
  private:
-  [[noreturn]] void refuse(std::string sentence) const {
-    throw Error(ErrorCode::kInvalidInput, std::string(operator_), std::move(sentence));
-  }
-
   const std::string& name(std::size_t i) const { return layout_.tensors()[i].name; }
 
   // The shape of tensor i, which is this pass's alone; dimensions 0: any number.
   std::span<const std::uint64_t> claim(std::size_t pass, std::size_t i, const char* what,
                                        std::size_t dimensions) {
     if (i >= layout_.size())
-      refuse(fmt::format("pass {} names tensor {}; the layout has {}", pass, i, layout_.size()));
+      invalid_input(operator_, "pass {} names tensor {}; the layout has only {}", pass, i,
+                    layout_.size());
     if (pass_of_[i] != kNoPass)
-      refuse(
-          fmt::format("passes {} and {} both have tensor {}; clip tied weights by explicit "
-                      "per-sample gradients",
-                      pass_of_[i], pass, name(i)));
+      invalid_input(operator_,
+                    "passes {} and {} both contain tensor {}; clip tied weights by explicit "
+                    "per-sample gradients",
+                    pass_of_[i], pass, name(i));
     pass_of_[i] = pass;
     const std::vector<std::uint64_t>& shape = layout_.tensors()[i].shape;
     if (dimensions != 0 && shape.size() != dimensions)
-      refuse(fmt::format("tensor {} has {} dimensions; {} has {}", name(i), shape.size(), what,
-                         dimensions));
+      invalid_input(operator_, "tensor {} has {} dimensions; {} must have {}", name(i),
+                    shape.size(), what, dimensions);
     return shape;
   }
 
   void vector(std::size_t pass, std::size_t i, std::uint64_t length, const char* what) {
     const auto shape = claim(pass, i, what, 1);
     if (shape[0] != length)
-      refuse(fmt::format("tensor {} has {} elements; the {} of its layer has {}", name(i), shape[0],
-                         what, length));
+      invalid_input(operator_, "tensor {} has {} elements; the {} of its layer must have {}",
+                    name(i), shape[0], what, length);
   }
 
   void at_least_one_position(std::size_t i, std::size_t positions) const {
     if (positions == 0)
-      refuse(fmt::format("the pass of tensor {} has 0 positions; a layer has 1 or more", name(i)));
+      invalid_input(operator_, "the pass of tensor {} has 0 positions; expected at least 1",
+                    name(i));
   }
 
   void size(std::size_t i, const char* what, std::size_t given,
@@ -115,9 +114,8 @@ class Check {
       shape += fmt::format(" x {}", factor);
     }
     if (beyond || wanted != given)
-      throw Error(
-          ErrorCode::kInvalidGradient, std::string(operator_),
-          fmt::format("tensor {}: {} values of {}; {} are needed", name(i), given, what, shape));
+      invalid_gradient(operator_, "tensor {}: found {} values of {}; expected {}", name(i), given,
+                       what, shape);
   }
 
   const ModelLayout& layout_;
@@ -131,15 +129,14 @@ class Check {
 template <class Real>
 ConvolutionShape convolution_shape(const ModelLayout& layout, const ConvolutionPass<Real>& pass) {
   const Tensor& tensor = layout.tensors()[pass.weight];
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::kInvalidInput, "convolution_shape",
-                fmt::format("tensor {}: {}", tensor.name, why));
-  };
   const std::vector<std::uint64_t>& shape = tensor.shape;
   if (shape.size() != 3 && shape.size() != 4)
-    refuse(fmt::format("{} dimensions; the weight of a convolution has 3 or 4", shape.size()));
+    invalid_input("convolution_shape",
+                  "tensor {}: found {} dimensions; the weight of a convolution must have 3 or 4",
+                  tensor.name, shape.size());
   if (pass.groups == 0 || shape[0] % pass.groups != 0)
-    refuse(fmt::format("{} groups do not divide {} outputs", pass.groups, shape[0]));
+    invalid_input("convolution_shape", "tensor {}: {} groups do not divide {} outputs", tensor.name,
+                  pass.groups, shape[0]);
   ConvolutionShape out{};
   out.channels = shape[1];
   out.outputs = shape[0] / pass.groups;
@@ -150,12 +147,16 @@ ConvolutionShape convolution_shape(const ModelLayout& layout, const ConvolutionP
     if (pass.stride[axis] == 0 || pass.dilation[axis] == 0 || kernel == 0 ||
         std::max({input, kernel, pass.stride[axis], pass.padding[axis], pass.dilation[axis]}) >=
             kMost)
-      refuse("kernel, stride and dilation are at least 1, and all lengths below 2^31");
+      invalid_input(
+          "convolution_shape",
+          "tensor {}: kernel, stride and dilation must be at least 1, and all lengths below 2^31",
+          tensor.name);
     const std::size_t padded = input + 2 * pass.padding[axis];
     const std::size_t reach = pass.dilation[axis] * (kernel - 1) + 1;
     if (padded < reach)
-      refuse(
-          fmt::format("a kernel that reaches over {} does not fit an input of {}", reach, padded));
+      invalid_input("convolution_shape",
+                    "tensor {}: a kernel of extent {} does not fit an input of length {}",
+                    tensor.name, reach, padded);
     return (padded - reach) / pass.stride[axis] + 1;
   };
   out.out_height = length(0, pass.height, out.kernel_height);

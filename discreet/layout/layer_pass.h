@@ -13,12 +13,12 @@
 
 namespace discreet {
 
-// What a backward pass leaves of a layer: its inputs and the gradients of the loss with respect to
-// its outputs, for every record of a microbatch, borrowed. They determine the per-sample gradients
-// of the layer's tensors, which are never formed.
+// The data of a layer after a backward pass: its inputs and the gradients of the loss with respect
+// to its outputs, for every record of a microbatch, borrowed. They determine the per-sample
+// gradients of the layer's tensors, which are never materialised.
 //
-// B records; T >= 1 positions (of a sequence, or an image) that share the weights; row-major.
-// Tensors are given by their index in the layout. One that is not private is left alone.
+// B records; T >= 1 positions (of a sequence or an image) that share the weights; row-major.
+// Tensors are given by their index in the layout. Tensors that are not private are ignored.
 //   Real: float or double.
 
 // y_t = W x_t + b, hence dW = sum_t g_t x_t^T, db = sum_t g_t.
@@ -31,7 +31,7 @@ struct DensePass {
   std::optional<std::size_t> bias = {};    // [out]
 };
 
-// A convolution in two dimensions; one dimension is that of height 1.
+// A two-dimensional convolution; a one-dimensional one has height 1.
 template <class Real>
 struct ConvolutionPass {
   std::span<const Real> inputs;            // [B][Cin][H][W]
@@ -52,12 +52,12 @@ struct EmbeddingPass {
   std::size_t weight = 0;                  // [vocabulary][dimension]
 };
 
-// y_t = scale * z_t + shift, elementwise, z the normalised input: of LayerNorm and RMSNorm (T
+// y_t = scale * z_t + shift, elementwise, where z is the normalised input: LayerNorm and RMSNorm (T
 // positions of d features), GroupNorm and InstanceNorm (d channels of T pixels, channels_first).
 template <class Real>
 struct NormalisationPass {
   std::span<const Real> normalised;        // z: [B][T][d], or [B][d][T] if channels_first
-  std::span<const Real> output_gradients;  // g: as z
+  std::span<const Real> output_gradients;  // g: same shape as z
   std::size_t positions = 1;               // T
   bool channels_first = false;
   std::optional<std::size_t> scale = {};  // [d]
@@ -84,16 +84,16 @@ struct ConvolutionShape {
   std::size_t positions() const { return out_height * out_width; }                // T
 };
 
-// Throws kInvalidInput if the weight has no such shape or no output would be left.
+// Throws kInvalidInput if the weight does not have such a shape or the output would be empty.
 template <class Real>
 ConvolutionShape convolution_shape(const ModelLayout& layout, const ConvolutionPass<Real>& pass);
 
-// Throws, naming the tensor and the sizes, unless the passes fit the layout: kInvalidGradient for a
-// span of the wrong size; kInvalidInput for an index, a shape, a token, or positions that do not
-// exist, for a private tensor that no pass has (its gradient would be lost in silence), and for one
-// that two passes have: the norm of a sum is not known from those of its terms. Clip a model with
-// tied weights by its explicit per-sample gradients.
-//   operator_name: who is checking, for the sentence.
+// Throws, naming the tensor and the sizes, unless the passes match the layout: kInvalidGradient for
+// a span of the wrong size; kInvalidInput for an invalid index, shape, token or number of
+// positions, for a private tensor without a pass (its gradient would be lost silently), and for a
+// tensor with two passes, because the norm of a sum does not follow from the norms of its terms.
+// For a model with tied weights, clip explicit per-sample gradients.
+//   operator_name: the checking operator, for the sentence.
 template <class Real>
 void check_pass(const ModelLayout& layout, const BackwardPass<Real>& pass,
                 std::string_view operator_name);

@@ -7,7 +7,7 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
+#include "discreet/base/text/nearest.h"
 
 namespace discreet {
 namespace {
@@ -16,15 +16,11 @@ constexpr std::uint64_t kMostElements = std::uint64_t{1} << 51;  // indices of o
 constexpr std::size_t kMostTensors = std::size_t{1} << 24;
 constexpr const char* kOperator = "ModelLayout";
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, kOperator, std::move(sentence));
-}
-
 std::uint64_t elements_of(const Tensor& tensor) {
   std::uint64_t product = 1;
   for (const std::uint64_t length : tensor.shape) {
     if (length != 0 && product > kMostElements / length)
-      refuse(fmt::format("tensor {} has more than 2^51 elements", tensor.name));
+      invalid_input(kOperator, "tensor {} has more than 2^51 elements", tensor.name);
     product *= length;
   }
   return product;
@@ -33,11 +29,11 @@ std::uint64_t elements_of(const Tensor& tensor) {
 void check_slices(const Tensor& tensor, const std::optional<Slices>& slices, const char* what) {
   if (!slices) return;
   if (slices->axis >= tensor.shape.size())
-    refuse(fmt::format("tensor {} has {} dimensions: its {} cannot lie along axis {}", tensor.name,
-                       tensor.shape.size(), what, slices->axis));
+    invalid_input(kOperator, "tensor {} has {} dimensions, so its {} cannot lie along axis {}",
+                  tensor.name, tensor.shape.size(), what, slices->axis);
   if (slices->count == 0 || tensor.shape[slices->axis] % slices->count != 0)
-    refuse(fmt::format("tensor {}: {} {} do not divide dimension {} of length {}", tensor.name,
-                       slices->count, what, slices->axis, tensor.shape[slices->axis]));
+    invalid_input(kOperator, "tensor {}: {} {} do not divide dimension {} of length {}",
+                  tensor.name, slices->count, what, slices->axis, tensor.shape[slices->axis]);
 }
 
 bool belongs_to(const std::string& tensor, const std::string& module) {
@@ -50,20 +46,18 @@ cbor::Value slices_value(const std::optional<Slices>& slices) {
   return cbor::array({slices->count, slices->axis});
 }
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "ModelLayout::decode", std::move(sentence));
-}
-
 std::uint32_t small_number(const cbor::Value& value) {
   const std::uint64_t number = value.as_unsigned();
-  if (number > 0xffffffff) malformed(fmt::format("{} is no number of slices or axis", number));
+  if (number > 0xffffffff)
+    malformed("ModelLayout::decode", "{} is not a valid number of slices or axis", number);
   return static_cast<std::uint32_t>(number);
 }
 
 std::optional<Slices> slices_from(const cbor::Value& value) {
   if (value.is_null()) return std::nullopt;
   const auto& pair = value.as_array();
-  if (pair.size() != 2) malformed(fmt::format("slices have 2 numbers, not {}", pair.size()));
+  if (pair.size() != 2)
+    malformed("ModelLayout::decode", "slices must have 2 numbers, found {}", pair.size());
   return Slices{small_number(pair[0]), small_number(pair[1])};
 }
 
@@ -71,14 +65,14 @@ std::optional<Slices> slices_from(const cbor::Value& value) {
 
 ModelLayout::ModelLayout(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
   if (tensors_.size() > kMostTensors)
-    refuse(fmt::format("{} tensors are more than 2^24", tensors_.size()));
+    invalid_input(kOperator, "found {} tensors; at most 2^24 are supported", tensors_.size());
   std::unordered_set<std::string_view> names;
   elements_.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
-    if (tensor.name.empty()) refuse(fmt::format("tensor {} has no name", i));
+    if (tensor.name.empty()) invalid_input(kOperator, "tensor {} has no name", i);
     if (!names.insert(tensor.name).second)
-      refuse(fmt::format("two tensors are called {}", tensor.name));
+      invalid_input(kOperator, "two tensors are named {}", tensor.name);
     if (tensor.layer.empty()) {
       const std::size_t dot = tensor.name.rfind('.');
       tensor.layer =
@@ -88,7 +82,8 @@ ModelLayout::ModelLayout(std::vector<Tensor> tensors) : tensors_(std::move(tenso
     check_slices(tensor, tensor.heads, "heads");
     check_slices(tensor, tensor.experts, "experts");
     const std::uint64_t elements = elements_of(tensor);
-    if (elements > kMostElements - parameters_) refuse("the model has more than 2^51 parameters");
+    if (elements > kMostElements - parameters_)
+      invalid_input(kOperator, "the model has more than 2^51 parameters");
     elements_.push_back(elements);
     parameters_ += elements;
     if (tensor.trainable) trainable_parameters_ += elements;
@@ -103,8 +98,8 @@ std::size_t ModelLayout::index_of(std::string_view name) const {
   names.reserve(tensors_.size());
   for (const Tensor& tensor : tensors_) names.push_back(tensor.name);
   const auto meant = nearest(name, names);
-  refuse(fmt::format("there is no tensor {}{}", name,
-                     meant ? fmt::format("; did you mean {}?", *meant) : std::string()));
+  invalid_input(kOperator, "unknown tensor {}{}", name,
+                meant ? fmt::format("; did you mean {}?", *meant) : std::string());
 }
 
 ModelLayout ModelLayout::with_public(std::span<const std::string> modules,
@@ -121,9 +116,8 @@ ModelLayout ModelLayout::with_public(std::span<const std::string> modules,
     std::vector<std::string> places;
     for (const Tensor& tensor : tensors_) places.push_back(tensor.*place);
     const auto meant = nearest(name, places);
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                fmt::format("{}: no tensor belongs to {}{}", key, name,
-                            meant ? fmt::format("; did you mean {}?", *meant) : std::string()));
+    invalid_config(kOperator, "{}: no tensor belongs to {}{}", key, name,
+                   meant ? fmt::format("; did you mean {}?", *meant) : std::string());
   };
   for (const std::string& module : modules) {
     publish(
@@ -171,16 +165,17 @@ ModelLayout ModelLayout::decode(ByteView bytes) {
       t.adapter = row.at("adapter").as_text();
       t.heads = slices_from(row.at("heads"));
       t.experts = slices_from(row.at("experts"));
-      if (row.as_map().size() != 9) malformed(fmt::format("tensor {} has unknown keys", t.name));
+      if (row.as_map().size() != 9)
+        malformed("ModelLayout::decode", "tensor {} has unknown keys", t.name);
       tensors.push_back(std::move(t));
     }
     ModelLayout layout(std::move(tensors));
     if (layout.encode() != Bytes(bytes.begin(), bytes.end()))
-      malformed("a tensor has no layer or no group");
+      malformed("ModelLayout::decode", "a tensor has no layer or no group");
     return layout;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kMalformed) throw;
-    malformed(error.sentence());
+    malformed("ModelLayout::decode", "{}", error.sentence());
   }
 }
 

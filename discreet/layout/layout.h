@@ -12,10 +12,10 @@
 
 namespace discreet {
 
-// The one description of a model that clipping, routing, noise and the ledger share: which tensors
-// there are, in which order, and what each belongs to. No weights, no types of any framework.
+// The description of a model that clipping, routing, noise and the ledger share: its tensors, their
+// order, and what each belongs to. It contains no weights and no types of a framework.
 
-// A dimension of a tensor along which equal slices belong to different heads or experts.
+// A dimension of a tensor whose equal slices belong to different heads or experts.
 struct Slices {
   std::uint32_t count;  // >= 1, divides the length of the dimension
   std::uint32_t axis;   // < number of dimensions
@@ -28,8 +28,8 @@ struct Tensor {
   std::string layer = {};                 // empty: the name up to its last dot
   std::string group = {};                 // empty: the layer
   bool trainable = true;
-  bool is_public = false;    // of a public module: receives no private gradient
-  std::string adapter = {};  // the adapter (low-rank or prefix module) it is part of; empty: none
+  bool is_public = false;    // part of a public module: receives no private gradient
+  std::string adapter = {};  // the adapter (low-rank or prefix module) it belongs to; empty: none
   std::optional<Slices> heads = {};
   std::optional<Slices> experts = {};
 
@@ -38,31 +38,32 @@ struct Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// Tensors in their global order: index i of a tensor is its place, 0-based, < 2^40.
+// Tensors in their global order: the index i of a tensor is its position, 0-based, < 2^40.
 class ModelLayout {
  public:
   // Fills in empty layers and groups. Throws kInvalidInput, naming the tensor, for an empty or
   // repeated name, slices that do not divide their dimension, a size beyond 2^51, or more than 2^24
-  // tensors. An empty list is a layout too.
+  // tensors. The list may be empty.
   explicit ModelLayout(std::vector<Tensor> tensors);
 
   std::span<const Tensor> tensors() const noexcept { return tensors_; }
   std::size_t size() const noexcept { return tensors_.size(); }
   // Number of elements of tensor i.
   std::uint64_t elements(std::size_t i) const { return elements_.at(i); }
-  // Over all tensors; over those that are trainable (the specification's model_scale); over those
-  // that receive private gradients.
+  // The number of parameters of all tensors; of the trainable ones (model_scale of the
+  // specification); and of those that receive private gradients.
   std::uint64_t parameters() const noexcept { return parameters_; }
   std::uint64_t trainable_parameters() const noexcept { return trainable_parameters_; }
   std::uint64_t private_parameters() const noexcept { return private_parameters_; }
 
-  // The index of the tensor of that name; throws kInvalidInput, with the nearest name, if there is
-  // none.
+  // The index of the tensor with this name; throws kInvalidInput, with the nearest name, if there
+  // is none.
   std::size_t index_of(std::string_view name) const;
 
-  // The same layout in which the tensors of these modules and groups are public. A module "a.b" has
-  // the tensor "a.b" and all whose name begins with "a.b.". Throws kInvalidDpConfig for a module or
-  // group without tensors: a misspelt one would spend privacy on weights meant to be untouched.
+  // The same layout with the tensors of these modules and groups marked public. A module "a.b"
+  // contains the tensor "a.b" and all tensors whose name starts with "a.b.". Throws
+  // kInvalidDpConfig for a module or group without tensors: a misspelt name would spend privacy on
+  // weights that should stay unchanged.
   ModelLayout with_public(std::span<const std::string> modules,
                           std::span<const std::string> groups = {}) const;
 
@@ -82,11 +83,11 @@ class ModelLayout {
   std::uint64_t private_parameters_ = 0;
 };
 
-// How the private parameters are cut into parts, each with a clip bound of its own.
+// How the private parameters are divided into parts, each with its own clip bound.
 enum class Cut : std::uint8_t { kFlat, kLayer, kGroup, kTensor };
 
-// Disjoint parts that together are all private tensors, in the order of their first tensor (the
-// specification's stable registration order).
+// Disjoint parts that cover all private tensors, in the order of their first tensor (the stable
+// registration order of the specification).
 struct Partition {
   static constexpr std::uint32_t kNone = 0xffffffff;
 

@@ -64,7 +64,7 @@ TEST(Layout, RefusesWhatDescribesNoModelAndNamesTheTensor) {
     }
     return "accepted";
   };
-  EXPECT_EQ(sentence({{.name = "a"}, {.name = "a"}}), "two tensors are called a");
+  EXPECT_EQ(sentence({{.name = "a"}, {.name = "a"}}), "two tensors are named a");
   EXPECT_EQ(sentence({{.name = ""}}), "tensor 0 has no name");
   EXPECT_EQ(sentence({{.name = "a", .shape = {1ull << 40, 1ull << 40}}}),
             "tensor a has more than 2^51 elements");
@@ -77,7 +77,7 @@ TEST(Layout, NamesTheNearestTensorAndRefusesAMisspeltPublicModule) {
     small_model().index_of("head.wieght");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.sentence(), "there is no tensor head.wieght; did you mean head.weight?");
+    EXPECT_EQ(error.sentence(), "unknown tensor head.wieght; did you mean head.weight?");
   }
   const std::vector<std::string> misspelt = {"haed"};
   try {

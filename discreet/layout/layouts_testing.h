@@ -6,7 +6,7 @@
 
 #include "discreet/layout/layout.h"
 
-// The shapes of three models that people train, for tests and benchmarks.
+// The shapes of three common models, for tests and benchmarks.
 namespace discreet::testing {
 
 inline void add_norm(std::vector<Tensor>& out, const std::string& name, std::uint64_t width) {

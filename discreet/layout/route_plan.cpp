@@ -29,7 +29,7 @@ std::string problem(const RoutePlan& plan) {
     for (std::size_t i = 0; i < block.tensors.size(); ++i) {
       const RouteTensor& t = block.tensors[i];
       if ((i > 0 && t.tensor <= block.tensors[i - 1].tensor) || !seen.insert(t.tensor).second)
-        return fmt::format("tensor {} is twice in it, or out of order", t.tensor);
+        return fmt::format("tensor {} occurs twice, or out of order", t.tensor);
       for (const RouteMask& mask : t.masks) {
         const auto& p = mask.permitted;
         if (p.empty() || p.back() >= mask.slices.count ||
@@ -43,8 +43,7 @@ std::string problem(const RoutePlan& plan) {
 
 std::uint32_t small(const cbor::Value& value) {
   const std::uint64_t number = value.as_unsigned();
-  if (number > 0xffffffff)
-    throw Error(ErrorCode::kMalformed, "decode_route_plan", "a number is too large");
+  if (number > 0xffffffff) malformed("decode_route_plan", "a number is too large");
   return static_cast<std::uint32_t>(number);
 }
 
@@ -59,20 +58,19 @@ accounting::GaussianGroups noise_of_use(const RoutePlan& plan) {
 }
 
 void check_route_plan(const RoutePlan& plan, const ModelLayout& layout) {
-  const auto refuse = [](const std::string& sentence) {
-    throw Error(ErrorCode::kInvalidInput, "RoutePlan", sentence);
-  };
-  if (const std::string bad = problem(plan); !bad.empty()) refuse(bad);
-  if (plan.layout != layout.hash()) refuse("it is a plan for another model layout");
+  if (const std::string bad = problem(plan); !bad.empty()) invalid_input("RoutePlan", "{}", bad);
+  if (plan.layout != layout.hash())
+    invalid_input("RoutePlan", "it is a plan for another model layout");
   for (const RouteBlock& block : plan.blocks) {
     for (const RouteTensor& t : block.tensors) {
-      if (t.tensor >= layout.size()) refuse(fmt::format("there is no tensor {}", t.tensor));
+      if (t.tensor >= layout.size())
+        invalid_input("RoutePlan", "tensor {} does not exist", t.tensor);
       const Tensor& tensor = layout.tensors()[t.tensor];
       if (!tensor.is_private())
-        refuse(fmt::format("tensor {} receives no private gradient", tensor.name));
+        invalid_input("RoutePlan", "tensor {} receives no private gradient", tensor.name);
       for (const RouteMask& mask : t.masks)
         if (tensor.heads != mask.slices && tensor.experts != mask.slices)
-          refuse(fmt::format("tensor {} has no such slices", tensor.name));
+          invalid_input("RoutePlan", "tensor {} does not have such slices", tensor.name);
     }
   }
 }
@@ -98,19 +96,19 @@ Bytes encode(const RoutePlan& plan) {
 }
 
 RoutePlan decode_route_plan(ByteView bytes) {
-  const auto malformed = [](const std::string& sentence) -> Error {
-    return {ErrorCode::kMalformed, "decode_route_plan", sentence};
-  };
   const cbor::Value whole = cbor::decode(bytes);
   try {
     const auto items = [&](const cbor::Value& value, std::size_t count) -> const auto& {
-      if (value.as_array().size() != count) throw malformed("an array has another length");
+      if (value.as_array().size() != count)
+        malformed("decode_route_plan", "an array has the wrong length");
       return value.as_array();
     };
     const auto& parts = items(whole, 4);
-    if (parts[0].as_text() != kSchema) throw malformed("it is no discreet.route.v1");
+    if (parts[0].as_text() != kSchema)
+      malformed("decode_route_plan", "it is not a discreet.route.v1");
     RoutePlan plan;
-    if (parts[1].as_bytes().size() != plan.layout.size()) throw malformed("a hash has 32 bytes");
+    if (parts[1].as_bytes().size() != plan.layout.size())
+      malformed("decode_route_plan", "a hash must have 32 bytes");
     std::copy(parts[1].as_bytes().begin(), parts[1].as_bytes().end(), plan.layout.begin());
     for (const cbor::Value& b : parts[2].as_array()) {
       const auto& fields = items(b, 4);
@@ -129,11 +127,12 @@ RoutePlan decode_route_plan(ByteView bytes) {
       plan.blocks.push_back(std::move(block));
     }
     if (!parts[3].is_null()) plan.flat_clip = parts[3].as_float();
-    if (const std::string bad = problem(plan); !bad.empty()) throw malformed(bad);
+    if (const std::string bad = problem(plan); !bad.empty())
+      malformed("decode_route_plan", "{}", bad);
     return plan;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kMalformed) throw;
-    throw malformed(error.sentence());
+    malformed("decode_route_plan", "{}", error.sentence());
   }
 }
 

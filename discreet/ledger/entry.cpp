@@ -1,13 +1,11 @@
 #include "discreet/ledger/entry.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <type_traits>
 
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 
 namespace discreet::ledger {
 namespace {
@@ -22,9 +20,7 @@ constexpr std::string_view kNames[] = {"header",  "policy",    "admission", "ter
 static_assert(std::size(kNames) == std::variant_size_v<Entry>);
 constexpr std::size_t kUseType = 4;
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "ledger entry", std::move(sentence));
-}
+constexpr const char* kOperator = "ledger entry";
 
 // One list of each entry's fields, in the order of its bytes; writer, reader and describer walk it.
 template <class E, class T>
@@ -170,11 +166,11 @@ struct Reader {
   std::size_t at;
 
   const Value& next(std::string_view name) {
-    if (at == items.size()) malformed(fmt::format("the field {} is missing", name));
+    if (at == items.size()) malformed(kOperator, "the field {} is missing", name);
     return items[at++];
   }
   void end() const {
-    if (at != items.size()) malformed("there are more fields than the entry has");
+    if (at != items.size()) malformed(kOperator, "there are more fields than the entry allows");
   }
   static void read(std::uint64_t& field, const Value& value) { field = value.as_unsigned(); }
   static void read(std::uint8_t& field, const Value& value) { field = small(value, 255); }
@@ -192,7 +188,7 @@ struct Reader {
   static void read(std::array<std::uint8_t, kSize>& field, const Value& value) {
     const ByteView bytes = value.as_bytes();
     if (bytes.size() != kSize)
-      malformed(fmt::format("{} bytes instead of {}", bytes.size(), kSize));
+      malformed(kOperator, "found {} bytes; expected {}", bytes.size(), kSize);
     std::copy(bytes.begin(), bytes.end(), field.begin());
   }
   template <class T>
@@ -204,7 +200,7 @@ struct Reader {
   }
   static void read(std::vector<std::pair<std::string, std::uint64_t>>& field, const Value& value) {
     for (const Value& item : value.as_array()) {
-      if (item.as_array().size() != 2) malformed("a count is [reason, number]");
+      if (item.as_array().size() != 2) malformed(kOperator, "a count must be [reason, number]");
       auto& [reason, count] = field.emplace_back();
       read(reason, item.as_array()[0]);
       read(count, item.as_array()[1]);
@@ -219,21 +215,21 @@ struct Reader {
   }
   static std::uint8_t small(const Value& value, std::uint64_t most) {
     const std::uint64_t number = value.as_unsigned();
-    if (number > most) malformed(fmt::format("{} is no code known here", number));
+    if (number > most) malformed(kOperator, "{} is not a known code", number);
     return static_cast<std::uint8_t>(number);
   }
   void operator()(std::string_view name, auto& field) { read(field, next(name)); }
   void unless_zero(std::string_view name, std::uint64_t& field) {
     if (at == items.size()) return;
     read(field, next(name));
-    if (field == 0) malformed(fmt::format("the field {} is 0", name));
+    if (field == 0) malformed(kOperator, "the field {} is 0", name);
   }
 };
 
 template <std::size_t kIndex = 0>
 Entry read_entry(std::uint64_t type, Reader& reader) {
   if constexpr (kIndex == std::variant_size_v<Entry>) {
-    malformed(fmt::format("{} is no type of entry", type));
+    malformed(kOperator, "{} is not a type of entry", type);
   } else {
     if (type != kIndex) return read_entry<kIndex + 1>(type, reader);
     std::variant_alternative_t<kIndex, Entry> entry;
@@ -363,29 +359,28 @@ Bytes encode(const Entry& entry) {
   std::visit([&](const auto& e) { fields(writer, e); }, entry);
   Bytes bytes = cbor::encode(cbor::array(std::move(writer.items)));
   if (bytes.size() > kMostLeafBytes)
-    throw Error(ErrorCode::kInvalidInput, "ledger entry",
-                fmt::format("{} bytes are too many for one entry", bytes.size()));
+    invalid_input(kOperator, "{} bytes are too many for one entry", bytes.size());
   return bytes;
 }
 
 Entry decode_entry(ByteView bytes) {
   Use use;
   if (read_use(bytes, use)) return use;
-  if (bytes.size() > kMostLeafBytes) malformed("the entry is too long");
+  if (bytes.size() > kMostLeafBytes) malformed(kOperator, "the entry is too long");
   try {
     const Value value = cbor::decode(bytes);
     const std::vector<Value>& items = value.as_array();
-    if (items.empty()) malformed("the entry is empty");
+    if (items.empty()) malformed(kOperator, "the entry is empty");
     const std::uint64_t type = items[0].as_unsigned();
     Reader reader{items, 1};
     if (type == 0 && reader.next("format").as_text() != kFormat)
-      malformed("the header is not one of a ledger");
+      malformed(kOperator, "the header is not that of a ledger");
     Entry entry = read_entry(type, reader);
     reader.end();
     return entry;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidInput) throw;
-    malformed(error.sentence());  // a field of another type
+    malformed(kOperator, "{}", error.sentence());  // a field of another type
   }
 }
 
@@ -405,8 +400,9 @@ Digest descriptor_hash(std::string_view text) {
   const bool is_hex = text.size() == 2 * digest.size() &&
                       text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
   if (!is_hex)
-    throw Error(ErrorCode::kInvalidInput, "descriptor hash",
-                fmt::format("{} is no hash of a descriptor: 64 hexadecimal digits", excerpt(text)));
+    invalid_input("descriptor hash",
+                  "{} is not the hash of a descriptor: expected 64 hexadecimal digits",
+                  excerpt(text));
   const Bytes bytes = from_hex(text);
   std::copy(bytes.begin(), bytes.end(), digest.begin());
   return digest;
@@ -415,6 +411,12 @@ Digest descriptor_hash(std::string_view text) {
 Bytes withdrawal_statement(std::string_view origin, const Digest& descriptor,
                            std::string_view reason, std::uint64_t time) {
   return cbor::encode(cbor::array({"discreet-withdrawal-v1", origin, descriptor, reason, time}));
+}
+
+Digest deletion_commitment(ByteView salt, std::string_view subject,
+                           std::span<const std::uint64_t> records) {
+  return sha256(cbor::encode(cbor::array(
+      {"discreet-deletion-v1", salt, subject, cbor::array({records.begin(), records.end()})})));
 }
 
 }  // namespace discreet::ledger

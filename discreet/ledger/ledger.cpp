@@ -16,9 +16,7 @@
 namespace discreet::ledger {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, "ledger", std::move(sentence));
-}
+constexpr const char* kOperator = "ledger";
 
 RawKey raw(const admission::PublicKey& key) {
   RawKey bytes;
@@ -71,9 +69,8 @@ void Ledger::reload(std::optional<std::string> last_seen) {
       return load(store_, options, true, where);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kIoError || !where.entry) throw;
-      throw Error(error.code(), error.op(),
-                  fmt::format("the ledger does not verify at entry {}: {}", *where.entry,
-                              error.sentence()));
+      fail(error.code(), error.op(), "the ledger does not verify at entry {}: {}", *where.entry,
+           error.sentence());
     }
   }();
   store_.discard_from(loaded.frontier.size());
@@ -140,13 +137,11 @@ void Ledger::append_and_sign(const Build& build, const Removed& removed) {
     for (; leaves.next(leaf); ++read) {
       if (read == batch.ends.size() || leaf.position != first + read || leaf.summarised ||
           !std::ranges::equal(leaf.content, batch.leaf(read)))
-        throw Error(ErrorCode::kIoError, "ledger",
-                    fmt::format("entry {} came back from the disk altered; nothing was signed",
-                                first + read));
+        io_error(kOperator, "entry {} was altered when read back from disk; nothing was signed",
+                 first + read);
     }
     if (read != batch.ends.size())
-      throw Error(ErrorCode::kIoError, "ledger",
-                  "entries did not come back from the disk; nothing was signed");
+      io_error(kOperator, "entries could not be read back from disk; nothing was signed");
   }
   Frontier frontier = frontier_;
   frontier.append(
@@ -166,8 +161,8 @@ std::vector<Store::Opening> Ledger::openings_of(std::span<const Contribution> co
   for (const Contribution& c : contributions) {
     Store::Opening opening{0, c.descriptor, c.attestation};
     if (!c.verified && !attested(opening, c.key))
-      refuse(fmt::format("the attestation of descriptor {} is not signed by the key given",
-                         to_hex(sha256(c.descriptor))));
+      invalid_input(kOperator, "the attestation of descriptor {} is not signed by the given key",
+                    to_hex(sha256(c.descriptor)));
     openings.push_back(std::move(opening));
   }
   return openings;
@@ -178,8 +173,11 @@ void Ledger::add_admissions(std::span<const Contribution> contributions, const R
                             Store::Batch& batch) {
   for (std::size_t i = 0; i < openings.size(); ++i) {
     openings[i].position = state_.size();
-    add(admission_of(state_.header(), state_.next_number(), openings[i], raw(contributions[i].key),
-                     contributions[i].least_multiplier));
+    const Opened opened =
+        admission_of(state_.header(), state_.next_number(), openings[i], raw(contributions[i].key),
+                     contributions[i].least_multiplier);
+    add(opened.leaf);
+    state_.begin_validity(opened.not_before);
   }
   if (!refusals.counts.empty()) add(refusals);
   batch.openings = std::move(openings);
@@ -200,9 +198,9 @@ bool Ledger::reserve_epoch(const std::string& run, std::uint64_t epoch, std::uin
   refresh();
   if (epoch < state_.next_epoch(run)) return false;
   if (epoch > state_.next_epoch(run))
-    refuse(fmt::format("epoch {} of run {} was not reserved; reserve epochs one after another",
-                       state_.next_epoch(run), run));
-  if (terms.empty()) refuse("an epoch needs the terms of at least one class");
+    invalid_input(kOperator, "epoch {} of run {} was not reserved; reserve epochs in order",
+                  state_.next_epoch(run), run);
+  if (terms.empty()) invalid_input(kOperator, "an epoch needs the terms of at least one class");
   std::sort(terms.begin(), terms.end(), [](const Terms& a, const Terms& b) {
     return a.admissibility_class < b.admissibility_class;
   });
@@ -228,6 +226,15 @@ bool Ledger::reserve_epoch(const std::string& run, std::uint64_t epoch, std::uin
   return true;
 }
 
+std::optional<std::string> Ledger::objection(const Withdrawal& w) {
+  refresh();
+  if (auto why_not = state_.objection(w)) return why_not;
+  if (!state_.find(w.descriptor) && !std::ranges::binary_search(state_.header().stewards, w.key))
+    return fmt::format("descriptor {} is not in the ledger; only a steward can withdraw it",
+                       to_hex(w.descriptor));
+  return std::nullopt;
+}
+
 std::size_t Ledger::withdraw(std::span<const Withdrawal> withdrawals) {
   refresh();
   std::vector<const Withdrawal*> fresh;
@@ -235,10 +242,7 @@ std::size_t Ledger::withdraw(std::span<const Withdrawal> withdrawals) {
     const auto same = [&](const Withdrawal* other) { return other->descriptor == w.descriptor; };
     if (state_.is_withdrawn(w.descriptor) || std::any_of(fresh.begin(), fresh.end(), same))
       continue;
-    const auto& stewards = state_.header().stewards;
-    if (!std::binary_search(stewards.begin(), stewards.end(), w.key) && !state_.find(w.descriptor))
-      refuse(fmt::format("descriptor {} is not in the ledger; only a steward can withdraw it",
-                         to_hex(w.descriptor)));
+    if (const auto why_not = objection(w)) invalid_input(kOperator, "{}", *why_not);
     fresh.push_back(&w);
   }
   if (fresh.empty()) return 0;
@@ -302,8 +306,8 @@ std::size_t Ledger::record_deletions(std::span<const Deletion> deletions) {
   while (!deletions.empty() && deletions.front().number < there) deletions = deletions.subspan(1);
   if (deletions.empty()) return 0;
   if (deletions.front().number != there)
-    refuse(fmt::format("deletion {} of {} is missing before deletion {}", there,
-                       deletions.front().model, deletions.front().number));
+    invalid_input(kOperator, "deletion {} of {} is missing before deletion {}", there,
+                  deletions.front().model, deletions.front().number);
   write([&](const Add& add, Store::Batch&) {
     for (const Deletion& deletion : deletions) add(deletion);
   });
@@ -325,7 +329,8 @@ std::vector<Ledger::Placed> Ledger::receipts(std::span<const Bytes> leaves) {
   std::vector<Placed> out;
   for (const Bytes& leaf : leaves) {
     const auto position = wanted.at(leaf_hash(leaf));
-    if (!position) refuse("an entry is not in the ledger; there is no receipt of it");
+    if (!position)
+      invalid_input(kOperator, "an entry is not in the ledger, so there is no receipt for it");
     out.push_back(
         {*position,
          inclusion_receipt(key_, state_.header().origin, tree.size(), *position,

@@ -257,6 +257,43 @@ TEST(Ledger, AWithdrawalAppendsAndStopsUseAndAdmission) {
   EXPECT_EQ(found.counts.withdrawals, 2u);
 }
 
+TEST(Ledger, LeavesOutWhatIsNotValidYet) {
+  Folder folder;
+  const auto path = folder / "l.db";
+  admission::Descriptor d = admission::decode_descriptor(contribution(1).descriptor);
+  d.not_before = kToday + 1;
+  const Bytes bytes = admission::encode(d);
+  {
+    Ledger ledger = Ledger::create(path, header(), bytes_of("policy"), ledger_key());
+    ledger.admit(std::vector{
+        contribution(0), Ledger::Contribution{bytes, admission::attest(contributor_key(), bytes),
+                                              contributor_key().public_key()}});
+    ledger.reserve_epoch("run", 0, kToday, {terms()});
+    EXPECT_EQ(verify(path).counts.uses, 1u) << verify(path).problem;
+  }
+  Ledger ledger = Ledger::open(path, ledger_key());
+  ledger.reserve_epoch("run", 1, kToday + 1, {terms()});
+  EXPECT_EQ(verify(path).counts.uses, 3u) << verify(path).problem;
+}
+
+TEST(Ledger, TellsWhichWithdrawalsItWouldNotTake) {
+  Folder folder;
+  const auto who = contributions(0, 2);
+  Ledger ledger = Ledger::create(folder / "l.db", header(), bytes_of("policy"), ledger_key());
+  ledger.admit(who);
+  const Withdrawal genuine = withdrawal(hash_of(who[0]), contributor_key());
+  Withdrawal forged = genuine, malformed = genuine;
+  forged.time += 1;
+  malformed.signature = {0x80};
+  EXPECT_FALSE(ledger.objection(genuine));
+  EXPECT_FALSE(ledger.objection(withdrawal(hash_of(contribution(9)), steward_key())));
+  EXPECT_TRUE(ledger.objection(forged));
+  EXPECT_TRUE(ledger.objection(malformed));
+  EXPECT_TRUE(ledger.objection(withdrawal(hash_of(who[0]), key(9))));
+  EXPECT_TRUE(ledger.objection(withdrawal(hash_of(contribution(9)), contributor_key())));
+  EXPECT_EQ(ledger.withdraw(std::vector{genuine}), 1u);
+}
+
 TEST(Ledger, AWithdrawalSignedForAnotherLedgerIsNotTaken) {
   Folder folder;
   const auto who = contributions(0, 1);

@@ -69,7 +69,7 @@ inline std::vector<Ledger::Contribution> contributions(std::uint32_t begin, std:
   return out;
 }
 
-// An epoch of a run that plans ten such.
+// An epoch of a run that plans ten of them.
 inline Terms terms(std::string data_class = "public", std::uint64_t deviation = 3'000'000'000) {
   Terms t;
   t.admissibility_class = std::move(data_class);
@@ -93,7 +93,7 @@ inline Withdrawal withdrawal(const Digest& descriptor, const admission::SigningK
   return w;
 }
 
-// A folder of its own that goes with the object.
+// A folder that is removed with the object.
 class Folder {
  public:
   Folder() {

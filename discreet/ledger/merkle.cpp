@@ -3,7 +3,6 @@
 #include "discreet/ledger/merkle.h"
 
 #include <endian.h>
-#include <fmt/format.h>
 #include <openssl/sha.h>
 
 #include <algorithm>
@@ -16,10 +15,6 @@
 namespace discreet::ledger {
 namespace {
 
-[[noreturn]] void refuse(const char* op, std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, op, std::move(sentence));
-}
-
 constexpr std::size_t kBlock = SHA256_CBLOCK;
 
 // SHA-256 of the `size` bytes in front of `blocks` (one or two), which are zero behind them.
@@ -27,8 +22,7 @@ constexpr std::size_t kBlock = SHA256_CBLOCK;
 Digest padded(std::uint8_t (&blocks)[2 * kBlock], std::size_t size) {
   static const SHA256_CTX empty = [] {
     SHA256_CTX context;
-    if (SHA256_Init(&context) != 1)
-      throw Error(ErrorCode::kIoError, "merkle", "OpenSSL failed in SHA-256");
+    if (SHA256_Init(&context) != 1) io_error("merkle", "OpenSSL failed in SHA-256");
     return context;
   }();
   const std::size_t count = size <= kBlock - 9 ? 1 : 2;
@@ -104,8 +98,8 @@ Digest node_hash(const Digest& left, const Digest& right) {
 Frontier::Frontier(std::uint64_t size, std::vector<Digest> roots)
     : size_(size), roots_(std::move(roots)) {
   if (roots_.size() != static_cast<std::size_t>(std::popcount(size_)))
-    refuse("Frontier", fmt::format("{} leaves have {} complete subtrees, but {} hashes were given",
-                                   size_, std::popcount(size_), roots_.size()));
+    invalid_input("Frontier", "{} leaves have {} complete subtrees, but {} hashes were given",
+                  size_, std::popcount(size_), roots_.size());
 }
 
 void Frontier::append(const Digest& leaf) { append_subtree(leaf, 1); }
@@ -162,7 +156,7 @@ void Tree::append(const Digest& leaf) {
 
 Digest Tree::range(std::uint64_t begin, std::uint64_t end) const {
   if (begin >= end || end > size() || (begin != 0 && end - begin > (begin & -begin)))
-    refuse("Tree", fmt::format("the leaves {} to {} of {} are no subtree", begin, end, size()));
+    invalid_input("Tree", "the leaves {} to {} of {} are not a subtree", begin, end, size());
   const std::uint64_t n = end - begin;
   if (std::has_single_bit(n)) return levels_[std::countr_zero(n)][begin / n];
   const std::uint64_t middle = begin + split(n);
@@ -171,7 +165,7 @@ Digest Tree::range(std::uint64_t begin, std::uint64_t end) const {
 
 Path inclusion_proof(std::uint64_t index, std::uint64_t size, const RangeHash& range) {
   if (index >= size)
-    refuse("inclusion_proof", fmt::format("there is no leaf {} in a tree of {}", index, size));
+    invalid_input("inclusion_proof", "leaf {} does not exist in a tree of {} leaves", index, size);
   Path path;
   inclusion(index, 0, size, range, path);
   return path;
@@ -179,8 +173,8 @@ Path inclusion_proof(std::uint64_t index, std::uint64_t size, const RangeHash& r
 
 Path consistency_proof(std::uint64_t size1, std::uint64_t size2, const RangeHash& range) {
   if (size1 == 0 || size1 > size2)
-    refuse("consistency_proof",
-           fmt::format("a tree of {} leaves does not begin one of {}", size1, size2));
+    invalid_input("consistency_proof", "a tree of {} leaves is not a prefix of one of {}", size1,
+                  size2);
   Path path;
   consistency(size1, 0, size2, true, range, path);
   return path;

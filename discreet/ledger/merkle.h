@@ -22,17 +22,17 @@ using Path = std::vector<Digest>;
 Digest leaf_hash(ByteView leaf);
 Digest node_hash(const Digest& left, const Digest& right);
 
-// The tree of leaves that arrive one after another, kept as the roots of its complete subtrees,
-// largest first: at most 64 hashes, whatever its size.
+// A tree whose leaves arrive one after another, stored as the roots of its complete subtrees,
+// largest first: at most 64 hashes for any size.
 class Frontier {
  public:
   Frontier() = default;
-  // The state after `size` leaves. Throws kInvalidInput unless there is one hash for each bit that
-  // is set in `size`.
+  // The state after `size` leaves. Throws kInvalidInput unless there is one hash for each bit set
+  // in `size`.
   Frontier(std::uint64_t size, std::vector<Digest> roots);
 
   void append(const Digest& leaf);
-  // The leaves leaf(0), …, leaf(count − 1), by their contents; leaf is called from several threads.
+  // Appends leaf(0), …, leaf(count − 1), given by their contents; several threads call `leaf`.
   void append(std::size_t count, const std::function<ByteView(std::size_t)>& leaf, int threads);
   std::uint64_t size() const noexcept { return size_; }
   Digest root() const;
@@ -46,13 +46,13 @@ class Frontier {
   std::vector<Digest> roots_;
 };
 
-// All leaf hashes and the complete subtrees above them: 64 bytes a leaf. For many proofs at once.
+// All leaf hashes and the complete subtrees above them, 64 bytes per leaf; for many proofs.
 class Tree {
  public:
   void append(const Digest& leaf);
   std::uint64_t size() const noexcept { return levels_.empty() ? 0 : levels_[0].size(); }
   // The hash of the leaves begin <= i < end, where end - begin is at most the largest power of two
-  // that divides begin (any number if begin is 0): the ranges of which proofs consist. Throws
+  // that divides begin (any number if begin is 0). Proofs consist of such ranges. Throws
   // kInvalidInput for others.
   Digest range(std::uint64_t begin, std::uint64_t end) const;
 
@@ -60,24 +60,24 @@ class Tree {
   std::vector<std::vector<Digest>> levels_;
 };
 
-// The hash of the leaves begin <= i < end. A proof asks for disjoint ranges.
+// The hash of the leaves begin <= i < end. A proof requests disjoint ranges.
 using RangeHash = std::function<Digest(std::uint64_t begin, std::uint64_t end)>;
 
-// That the leaf at `index` is in the tree of `size` leaves. Throws kInvalidInput unless
+// Proves that the leaf at `index` is in the tree of `size` leaves. Throws kInvalidInput unless
 // index < size.
 Path inclusion_proof(std::uint64_t index, std::uint64_t size, const RangeHash& range);
-// That the tree of `size1` leaves begins the tree of `size2`; empty if they are the same. Throws
-// kInvalidInput unless 1 <= size1 <= size2.
+// Proves that the tree of `size1` leaves is a prefix of the tree of `size2`; empty if they are
+// equal. Throws kInvalidInput unless 1 <= size1 <= size2.
 Path consistency_proof(std::uint64_t size1, std::uint64_t size2, const RangeHash& range);
 
-// RFC 9162, sections 2.1.3.2 and 2.1.4.2. Anything but a proof is false, size1 = 0 included: of an
-// empty tree nothing is proven.
+// RFC 9162, sections 2.1.3.2 and 2.1.4.2. False for anything that is not a proof, including size1 =
+// 0: an empty tree proves nothing.
 bool verify_inclusion(const Digest& leaf, std::uint64_t index, std::uint64_t size, const Path& path,
                       const Digest& root);
 bool verify_consistency(std::uint64_t size1, const Digest& root1, std::uint64_t size2,
                         const Digest& root2, const Path& path);
-// The root that an inclusion proof leads to, if its length fits index and size: what a receipt,
-// whose root is detached, is checked with.
+// Computes the root from an inclusion proof, if its length fits index and size. Used to check a
+// receipt, whose root is detached.
 bool root_of_inclusion(const Digest& leaf, std::uint64_t index, std::uint64_t size,
                        const Path& path, Digest& root);
 

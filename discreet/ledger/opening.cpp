@@ -23,12 +23,12 @@ std::uint64_t promised_epsilon(const Header& header, const admission::Scaled& mu
 
 }  // namespace
 
-Admission admission_of(const Header& header, std::uint64_t number, const Store::Opening& opening,
-                       const RawKey& contributor, std::uint64_t least_multiplier) {
+Opened admission_of(const Header& header, std::uint64_t number, const Store::Opening& opening,
+                    const RawKey& contributor, std::uint64_t least_multiplier) {
   const admission::Descriptor descriptor = admission::decode_descriptor(opening.descriptor);
   if (!descriptor.corpus.empty() && descriptor.corpus != header.origin)
-    throw Error(ErrorCode::kMalformed, "ledger",
-                "a descriptor was signed for another corpus than that of the ledger (rule 4)");
+    malformed("ledger",
+              "a descriptor was signed for another corpus than that of the ledger (rule 4)");
   Admission leaf;
   leaf.number = number;
   leaf.descriptor = admission::hash_of(opening.descriptor);
@@ -47,16 +47,16 @@ Admission admission_of(const Header& header, std::uint64_t number, const Store::
   }
   leaf.not_after = static_cast<std::uint64_t>(descriptor.not_after);
   leaf.adapter = descriptor.adapter;
-  return leaf;
+  return {std::move(leaf), static_cast<std::uint64_t>(descriptor.not_before)};
 }
 
-void require_opens(const Admission& leaf, ByteView content, const Store::Opening& opening,
-                   const Header& header) {
-  if (!std::ranges::equal(
-          encode(admission_of(header, leaf.number, opening, leaf.contributor, leaf.multiplier)),
-          content))
-    throw Error(ErrorCode::kMalformed, "ledger",
-                "the admission says something else than its signed descriptor (rule 4)");
+std::uint64_t require_opens(const Admission& leaf, ByteView content, const Store::Opening& opening,
+                            const Header& header) {
+  const Opened opened =
+      admission_of(header, leaf.number, opening, leaf.contributor, leaf.multiplier);
+  if (!std::ranges::equal(encode(opened.leaf), content))
+    malformed("ledger", "the admission differs from its signed descriptor (rule 4)");
+  return opened.not_before;
 }
 
 bool attested(const Store::Opening& opening, const admission::PublicKey& key) {

@@ -5,18 +5,22 @@
 
 namespace discreet::ledger {
 
-// The leaf of a contribution: everything in it comes from its descriptor, and from the key that
-// attested it; and, of an amplified promise, the least multiplier of a use. Throws kMalformed if
-// the bytes are no descriptor.
-Admission admission_of(const Header& header, std::uint64_t number, const Store::Opening& opening,
-                       const RawKey& contributor, std::uint64_t least_multiplier = 0);
+// The leaf of a contribution. Everything in it comes from its descriptor, the key that attested it
+// and, for an amplified promise, the smallest multiplier of a use. Throws kMalformed if the bytes
+// do not encode a descriptor.
+struct Opened {
+  Admission leaf;
+  std::uint64_t not_before;  // of the descriptor; not in the leaf
+};
+Opened admission_of(const Header& header, std::uint64_t number, const Store::Opening& opening,
+                    const RawKey& contributor, std::uint64_t least_multiplier = 0);
 
-// Throws kMalformed unless the leaf, whose bytes are `content`, is the one of this descriptor and
-// attestation.
-void require_opens(const Admission& leaf, ByteView content, const Store::Opening& opening,
-                   const Header& header);
+// The time from which the descriptor is valid. Throws kMalformed unless the leaf, with the bytes
+// `content`, belongs to this descriptor and attestation.
+std::uint64_t require_opens(const Admission& leaf, ByteView content, const Store::Opening& opening,
+                            const Header& header);
 
-// Whether `key` signed the attestation.
+// True if `key` signed the attestation.
 bool attested(const Store::Opening& opening, const admission::PublicKey& key);
 
 }  // namespace discreet::ledger

@@ -7,6 +7,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
+#include "discreet/ledger/deletion_impl.h"
 #include "discreet/ledger/merkle.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/receipt.h"
@@ -18,13 +19,11 @@ namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, "proof", std::move(sentence));
-}
+constexpr const char* kOperator = "proof";
 
 Store::Note last_note(Store& store) {
   auto note = store.last_note();
-  if (!note) refuse("the ledger was never signed");
+  if (!note) invalid_input(kOperator, "the ledger was never signed");
   static_cast<void>(read_unverified(note->text));  // JSON holds no text that is not UTF-8
   return *std::move(note);
 }
@@ -38,7 +37,8 @@ json proof_of(const Store::Note& note, const Path& path) {
 Digest digest_of(const json& hex) {
   const Bytes bytes = from_hex(hex.get<std::string>());
   Digest digest;
-  if (bytes.size() != digest.size()) refuse("a hash of the proof is not 64 hexadecimal digits");
+  if (bytes.size() != digest.size())
+    invalid_input(kOperator, "a hash of the proof does not have 64 hexadecimal digits");
   std::copy(bytes.begin(), bytes.end(), digest.begin());
   return digest;
 }
@@ -51,7 +51,7 @@ Path path_of(const json& proof) {
 
 std::uint64_t count_of(const json& proof, const char* name) {
   const json& value = proof.at(name);
-  if (!value.is_number_unsigned()) refuse(fmt::format("{} of the proof is no count", name));
+  if (!value.is_number_unsigned()) invalid_input(kOperator, "{} of the proof is not a count", name);
   return value.get<std::uint64_t>();
 }
 
@@ -61,22 +61,53 @@ ProofVerdict failed(ProofVerdict verdict, std::string problem) {
   return verdict;
 }
 
+bool opens(const json& opening, const Digest& commitment) try {
+  const auto records = opening.at("records").get<std::vector<std::uint64_t>>();
+  return opening.size() == 3 && json(records) == opening.at("records") &&
+         deletion_commitment(from_hex(opening.at("salt").get<std::string>()),
+                             opening.at("subject").get<std::string>(), records) == commitment;
+} catch (const json::exception&) {
+  return false;
+} catch (const Error&) {
+  return false;
+}
+
+// What the plain members of a line say that its signed entry does not; empty if nothing.
+std::string contradiction(const json& line, const ProofVerdict& found,
+                          const admission::PublicKey& key) {
+  if (!found.leaf) return {};
+  json signed_members = {{"public_key", to_hex(key.bytes())},
+                         {"leaf_hash", to_hex(leaf_hash(*found.leaf))}};
+  if (!found.origin.empty()) signed_members["origin"] = found.origin;
+  const Entry entry = decode_entry(*found.leaf);
+  const auto* deletion = std::get_if<Deletion>(&entry);
+  if (deletion != nullptr) signed_members.update(plain_members(*deletion));
+  for (const auto& [name, value] : signed_members.items())
+    if (line.contains(name) && line.at(name) != value)
+      return fmt::format("{} is {}, and what was signed is {}", name, line.at(name).dump(),
+                         value.dump());
+  if (deletion != nullptr && line.contains("opening") &&
+      !opens(line.at("opening"), deletion->commitment))
+    return "the opening (salt, subject and records) is not that of the signed commitment";
+  return {};
+}
+
 ProofVerdict check_receipt(const json& line, const admission::PublicKey& key) {
   ProofVerdict out;
   if (!line.contains("leaf"))
-    refuse(
-        "the line has only the hash of its entry, which was summarised; whoever kept the "
-        "entry can put it in as \"leaf\"");
+    invalid_input(kOperator,
+                  "the line contains only the hash of its entry, which was summarised; anyone who "
+                  "kept the entry can add it as \"leaf\"");
   out.leaf = from_hex(line.at("leaf").get<std::string>());
   Place place;
   if (!verify_inclusion_receipt(from_hex(line.at("receipt").get<std::string>()), *out.leaf, key,
                                 &place))
-    return failed(out, "the receipt is not of this entry, or not signed by this key");
+    return failed(out, "the receipt does not belong to this entry, or is not signed by this key");
   out.origin = place.origin;
   out.size = place.size;
   out.entry = place.index;
   if (line.contains("entry") && count_of(line, "entry") != place.index)
-    return failed(out, fmt::format("the receipt is of entry {}", place.index));
+    return failed(out, fmt::format("the receipt is for entry {}", place.index));
   out.ok = true;
   return out;
 }
@@ -95,12 +126,14 @@ ProofVerdict check(const json& proof, const admission::PublicKey& key,
   if (proof.contains("from_size")) {
     out.from_size = count_of(proof, "from_size");
     if (!earlier_note)
-      refuse("the proof is about an earlier checkpoint: give the note that you kept of it");
+      invalid_input(kOperator,
+                    "the proof refers to an earlier checkpoint: pass the note that you kept of it");
     const auto then = open_note(*earlier_note, signer);
     if (!then) return failed(out, "the earlier checkpoint is not signed by this key and name");
     if (then->size != *out.from_size)
-      return failed(out, fmt::format("the proof is from {} entries, the earlier checkpoint has {}",
-                                     *out.from_size, then->size));
+      return failed(out,
+                    fmt::format("the proof starts at {} entries, but the earlier checkpoint has {}",
+                                *out.from_size, then->size));
     if (!verify_consistency(then->size, then->root, now->size, now->root, path))
       return failed(out, "the ledger does not extend the earlier checkpoint");
   } else {
@@ -108,7 +141,8 @@ ProofVerdict check(const json& proof, const admission::PublicKey& key,
     const Digest hash = digest_of(proof.at("leaf_hash"));
     if (proof.contains("leaf")) {
       out.leaf = from_hex(proof.at("leaf").get<std::string>());
-      if (leaf_hash(*out.leaf) != hash) return failed(out, "the entry does not have its leaf hash");
+      if (leaf_hash(*out.leaf) != hash)
+        return failed(out, "the entry does not match its leaf hash");
     }
     if (!verify_inclusion(hash, *out.entry, now->size, path, now->root))
       return failed(
@@ -125,13 +159,13 @@ std::string prove_entry(const std::filesystem::path& ledger, std::uint64_t entry
   store.begin_snapshot();
   const Store::Note note = last_note(store);
   if (entry >= note.size)
-    refuse(
-        fmt::format("there is no entry {}; the ledger has {}, counted from 0", entry, note.size));
+    invalid_input(kOperator, "entry {} does not exist; the ledger has {} entries, numbered from 0",
+                  entry, note.size);
   json out = proof_of(note, inclusion_proof(entry, note.size, range_hash(store)));
   Store::Leaves leaves(store, entry);
   Store::Leaf leaf;
   if (!leaves.next(leaf) || leaf.position != entry)
-    throw Error(ErrorCode::kMalformed, "proof", fmt::format("entry {} is missing", entry));
+    malformed(kOperator, "entry {} is missing", entry);
   out["entry"] = entry;
   if (!leaf.summarised) out["leaf"] = to_hex(leaf.content);
   out["leaf_hash"] = to_hex(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
@@ -143,24 +177,34 @@ std::string prove_consistency(const std::filesystem::path& ledger, std::uint64_t
   store.begin_snapshot();
   const Store::Note note = last_note(store);
   if (from_size == 0 || from_size > note.size)
-    refuse(fmt::format("the earlier size {} is not between 1 and the {} entries there are",
-                       from_size, note.size));
+    invalid_input(kOperator,
+                  "the earlier size {} is not between 1 and the {} entries of the ledger",
+                  from_size, note.size);
   json out = proof_of(note, consistency_proof(from_size, note.size, range_hash(store)));
   out["from_size"] = from_size;
   return out.dump();
 }
 
-ProofVerdict verify_proof(std::string_view text, const admission::PublicKey& key,
+ProofVerdict verify_proof(std::string_view text, const LedgerKey& key,
                           const std::optional<std::string>& earlier_note) {
   if (earlier_note) static_cast<void>(read_unverified(*earlier_note));
-  const char* kForm = "this is no proof: one JSON object, as `discreet ledger prove` prints it";
+  const char* kForm =
+      "this is not a proof; expected one JSON object, as printed by `discreet ledger prove`";
   try {
-    return check(read_json(text), key, earlier_note);
+    const json proof = read_json(text, unique_names());
+    ProofVerdict found = check(proof, key.key, earlier_note);
+    if (!found.ok) return found;
+    if (!found.origin.empty() && !key.is_of(found.origin))
+      return failed(found, fmt::format("the key given is that of ledger {}, and this is {}",
+                                       key.name, found.origin));
+    if (std::string problem = contradiction(proof, found, key.key); !problem.empty())
+      return failed(found, std::move(problem));
+    return found;
   } catch (const json::exception&) {
-    refuse(kForm);
+    invalid_input(kOperator, "{}", kForm);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kMalformed) throw;
-    refuse(fmt::format("{} ({})", kForm, error.sentence()));
+    invalid_input(kOperator, "{} ({})", kForm, error.sentence());
   }
 }
 

@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
+#include "discreet/ledger/deletion_impl.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/merkle.h"
 #include "discreet/ledger/note.h"
+#include "discreet/ledger/verify.h"
 
 namespace discreet::ledger {
 namespace {
@@ -105,13 +107,70 @@ TEST(Proof, IsNotFoundInOtherTextsNorMadeOfWhatIsNotThere) {
   }
 }
 
+TEST(Proof, OfADeletionSaysInPlainMembersWhatWasSigned) {
+  const Folder folder;
+  Ledger ledger =
+      Ledger::create(folder / "ledger.db", header("rdp"), bytes_of("policy"), ledger_key());
+  Deletion deletion;
+  deletion.model = "m";
+  deletion.engine = "exact";
+  deletion.promise = DeletionPromise::kExact;
+  const std::vector<std::uint64_t> records = {1, 2};
+  deletion.commitment = deletion_commitment(Bytes(32, 5), "alice", records);
+  ledger.record_deletions({&deletion, 1});
+  const Bytes leaf = encode(deletion);
+  const auto placed = ledger.receipts({&leaf, 1}).at(0);
+  json honest = plain_members(deletion);
+  honest.update({{"origin", header().origin},
+                 {"entry", placed.position},
+                 {"leaf", to_hex(leaf)},
+                 {"receipt", to_hex(placed.receipt)},
+                 {"public_key", to_hex(kKey.bytes())},
+                 {"opening", {{"salt", to_hex(Bytes(32, 5))}, {"subject", "alice"}}}});
+  honest["opening"]["records"] = records;
+  EXPECT_TRUE(verify_proof(honest.dump(), kKey).ok) << verify_proof(honest.dump(), kKey).problem;
+  for (const auto& [name, value] : honest.items()) {
+    json other = honest;
+    if (value.is_string())
+      other[name] = name == "leaf" || name == "receipt" ? "00" : value.get<std::string>() + "x";
+    else if (value.is_number())
+      other[name] = value.get<double>() + 1;
+    else
+      other[name] = json::object({{"subject", "bob"}});
+    bool holds = false;
+    try {
+      holds = verify_proof(other.dump(), kKey).ok;
+    } catch (const Error&) {
+    }
+    EXPECT_FALSE(holds) << name;
+  }
+  // A second member of the same name, which other readers may take.
+  const std::string twice = R"({"epsilon":9,)" + honest.dump().substr(1);
+  EXPECT_THROW(static_cast<void>(verify_proof(twice, kKey)), Error);
+}
+
 TEST(PublicKeyText, IsTakenInEveryForm) {
   const NoteKey named{header().origin, kKey};
-  EXPECT_EQ(public_key_from_text(named.to_text() + "\n"), kKey);
-  EXPECT_EQ(public_key_from_text(kKey.to_pem()), kKey);
-  EXPECT_EQ(public_key_from_text(" " + to_hex(kKey.bytes()) + "\r\n"), kKey);
+  EXPECT_EQ(ledger_key_from_text(named.to_text() + "\n").key, kKey);
+  EXPECT_EQ(ledger_key_from_text(kKey.to_pem()).key, kKey);
+  EXPECT_EQ(ledger_key_from_text(" " + to_hex(kKey.bytes()) + "\r\n").key, kKey);
   for (const char* text : {"", " ", "+", "a+b", "00", "-----BEGIN PUBLIC KEY-----"})
-    EXPECT_THROW(static_cast<void>(public_key_from_text(text)), Error) << text;
+    EXPECT_THROW(static_cast<void>(ledger_key_from_text(text)), Error) << text;
+}
+
+// One key may sign several ledgers: a name that comes with it is compared.
+TEST(PublicKeyText, WithANameIsOfThatLedgerOnly) {
+  const Example example;
+  const LedgerKey ours = ledger_key_from_text(NoteKey{header().origin, kKey}.to_text());
+  const LedgerKey other = ledger_key_from_text(NoteKey{"another.example", kKey}.to_text());
+  const std::string proof = prove_entry(example.path(), 2);
+  EXPECT_TRUE(verify_proof(proof, ours).ok);
+  EXPECT_FALSE(verify_proof(proof, other).ok);
+  VerifyOptions options;
+  options.key = ours;
+  EXPECT_TRUE(verify(example.path(), options).ok);
+  options.key = other;
+  EXPECT_FALSE(verify(example.path(), options).ok);
 }
 
 }  // namespace

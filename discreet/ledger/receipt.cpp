@@ -1,7 +1,5 @@
 #include "discreet/ledger/receipt.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "discreet/admission/cose.h"
@@ -25,8 +23,7 @@ Value claims(std::string_view origin, std::uint64_t size) {
 Bytes receipt(const admission::SigningKey& key, std::string_view origin, std::uint64_t size,
               int kind, std::uint64_t first, std::uint64_t second, const Path& path,
               const Digest& root) {
-  if (!is_note_name(origin))
-    throw Error(ErrorCode::kInvalidInput, "receipt", "the origin must be the name of a ledger");
+  if (!is_note_name(origin)) invalid_input("receipt", "the origin must be the name of a ledger");
   const Bytes proof =
       cbor::encode(cbor::array({first, second, cbor::array({path.begin(), path.end()})}));
   const auto id = key.public_key().id();
@@ -55,9 +52,6 @@ struct Parsed {
 
 // Throws kMalformed or kInvalidInput for anything but a receipt as receipt() makes it.
 Parsed parse(ByteView bytes, int kind, const admission::PublicKey& key) {
-  const auto refuse = [](const char* sentence) {
-    throw Error(ErrorCode::kMalformed, "receipt", sentence);
-  };
   Parsed out;
   out.message = admission::decode_sign1(bytes);
   const Value& header = out.message.protected_header;
@@ -65,25 +59,26 @@ Parsed parse(ByteView bytes, int kind, const admission::PublicKey& key) {
   const Value* signed_claims = header.find(kClaims);
   if (signed_claims) {
     out.origin = signed_claims->at(kIssuer).as_text();
-    if (!is_note_name(out.origin)) refuse("the issuer must be the name of a ledger");
+    if (!is_note_name(out.origin)) malformed("receipt", "the issuer must be the name of a ledger");
   }
   if (header.as_map().size() != (signed_claims ? 4 : 3) ||
       header.at(kStructure) != Value(kRfc9162Sha256) ||
       header.at(admission::cose_label::kKeyId) != Value(ByteView(id)))
-    refuse("the protected header is not that of a receipt by this key");
-  if (out.message.payload) refuse("the root is not detached");
+    malformed("receipt", "the protected header is not that of a receipt by this key");
+  if (out.message.payload) malformed("receipt", "the root is not detached");
   const Value& unprotected = out.message.unprotected;
   const Value& proofs = unprotected.at(kProofs);
   const std::vector<Value>& list = proofs.at(kind).as_array();
   if (unprotected.as_map().size() != 1 || proofs.as_map().size() != 1 || list.size() != 1)
-    refuse("a receipt has one proof");
+    malformed("receipt", "a receipt must have one proof");
   const Value proof = cbor::decode(list[0].as_bytes());
-  if (proof.as_array().size() != 3) refuse("a proof has three parts");
+  if (proof.as_array().size() != 3) malformed("receipt", "a proof must have three parts");
   out.first = proof.as_array()[0].as_unsigned();
   out.second = proof.as_array()[1].as_unsigned();
   for (const Value& item : proof.as_array()[2].as_array()) {
     const ByteView hash = item.as_bytes();
-    if (hash.size() != 32 || out.path.size() == 64) refuse("the path is not one of 32-byte hashes");
+    if (hash.size() != 32 || out.path.size() == 64)
+      malformed("receipt", "the path does not consist of 32-byte hashes");
     std::copy(hash.begin(), hash.end(), out.path.emplace_back().begin());
   }
   return out;

@@ -11,39 +11,39 @@
 
 namespace discreet::ledger {
 
-// Proof that one leaf is in a signed tree, for whoever has only the leaf: a COSE receipt of
-// inclusion (RFC 9942), which other tools verify too. A COSE_Sign1 with
+// Proves that a leaf is in a signed tree, to a reader who has only the leaf: a COSE receipt of
+// inclusion (RFC 9942), which other tools can verify. A COSE_Sign1 with
 //   protected    {1: -8, 4: key id, 15: {1: origin, 2: size as text}, 395: 1}
 //                EdDSA; CWT claims (RFC 9597): issuer and subject; RFC9162_SHA256
 //   unprotected  {396: {-1: [bstr .cbor [size, index, [path]]]}}
-//   payload      nil; signed is the root of the tree of `size` leaves
-// The leaf's bytes are not inside. A tree of one leaf has no receipt; a ledger has two or more.
-// Receipts of earlier versions have no claims (15) and are taken too: which ledger of the key they
-// are from, and the size, then has to be known from elsewhere.
-// Throws kInvalidInput if the origin is no name (note.h).
+//   payload      nil; the root of the tree of `size` leaves is signed
+// The bytes of the leaf are not included. A tree of one leaf has no receipt; a ledger has at least
+// two. Receipts of earlier versions have no claims (15) and are accepted: the reader must then know
+// from elsewhere which ledger of the key they belong to, and the size. Throws kInvalidInput if the
+// origin is not a valid name (note.h).
 Bytes inclusion_receipt(const admission::SigningKey& key, std::string_view origin,
                         std::uint64_t size, std::uint64_t index, const Path& path,
                         const Digest& root);
 
-// The same of consistency: {396: {-2: [bstr .cbor [size1, size2, [path]]]}}, over the later root.
+// The same for consistency: {396: {-2: [bstr .cbor [size1, size2, [path]]]}}, over the later root.
 Bytes consistency_receipt(const admission::SigningKey& key, std::string_view origin,
                           std::uint64_t size1, std::uint64_t size2, const Path& path,
                           const Digest& root2);
 
-// Where a receipt places a leaf. Two trees of one size are told apart by their roots alone: compare
-// `root` with that of the checkpoint you know.
+// The position of a leaf according to a receipt. Two trees of equal size differ only in their
+// roots: compare `root` with that of a checkpoint you know.
 struct Place {
   std::uint64_t size = 0, index = 0;
   Digest root{};
   std::string origin;  // of the ledger; empty in receipts of earlier versions
 };
-// Whether the receipt shows that `leaf` (its bytes) is in a tree whose root `key` signed; where, is
-// written to `place`. False for a receipt of another leaf or key, and for bytes that are no
-// receipt.
+// True if the receipt proves that `leaf` (its bytes) is in a tree whose root `key` signed; its
+// position is written to `place`. False for a receipt of another leaf or key, and for bytes that
+// are not a receipt.
 bool verify_inclusion_receipt(ByteView receipt, ByteView leaf, const admission::PublicKey& key,
                               Place* place = nullptr);
-// Whether the tree of `now` extends that of `then`: their sizes, roots and origin are those of the
-// receipt.
+// True if the tree of `now` extends that of `then` and both match the sizes, roots and origin of
+// the receipt.
 bool verify_consistency_receipt(ByteView receipt, const Checkpoint& then, const Checkpoint& now,
                                 const admission::PublicKey& key);
 

@@ -42,7 +42,7 @@ File honest(std::uint64_t schema = kSchemaVersion) {
   const auto who = contributions(0, 3);
   for (std::uint64_t i = 0; i < 3; ++i) {
     file.openings.push_back({state.size(), who[i].descriptor, who[i].attestation});
-    add(admission_of(h, i, file.openings.back(), raw(contributor_key())));
+    add(admission_of(h, i, file.openings.back(), raw(contributor_key())).leaf);
   }
   const auto epoch = [&](std::uint64_t n) {
     Terms t = terms();
@@ -123,6 +123,24 @@ TEST(LedgerRules, ASpendBelowOrAboveWhatTheEventsComposeToIsFound) {
     expect_found([](File& f) { entry<Terms>(f, 5).deviation /= 2; }, 6, 9, schema);
     expect_found([](File& f) { entry<Terms>(f, 5).rate *= 2; }, 6, 9, schema);
   }
+}
+
+TEST(LedgerRules, AUseBeforeTheValidityOfItsDescriptorBeginsIsFound) {
+  const auto valid_from = [](std::uint64_t not_before) {
+    return [not_before](File& f) {
+      Store::Opening& opening = f.openings[0];
+      admission::Descriptor d = admission::decode_descriptor(opening.descriptor);
+      d.not_before = static_cast<admission::Instant>(not_before);
+      opening.descriptor = admission::encode(d);
+      opening.signature = admission::attest(contributor_key(), opening.descriptor);
+      f.entries[2] = admission_of(entry<Header>(f, 0), 0, opening, raw(contributor_key())).leaf;
+    };
+  };
+  expect_found(valid_from(kToday + 1), 6, 8);
+  expect_found(valid_from(kToday + 1), 6, 8, 1);
+  File file = honest();
+  valid_from(kToday)(file);
+  EXPECT_TRUE(verify_signed(file).ok) << verify_signed(file).problem;
 }
 
 TEST(LedgerRules, AnEpochBeyondThePlanOfItsRunIsFound) {

@@ -9,9 +9,9 @@
 
 #include "discreet/admission/uses.h"
 #include "discreet/base/error.h"
+#include "discreet/base/sqlite_guard_impl.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/proof.h"
-#include "discreet/ledger/sqlite_impl.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 
@@ -113,7 +113,7 @@ TEST_F(LedgerSidecars, AWriterTakesNoJournalThatNamesAnotherFile) {
   EXPECT_EQ(read_all(victim_), "precious\n");
   // Nor does SQLite, should the check be outrun.
   sqlite3* db = nullptr;
-  ASSERT_EQ(admission::open_guarded(path_, admission::Guard::kWrite, 0, &db), SQLITE_OK);
+  ASSERT_EQ(open_guarded(path_, Database::Mode::kWrite, 0, &db), SQLITE_OK);
   sqlite3_exec(db, "SELECT * FROM leaf", nullptr, nullptr, nullptr);
   sqlite3_close(db);
   EXPECT_EQ(read_all(victim_), "precious\n");
@@ -141,7 +141,7 @@ TEST_F(LedgerSidecars, OfAStoreOfUsesNameNoFileToDeleteEither) {
 }
 
 TEST_F(LedgerSidecars, AReaderWaitsForAWriterInTheMiddleOfACommit) {
-  Database writer(path_, admission::Guard::kWrite);
+  Database writer(path_, Database::Mode::kWrite, "ledger");
   writer.run("BEGIN EXCLUSIVE");
   const pid_t child = fork();
   if (child == 0) {
@@ -164,7 +164,7 @@ TEST_F(LedgerSidecars, RowsBeforeTheFirstEntryAreNotIgnored) {
         "INSERT INTO checkpoint VALUES(0, 'hidden')", "INSERT INTO checkpoint VALUES(-5, 'hidden')",
         "INSERT INTO opening VALUES(-5, x'00', x'00')"}) {
     write_all(path_, whole);
-    { Database(path_, admission::Guard::kWrite).run(sql); }
+    { Database(path_, Database::Mode::kWrite, "ledger").run(sql); }
     EXPECT_FALSE(verify(path_).ok) << sql;
     EXPECT_THROW(Ledger::open(path_, ledger_key()), Error) << sql;
   }

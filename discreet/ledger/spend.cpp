@@ -1,7 +1,5 @@
 #include "discreet/ledger/spend.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -16,9 +14,7 @@ using accounting::Event;
 using numerics::round_down;
 using numerics::round_up;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "ledger terms", std::move(sentence));
-}
+constexpr const char* kOperator = "ledger terms";
 
 // m: every use is cut until the noise is at least m times its norm.
 double least_multiplier(Family family, const Bound& bound) {
@@ -32,8 +28,8 @@ double least_multiplier(Family family, const Bound& bound) {
 }
 
 accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
-  if (terms.deviation == 0) refuse("the standard deviation of the noise is 0");
-  if (bound.clip == 0) refuse("the clip norm is 0");
+  if (terms.deviation == 0) invalid_config(kOperator, "the standard deviation of the noise is 0");
+  if (bound.clip == 0) invalid_config(kOperator, "the clip norm is 0");
   const double deviation = static_cast<double>(terms.deviation);
   const double clip = static_cast<double>(bound.clip);
   const double declared = round_down(deviation / clip, 2);
@@ -41,7 +37,7 @@ accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
   const bool on_grid =
       terms.family == Family::kDiscreteGaussian || terms.family == Family::kSkellam;
   if (on_grid != (terms.grid != 0))
-    refuse("a grid belongs to discrete Gaussian and Skellam noise, and to no other");
+    invalid_config(kOperator, "only discrete Gaussian and Skellam noise have a grid");
   const double grid = static_cast<double>(terms.grid);
   switch (terms.family) {
     case Family::kGaussian: return accounting::Gaussian{multiplier};
@@ -56,7 +52,7 @@ accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
                                  norm};
     }
   }
-  refuse("the noise family is unknown");
+  invalid_config(kOperator, "the noise family is unknown");
 }
 
 accounting::Sampling sampling_of(const Terms& terms) {
@@ -64,9 +60,10 @@ accounting::Sampling sampling_of(const Terms& terms) {
   const auto unused = [&](bool no_rate, bool no_batch, bool no_population) {
     if ((no_rate && terms.rate != 0) || (no_batch && terms.batch != 0) ||
         (no_population && terms.population != 0))
-      refuse("the terms give a number their sampler does not have");
+      invalid_config(kOperator, "the terms contain a number that their sampler does not have");
   };
-  if (terms.rate > static_cast<std::uint64_t>(kPico)) refuse("the sampling rate is above 1");
+  if (terms.rate > static_cast<std::uint64_t>(kPico))
+    invalid_config(kOperator, "the sampling rate is above 1");
   switch (terms.sampler) {
     case 0: unused(true, true, true); return accounting::NoSampling{};
     case 1: unused(false, true, true); return accounting::Poisson{rate};
@@ -75,7 +72,7 @@ accounting::Sampling sampling_of(const Terms& terms) {
     case 4: unused(true, false, true); return accounting::BallsAndBins{terms.batch};
     case 5: unused(true, false, true); return accounting::ShuffledEpoch{terms.batch};
   }
-  refuse(fmt::format("{} is no sampler", terms.sampler));
+  invalid_config(kOperator, "{} is not a sampler", terms.sampler);
 }
 
 }  // namespace
@@ -86,10 +83,10 @@ bool is_capped(Family family) noexcept {
 }
 
 accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
-  if (terms.steps == 0) refuse("an epoch has at least one step");
+  if (terms.steps == 0) invalid_config(kOperator, "an epoch must have at least one step");
   const bool whole_epoch = terms.sampler >= 4;
   if (whole_epoch && terms.steps != terms.batch)
-    refuse(fmt::format("{} steps are no epoch of {} batches", terms.steps, terms.batch));
+    invalid_config(kOperator, "{} steps are not an epoch of {} batches", terms.steps, terms.batch);
   return {Event(mechanism_of(terms, bound), sampling_of(terms), terms.adjacency),
           whole_epoch ? 1 : terms.steps};
 }
@@ -98,8 +95,8 @@ accounting::RepeatedEvent plan_of(const Terms& terms, const Bound& bound) {
   accounting::RepeatedEvent plan = event_of(terms, bound);
   const bool whole_epoch = terms.sampler >= 4;
   if (whole_epoch && terms.planned_steps % terms.batch != 0)
-    refuse(fmt::format("{} planned steps are no epochs of {} batches", terms.planned_steps,
-                       terms.batch));
+    invalid_config(kOperator, "{} planned steps are not whole epochs of {} batches",
+                   terms.planned_steps, terms.batch);
   plan.count = whole_epoch ? terms.planned_steps / terms.batch : terms.planned_steps;
   return plan;
 }
@@ -121,13 +118,13 @@ Spends::Spends(std::string accountant, double delta)
       states_{{{}, 0}},
       state_ids_{{{}, 0}} {
   if (accounting::make_accountant(accountant_)->epsilon(delta_).epsilon.upper != 0)
-    refuse("no event should cost nothing");
+    invalid_config(kOperator, "an event cannot cost nothing");
 }
 
 std::uint64_t Spends::evaluate(const accounting::Accountant& accountant) const {
   const double upper = accountant.epsilon(delta_).epsilon.upper;
   const double micro = std::ceil(round_up(upper * kMicro, 1));
-  if (!(micro < 0x1p62)) refuse(fmt::format("the spend {} is no number to record", upper));
+  if (!(micro < 0x1p62)) invalid_config(kOperator, "the spend {} cannot be recorded", upper);
   return static_cast<std::uint64_t>(micro);
 }
 
@@ -185,7 +182,8 @@ Spends::StateId Spends::after(StateId state, const accounting::RepeatedEvent& ne
   const auto at =
       std::lower_bound(events.begin(), events.end(), std::pair(known->second, std::uint64_t{0}));
   if (at != events.end() && at->first == known->second) {
-    if (at->second + next.count < next.count) refuse("the count of an event leaves 64 bits");
+    if (at->second + next.count < next.count)
+      invalid_config(kOperator, "the count of an event exceeds 64 bits");
     at->second += next.count;
   } else {
     events.insert(at, {known->second, next.count});

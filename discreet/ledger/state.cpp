@@ -14,12 +14,12 @@ namespace {
 
 // `rule` is the number of the invariant in FORMAT.md.
 [[noreturn]] void broken(int rule, std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "ledger", fmt::format("{} (rule {})", sentence, rule));
+  malformed("ledger", "{} (rule {})", sentence, rule);
 }
 
 void require_name(std::string_view what, std::string_view text) {
   if (text.empty() || text.size() > 128)
-    broken(4, fmt::format("the {} has {} bytes instead of 1 to 128", what, text.size()));
+    broken(4, fmt::format("the {} has {} bytes; expected 1 to 128", what, text.size()));
 }
 
 // Whether items ascend strictly by `key`.
@@ -49,17 +49,18 @@ const Header& State::header() const {
 
 void State::take(const Entry& entry) {
   if (size_ < 2 ? entry.index() != size_ : entry.index() < 2)
-    broken(1, fmt::format("leaf {} is a {}; leaf 0 is the header, leaf 1 the policy, no other is",
+    broken(1, fmt::format("leaf {} is a {}; leaf 0 must be the header and leaf 1 the policy, and "
+                          "no other leaf may be either",
                           size_, name(entry)));
   if (expected_note_.has_value() != std::holds_alternative<Signed>(entry))
     broken(2, expected_note_
-                  ? fmt::format("a {} follows a checkpoint that it does not name", name(entry))
+                  ? fmt::format("a {} follows a checkpoint without naming it", name(entry))
                   : "a leaf names a checkpoint that was not signed before it");
   const bool of_epoch = std::holds_alternative<Terms>(entry) ||
                         std::holds_alternative<Use>(entry) ||
                         std::holds_alternative<EpochEnd>(entry);
   if (inside_epoch() && !of_epoch)
-    broken(6, fmt::format("a {} stands inside epoch {} of run {}", name(entry),
+    broken(6, fmt::format("a {} is inside epoch {} of run {}", name(entry),
                           open_terms_[0].terms.epoch, open_terms_[0].terms.run));
   std::visit([this](const auto& e) { take(e); }, entry);
   ++size_;
@@ -67,11 +68,11 @@ void State::take(const Entry& entry) {
 
 void State::take(const Header& e) {
   if (e.schema == 0 || e.schema > kSchemaVersion)
-    broken(1, fmt::format("entries have schema version {}; this build reads 1 to {}", e.schema,
+    broken(1, fmt::format("entries have schema version {}; this build supports 1 to {}", e.schema,
                           kSchemaVersion));
-  if (!is_note_name(e.origin)) broken(1, "the origin is no name");
+  if (!is_note_name(e.origin)) broken(1, "the origin is not a valid name");
   if (e.delta == 0 || e.delta >= static_cast<std::uint64_t>(kAtto))
-    broken(1, "delta is not between 0 and 1");
+    broken(1, "delta is not in (0, 1)");
   if (!ascends(e.stewards, [](const RawKey& key) { return key; }))
     broken(1, "the stewards' keys are not in ascending order");
   static_cast<void>(admission::PublicKey::from_bytes(e.key));
@@ -81,7 +82,7 @@ void State::take(const Header& e) {
 }
 
 void State::take(const Policy& e) {
-  if (sha256(e.text) != header().policy) broken(1, "the policy is not the one of the header");
+  if (sha256(e.text) != header().policy) broken(1, "the policy is not that of the header");
 }
 
 std::uint32_t State::class_index(const std::string& name) {
@@ -121,11 +122,11 @@ void State::take(const Admission& e) {
 }
 
 void State::take(const Terms& e) {
-  if (uses_began_) broken(6, "terms stand after the first use of their epoch");
+  if (uses_began_) broken(6, "terms follow the first use of their epoch");
   require_name("run", e.run);
   require_name("class", e.admissibility_class);
   if (e.adjacency != header().adjacency)
-    broken(7, fmt::format("the terms are under {}, the ledger under {}",
+    broken(7, fmt::format("the terms are under {}, but the ledger under {}",
                           accounting::to_string(e.adjacency),
                           accounting::to_string(header().adjacency)));
   static_cast<void>(cbor::decode(e.profile));
@@ -134,7 +135,8 @@ void State::take(const Terms& e) {
       broken(6, fmt::format("epoch {} of run {} should be epoch {}", e.epoch, e.run,
                             next_epoch(e.run)));
     if (e.as_of < as_of_ || e.as_of < summary_.horizon)
-      broken(6, fmt::format("epoch {} of run {} is dated before what precedes it", e.epoch, e.run));
+      broken(6, fmt::format("epoch {} of run {} has an earlier date than its predecessor", e.epoch,
+                            e.run));
   } else {
     const Terms& first = open_terms_[0].terms;
     if (e.run != first.run || e.epoch != first.epoch || e.as_of != first.as_of)
@@ -160,7 +162,7 @@ void State::require_planned(const Terms& e) {
   const std::uint64_t before = plan == plans_.end() ? 0 : plan->second.terms.steps;
   if (e.steps > e.planned_steps || before > e.planned_steps - e.steps)
     broken(12, fmt::format("epoch {} of run {} has more steps than the run planned: {} after {}, "
-                           "and {} were planned",
+                           "but {} were planned",
                            e.epoch, e.run, e.steps, before, e.planned_steps));
   if (plan == plans_.end()) return;
   Terms planned = plan->second.terms;
@@ -173,7 +175,7 @@ void State::require_planned(const Terms& e) {
 }
 
 const State::OpenTerms* State::terms_for(const Contribution& c) const {
-  if (c.withdrawn || c.not_after <= as_of_) return nullptr;
+  if (c.withdrawn || c.not_after <= as_of_ || c.not_before > as_of_) return nullptr;
   for (const OpenTerms& terms : open_terms_)
     if (terms.class_index == c.class_index) return &terms;
   return nullptr;
@@ -229,13 +231,15 @@ std::uint64_t State::spend_of(const Contribution& c) const {
 }
 
 void State::take(const Use& e) {
-  if (open_terms_.empty()) broken(6, "a use stands outside an epoch");
+  if (open_terms_.empty()) broken(6, "a use is outside an epoch");
   const std::size_t index = index_of(e.contribution);
   Contribution& c = contributions_[index];
   if (index < next_index_)
     broken(6, fmt::format("contribution {} occurs twice or out of order in its epoch", c.number));
   if (index > next_index_) require_none_due(next_index_, index);
   if (c.withdrawn) broken(5, fmt::format("contribution {} is used after its withdrawal", c.number));
+  if (c.not_before > as_of_)
+    broken(8, fmt::format("contribution {} is used before its validity begins", c.number));
   const OpenTerms* terms = terms_for(c);
   if (!terms || terms->position != e.terms)
     broken(8, fmt::format("contribution {} is used under terms that are not its own", c.number));
@@ -265,14 +269,15 @@ std::optional<State::Due> State::next_due(std::size_t from) {
 }
 
 void State::take(const EpochEnd& e) {
-  if (open_terms_.empty()) broken(6, "an epoch ends that did not begin");
+  if (open_terms_.empty()) broken(6, "an epoch ends that did not start");
   const Terms& terms = open_terms_[0].terms;
   if (e.run != terms.run || e.epoch != terms.epoch)
-    broken(6, fmt::format("epoch {} of run {} ends as another", terms.epoch, terms.run));
+    broken(6, fmt::format("the end of epoch {} of run {} names another epoch", terms.epoch,
+                          terms.run));
   require_none_due(next_index_, contributions_.size());
   if (e.uses != open_uses_)
-    broken(8, fmt::format("epoch {} of run {} has {} uses and says {}", e.epoch, e.run, open_uses_,
-                          e.uses));
+    broken(8, fmt::format("epoch {} of run {} has {} uses, but states {}", e.epoch, e.run,
+                          open_uses_, e.uses));
   epochs_[e.run].push_back({open_terms_[0].position, terms.as_of, next_number()});
   for (const OpenTerms& t : open_terms_) {
     if (has_plans()) {
@@ -302,32 +307,39 @@ void State::take(const Refusals& e) {
     require_name("reason", reason);
     if (reason == "USES_EXHAUSTED")
       broken(4,
-             "who has no use left tells who took part: that is confidential, and no refusal here");
+             "exhausted uses reveal who took part: they are confidential and must not be recorded "
+             "as refusals");
     if (count == 0) broken(4, fmt::format("no contribution was refused as {}", reason));
     counts_.refusals += count;
   }
 }
 
-void State::take(const Withdrawal& e) {
-  if (e.reason.size() > 256) broken(4, "the reason of a withdrawal is too long");
+std::optional<std::string> State::objection(const Withdrawal& e) const try {
+  if (e.reason.size() > 256) return "the reason of a withdrawal is too long";
   const auto key = admission::PublicKey::from_bytes(e.key);
-  const auto found = by_descriptor_.find(e.descriptor);
-  const auto& stewards = header().stewards;
-  if (!std::binary_search(stewards.begin(), stewards.end(), e.key)) {
-    if (found == by_descriptor_.end()) {
-      ++unlinked_withdrawals_;  // whose admission may have been summarised since
-    } else if (contributions_[found->second].contributor != e.key) {
-      broken(5,
-             fmt::format("the withdrawal of contribution {} is signed by neither its contributor "
-                         "nor a steward",
-                         contributions_[found->second].number));
-    }
-  }
+  const Contribution* found = find(e.descriptor);
+  if (found && found->contributor != e.key && !std::ranges::binary_search(header().stewards, e.key))
+    return fmt::format(
+        "the withdrawal of contribution {} is signed by neither its contributor nor a steward",
+        found->number);
   const auto signature = admission::decode_signature(e.signature);
   if (signature.key_id != key.id() ||
       !admission::verifies(signature.message, key,
                            withdrawal_statement(header().origin, e.descriptor, e.reason, e.time)))
-    broken(5, "the signature of a withdrawal is wrong");
+    return fmt::format("the signature of the withdrawal of {} does not verify for this ledger",
+                       to_hex(e.descriptor));
+  return std::nullopt;
+} catch (const Error& error) {
+  if (error.code() == ErrorCode::kIoError) throw;
+  return fmt::format("the withdrawal of {} is malformed: {}", to_hex(e.descriptor),
+                     error.sentence());
+}
+
+void State::take(const Withdrawal& e) {
+  if (const auto why_not = objection(e)) broken(5, *why_not);
+  const auto found = by_descriptor_.find(e.descriptor);
+  if (found == by_descriptor_.end() && !std::ranges::binary_search(header().stewards, e.key))
+    ++unlinked_withdrawals_;  // whose admission may have been summarised since
   if (!withdrawn_.try_emplace(e.descriptor, size_).second)
     broken(5, fmt::format("the descriptor {} is withdrawn twice", to_hex(e.descriptor)));
   withdrawals_.push_back(size_);
@@ -337,7 +349,7 @@ void State::take(const Withdrawal& e) {
 
 void State::take(const Summary& e) {
   if (e.horizon < summary_.horizon || e.leaves < summary_.leaves)
-    broken(10, "a summary covers less than the one before it");
+    broken(10, "a summary covers less than the previous one");
   if (!ascends(e.classes, [](const ClassTotal& total) { return total.admissibility_class; }))
     broken(10, "the classes of a summary are not in ascending order");
   for (const ClassTotal& before : summary_.classes) {
@@ -345,7 +357,7 @@ void State::take(const Summary& e) {
         std::ranges::find(e.classes, before.admissibility_class, &ClassTotal::admissibility_class);
     if (now == e.classes.end() || now->contributions < before.contributions ||
         now->uses < before.uses || now->most_spent < before.most_spent)
-      broken(10, fmt::format("class {} has less in a summary than in the one before it",
+      broken(10, fmt::format("class {} has less in a summary than in the previous one",
                              before.admissibility_class));
   }
   summary_ = e;
@@ -360,15 +372,15 @@ void State::take(const Release& e) {
 
 void State::take(const Signed& e) {
   if (e.note != *expected_note_)
-    broken(2, "the note signed before this leaf is not the one it names");
+    broken(2, "the note signed before this leaf is not the one that it names");
   expected_note_.reset();
 }
 
 void State::take(const Deletion& e) {
   if (e.model.empty() || e.model.size() > 128)
-    broken(11, fmt::format("the name of a model has {} bytes instead of 1 to 128", e.model.size()));
+    broken(11, fmt::format("the name of a model has {} bytes; expected 1 to 128", e.model.size()));
   if (e.engine != "exact" && e.engine != "erm" && e.engine != "stream")
-    broken(11, "a deletion names an engine that is not known");
+    broken(11, "a deletion names an unknown engine");
   if ((e.promise == DeletionPromise::kExact) != (e.epsilon == 0 && e.delta == 0) ||
       e.delta >= static_cast<std::uint64_t>(kAtto))
     broken(11, fmt::format("the bound of deletion {} of {} does not fit its promise", e.number,
@@ -378,11 +390,12 @@ void State::take(const Deletion& e) {
     broken(11, fmt::format("deletion {} of {} should have the number {}", e.number, e.model,
                            model.deletions));
   if (e.generation < model.generation)
-    broken(11, fmt::format("deletion {} of {} is of an earlier generation", e.number, e.model));
+    broken(11,
+           fmt::format("deletion {} of {} belongs to an earlier generation", e.number, e.model));
   if (e.withdrawal && !std::binary_search(withdrawals_.begin(), withdrawals_.end(), *e.withdrawal))
-    broken(11, fmt::format("deletion {} of {} names entry {}, which is no withdrawal", e.number,
+    broken(11, fmt::format("deletion {} of {} names entry {}, which is not a withdrawal", e.number,
                            e.model, *e.withdrawal));
-  model = {e.number + 1, e.generation};
+  model = {e.number + 1, e.generation, chained(model.chain, encode(e))};
   ++counts_.deletions;
 }
 
@@ -412,8 +425,8 @@ void State::take_note(std::string_view note) {
 void State::finish() {
   if (!expected_note_) broken(2, "the last leaves are not signed");
   if (counts_.summarised != summary_.leaves)
-    broken(10, fmt::format("{} leaves are summarised, the summary says {}", counts_.summarised,
-                           summary_.leaves));
+    broken(10, fmt::format("{} leaves are summarised, but the summary states {}",
+                           counts_.summarised, summary_.leaves));
   if (summary_.leaves != 0 && summarised_digest_.finish() != summary_.digest)
     broken(10, "the summarised leaves are not those of the summary");
   std::uint64_t contributions = 0, uses = 0;
@@ -425,7 +438,8 @@ void State::finish() {
     broken(10, "the totals of the summary are not those of the leaves it replaced");
   check_totals();
   if (unlinked_withdrawals_ > contributions)
-    broken(5, "a contribution that was never admitted was withdrawn by someone who is no steward");
+    broken(5,
+           "a contribution that was never admitted was withdrawn by a key that is not a steward's");
 }
 
 // What is left tells of the classes: how many leaves each epoch lost, and who is still there.
@@ -439,18 +453,17 @@ void State::check_totals() const {
   for (const auto& [name, lost] : summarised_uses_) {
     const ClassTotal& total = totals[name];
     if (total.uses < lost.least || total.uses > lost.most || total.contributions < lost.at_once)
-      broken(10, fmt::format(
-                     "the summary says {} uses and {} contributions of class {}; its epochs "
-                     "lost {} to {} uses, {} in one epoch",
-                     total.uses, total.contributions, name, lost.least, lost.most, lost.at_once));
+      broken(10, fmt::format("the summary states {} uses and {} contributions of class {}; its "
+                             "epochs lost {} to {} uses, {} in one epoch",
+                             total.uses, total.contributions, name, lost.least, lost.most,
+                             lost.at_once));
   }
   if (last_summarised_date_ && *last_summarised_date_ >= summary_.horizon)
     broken(10, "a use is summarised whose contribution had not ended at the horizon");
   for (const Contribution& c : contributions_)
     if (c.number < summary_covers_ && is_due_for_summary(c, summary_.horizon))
-      broken(10,
-             fmt::format("contribution {} ended before the horizon, and the summary left it out",
-                         c.number));
+      broken(10, fmt::format("contribution {} ended before the horizon, but the summary omits it",
+                             c.number));
 }
 
 std::optional<std::uint64_t> State::withdrawal_of(const Digest& descriptor) const {
@@ -462,6 +475,15 @@ std::optional<std::uint64_t> State::withdrawal_of(const Digest& descriptor) cons
 std::uint64_t State::next_deletion(const std::string& model) const {
   const auto at = models_.find(model);
   return at == models_.end() ? 0 : at->second.deletions;
+}
+
+Digest State::deletions_of(const std::string& model) const {
+  const auto at = models_.find(model);
+  return at == models_.end() ? Digest{} : at->second.chain;
+}
+
+Digest State::chained(const Digest& before, ByteView deletion) {
+  return Sha256().update(before).update(deletion).finish();
 }
 
 const State::Contribution* State::find(const Digest& descriptor) const {

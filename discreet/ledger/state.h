@@ -13,9 +13,10 @@
 
 namespace discreet::ledger {
 
-// What the leaves read so far say, and the rules of FORMAT.md between them: the one place where
-// they are checked, by the writer before it writes and by every verifier. Memory grows with the
-// number of contributions (about 200 bytes each) and of different histories, not with that of uses.
+// The state after the leaves read so far, and the rules of FORMAT.md between them. This is the only
+// place that checks the rules, for the writer before it writes and for every verifier. Memory grows
+// with the number of contributions (about 200 bytes each) and of distinct histories, not with the
+// number of uses.
 class State {
  public:
   State();
@@ -23,24 +24,28 @@ class State {
   State& operator=(State&&) noexcept;
   ~State();
 
-  // The next leaf. Throws kMalformed or kInvalidDpConfig, with the rule it breaks, if it may not
-  // stand here; the state is of no use then.
+  // Processes the next leaf. Throws kMalformed or kInvalidDpConfig, with the violated rule, if it
+  // may not follow here; the state is unusable then.
   void take(const Entry& entry);
-  // The next leaf, of which only the hash was kept.
+  // Sets the time from which the descriptor of the last admission is valid.
+  void begin_validity(std::uint64_t not_before) { contributions_.back().not_before = not_before; }
+  // Processes the next leaf if only its hash was kept.
   void take_summarised(const Digest& hash);
-  // A checkpoint was signed here: `note` is its text. Throws kMalformed inside an epoch.
+  // Processes a checkpoint signed at this position; `note` is its text. Throws kMalformed inside an
+  // epoch.
   void take_note(std::string_view note);
-  // After the last leaf: what a retention removed is what its summary says. Throws kMalformed.
+  // Call it after the last leaf: checks that the summarised leaves match their summary. Throws
+  // kMalformed.
   void finish();
 
   std::uint64_t size() const noexcept { return size_; }
   bool inside_epoch() const noexcept { return !open_terms_.empty(); }
-  // Throws kMalformed if there is none yet.
+  // Throws kMalformed if there is no header yet.
   const Header& header() const;
-  // Whether terms name what their runs plan (schema 2), so that spends do not depend on when a run
-  // was stopped.
+  // True if terms name the plans of their runs (schema 2), so that spends do not depend on when a
+  // run was stopped.
   bool has_plans() const { return header().schema >= 2; }
-  // The number that the next admission has.
+  // The number of the next admission.
   std::uint64_t next_number() const noexcept { return counts_.admissions + summarised_admissions_; }
 
   struct Contribution {
@@ -52,41 +57,48 @@ class State {
     std::uint32_t class_index;
     Spends::StateId spend = Spends::kNothing;
     std::uint32_t uses = 0;
-    std::uint64_t recorded = 0;  // the last use's spend, millionths; state it by spend_of()
+    std::uint64_t recorded = 0;  // spend of the last use, millionths; report it through spend_of()
     bool withdrawn = false;
-    bool capped = true;  // is_capped(), of all its uses
+    bool capped = true;  // is_capped() for all its uses
+    std::uint64_t not_before = 0;
   };
   const std::vector<Contribution>& contributions() const noexcept { return contributions_; }
-  // What is stated of a contribution, millionths: its last recorded spend. In a ledger without
-  // plans, of one that was withdrawn, what all uses that it allowed would have cost.
+  // The spend to report for a contribution, in millionths: its last recorded spend. In a ledger
+  // without plans, for a withdrawn contribution, the cost of all uses that it allowed.
   std::uint64_t spend_of(const Contribution& c) const;
   const Contribution* find(const Digest& descriptor) const;
   const std::string& class_name(std::uint32_t index) const { return classes_[index]; }
   bool is_withdrawn(const Digest& descriptor) const { return withdrawn_.contains(descriptor); }
-  // Every withdrawal so far: the descriptor, and the position of the leaf.
+  // All withdrawals so far: the descriptor, and the position of the leaf.
   struct DigestHash {
     std::size_t operator()(const Digest& digest) const noexcept;
   };
   using Withdrawals = std::unordered_map<Digest, std::uint64_t, DigestHash>;
   const Withdrawals& withdrawals() const noexcept { return withdrawn_; }
-  // The epochs of a run, from 0 on: where each begins, its date, and who was
-  // there. None for a run not seen.
+  // The epochs of a run, from 0 on: the start and date of each, and the contributions present.
+  // Empty for an unknown run.
   struct Epoch {
     std::uint64_t position;
     std::uint64_t as_of;
-    std::uint64_t admitted;  // contributions with lower numbers were there before it
+    std::uint64_t admitted;  // contributions with lower numbers were admitted before it
   };
   const std::vector<Epoch>& epochs(const std::string& run) const;
-  // The epoch that a run would reserve next.
+  // The next epoch that a run can reserve.
   std::uint64_t next_epoch(const std::string& run) const { return epochs(run).size(); }
-  // The position of its withdrawal.
+  // The position of the withdrawal.
   std::optional<std::uint64_t> withdrawal_of(const Digest& descriptor) const;
-  // The number that the next deletion of a model has; 0 for a model not seen.
+  // Why a withdrawal may not follow here, as a clause; empty if it may.
+  std::optional<std::string> objection(const Withdrawal& withdrawal) const;
+  // The number of the next deletion of a model; 0 for an unknown model.
   std::uint64_t next_deletion(const std::string& model) const;
+  // The chain of all deletions of a model so far: zeros at first, then the SHA-256 of the chain
+  // before and the bytes of the entry.
+  Digest deletions_of(const std::string& model) const;
+  static Digest chained(const Digest& before, ByteView deletion);
   std::uint64_t last_as_of() const noexcept { return as_of_; }
 
-  // Inside an epoch: the next contribution, at or after index `from`, that must have a use leaf,
-  // and the leaf. None when all have one.
+  // Inside an epoch: the next contribution, at or after index `from`, that needs a use leaf, and
+  // that leaf. Empty if all have one.
   struct Due {
     std::size_t index;
     Use use;
@@ -113,9 +125,9 @@ class State {
     Terms terms;
     std::uint64_t position;
     std::uint32_t class_index;
-    // Contributions below this number were charged the plan in an earlier epoch of the run.
+    // Contributions below this number were charged for the plan in an earlier epoch of the run.
     std::uint64_t charged_below = 0;
-    // The last step of a spend under them: most contributions take the same.
+    // The last transition of a spend under these terms: most contributions make the same one.
     struct Step {
       Spends::StateId from, to;
       std::uint32_t bound;
@@ -140,10 +152,10 @@ class State {
   void require_planned(const Terms& e);
   std::uint32_t class_index(const std::string& name);
   std::size_t index_of(std::uint64_t number) const;
-  // The terms that apply to a contribution in the open epoch; null if it has no part in it.
+  // The terms that apply to a contribution in the open epoch; null if it is not part of it.
   const OpenTerms* terms_for(const Contribution& c) const;
   Spends::StateId spend_after(const Contribution& c, const OpenTerms& terms);
-  // What is recorded of a contribution in a state of its spends, at least.
+  // A lower bound of the recorded spend for a contribution in a state of its spends.
   std::uint64_t least(const Contribution& c, const OpenTerms& terms, Spends::StateId state) const;
   void require_none_due(std::size_t begin, std::size_t end) const;
 
@@ -159,8 +171,9 @@ class State {
   std::vector<std::uint64_t> promised_;  // by bound: epsilon of one Gaussian release
   std::map<Bound, std::uint32_t> bound_ids_;
   std::map<std::string, std::vector<Epoch>> epochs_;  // by run
-  // What a run plans for a class: the terms of its first epoch with it, with the steps of all its
-  // epochs so far; and the number of the first contribution that was not there in the last of them.
+  // What a run plans for a class: the terms of its first epoch with the class, with the steps of
+  // all its epochs so far, and the number of the first contribution that was absent from the last
+  // of them.
   struct Plan {
     Terms terms;
     std::uint64_t charged_below = 0;
@@ -169,28 +182,30 @@ class State {
   std::uint64_t as_of_ = 0;
   struct Model {
     std::uint64_t deletions = 0, generation = 0;
+    Digest chain{};
   };
   std::map<std::string, Model> models_;
-  std::vector<std::uint64_t> withdrawals_;  // their positions, ascending
+  std::vector<std::uint64_t> withdrawals_;  // positions, ascending
 
-  std::vector<OpenTerms> open_terms_;  // of the epoch being read; empty outside
+  std::vector<OpenTerms> open_terms_;  // of the epoch being read; empty outside an epoch
   std::size_t next_index_ = 0;         // the first contribution that may come next in it
-  std::uint64_t open_uses_ = 0;        // uses read in it, summarised ones included
+  std::uint64_t open_uses_ = 0;        // uses read in it, including summarised ones
   bool uses_began_ = false;
 
   std::optional<Digest> expected_note_;  // the next leaf must be Signed with it
 
   Sha256 summarised_digest_;
   std::uint64_t summarised_admissions_ = 0;
-  // Of summarised uses, by class: as many as are surely of it (its epoch has no other class), as
-  // may be, and the most in one epoch of the first kind; and the date of the last epoch with any.
+  // Summarised uses by class: how many certainly belong to it (its epoch has no other class), how
+  // many may, and the maximum in one epoch of the first kind; and the date of the last epoch with
+  // any.
   struct SummarisedUses {
     std::uint64_t least = 0, most = 0, at_once = 0;
   };
   std::map<std::string, SummarisedUses> summarised_uses_;
   std::uint64_t open_summarised_ = 0;  // in the epoch being read
   std::optional<std::uint64_t> last_summarised_date_;
-  std::uint64_t summary_covers_ = 0;  // contributions with a number below
+  std::uint64_t summary_covers_ = 0;  // contributions with lower numbers
   std::uint64_t unlinked_withdrawals_ = 0;
   Summary summary_;
   Counts counts_;

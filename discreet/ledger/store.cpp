@@ -12,7 +12,8 @@
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
-#include "discreet/ledger/sqlite_impl.h"
+#include "discreet/base/file_descriptor.h"
+#include "discreet/base/sqlite.h"
 
 namespace discreet::ledger {
 namespace {
@@ -32,20 +33,19 @@ constexpr std::string_view kTables[] = {
     "signature BLOB NOT NULL) STRICT",
 };
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "ledger", std::move(sentence));
-}
+constexpr const char* kOperator = "ledger";
 
 void require_schema(Database& db) {
   if (db.number("PRAGMA application_id") != kApplication)
-    malformed("the file is an SQLite database, but no ledger of discreet, or it is empty");
+    malformed(kOperator,
+              "the file is an SQLite database but not a ledger of discreet, or it is empty");
   if (db.number("PRAGMA user_version") != kFileVersion)
-    malformed("the ledger has a file version this build does not read");
+    malformed(kOperator, "the ledger has a file version that this build does not support");
   Statement rows = db.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
   for (const std::string_view table : kTables)
     if (!rows.step() || rows.is_null(0) || rows.text(0) != table)
-      malformed("the tables of the file are not those of a ledger");
-  if (rows.step()) malformed("the file holds more than a ledger");
+      malformed(kOperator, "the tables of the file are not those of a ledger");
+  if (rows.step()) malformed(kOperator, "the file contains more than a ledger");
 }
 
 // Takes the first item off a row: all of it, where no item ends.
@@ -63,10 +63,8 @@ bool is_hash(ByteView item) {
 // Or open; of errno.
 [[noreturn]] void cannot_create(const std::filesystem::path& path) {
   const bool there = errno == EEXIST;
-  throw Error(there ? ErrorCode::kInvalidInput : ErrorCode::kIoError, "ledger",
-              fmt::format("{}: {}", path.string(),
-                          there ? "the file is there already; a ledger is never overwritten"
-                                : strerror(errno)));
+  fail(there ? ErrorCode::kInvalidInput : ErrorCode::kIoError, "ledger", "{}: {}", path.string(),
+       there ? "the file already exists; a ledger is never overwritten" : strerror(errno));
 }
 
 }  // namespace
@@ -84,8 +82,7 @@ struct Store::Lock {
         continue;
       }
       close(fd);
-      throw Error(ErrorCode::kIoError, "ledger",
-                  fmt::format("{}: another process is writing to the ledger", path.string()));
+      io_error(kOperator, "{}: another process is writing to the ledger", path.string());
     }
   }
   ~Lock() { close(fd); }
@@ -98,10 +95,9 @@ Store::Store(const std::filesystem::path& path, Mode mode, int patience_ms)
   if (mode_ != Mode::kRead)
     lock_ = std::make_unique<Lock>(path, mode == Mode::kCreate, patience_ms);
   if (mode_ == Mode::kRead && !std::filesystem::is_regular_file(path))
-    throw Error(ErrorCode::kIoError, "ledger",
-                fmt::format("{}: {}", path.string(),
-                            std::filesystem::is_directory(path) ? "this is a folder, not a file"
-                                                                : "there is no such file"));
+    io_error(kOperator, "{}: {}", path.string(),
+             std::filesystem::is_directory(path) ? "this is a folder, not a file"
+                                                 : "the file does not exist");
   db_ = open();
 }
 
@@ -117,7 +113,7 @@ Store& Store::operator=(Store&& other) noexcept {
 
 std::unique_ptr<Database> Store::open() {
   auto db = std::make_unique<Database>(
-      path_, mode_ == Mode::kRead ? admission::Guard::kRead : admission::Guard::kWrite);
+      path_, mode_ == Mode::kRead ? Database::Mode::kRead : Database::Mode::kWrite, kOperator);
   db->run("PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA cache_size=-16000");
   if (mode_ == Mode::kCreate) {
     db->run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {}; COMMIT",
@@ -152,7 +148,7 @@ bool Store::Leaves::read(Leaf& leaf) {
     if (!rows_->step()) return false;
     position_ = rows_->number(0);
     rest_ = rows_->bytes(1);
-    if (rest_.empty()) malformed("a row of the file holds no leaf");
+    if (rest_.empty()) malformed(kOperator, "a row of the file contains no leaf");
   }
   const ByteView item = take_item(rest_);
   leaf.position = position_++;
@@ -238,7 +234,7 @@ void Store::sign(const Note& note, const std::vector<std::pair<std::uint64_t, Di
     Statement drop = db_->prepare("DELETE FROM opening WHERE position = ?1");
     for (auto next = summarise.begin(); next != summarise.end();) {
       find.bind(1, next->first);
-      if (!find.step()) malformed("a leaf to be summarised is not there");
+      if (!find.step()) malformed(kOperator, "a leaf to summarise does not exist");
       const std::uint64_t row = find.number(0);
       Bytes items;
       const auto first = next;
@@ -255,7 +251,7 @@ void Store::sign(const Note& note, const std::vector<std::pair<std::uint64_t, Di
         ++next;
       }
       find.reset();
-      if (next == first) malformed("a leaf to be summarised is not there");
+      if (next == first) malformed(kOperator, "a leaf to summarise does not exist");
       forget.bind(1, row).bind(2, items).once();
     }
   });
@@ -272,13 +268,7 @@ void Store::move_to(const std::filesystem::path& path) {
   db_.reset();
   if (::link(path_.c_str(), path.c_str()) != 0) cannot_create(path);
   ::unlink(path_.c_str());
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool flushed = directory >= 0 && ::fsync(directory) == 0;
-  if (directory >= 0) ::close(directory);
-  if (!flushed)
-    throw Error(ErrorCode::kIoError, "ledger",
-                fmt::format("{}: {}", folder.string(), strerror(errno)));
+  flush_directory(path.has_parent_path() ? path.parent_path() : ".");
   path_ = path;
   db_ = open();
 }
@@ -299,12 +289,13 @@ void Store::check_ranges() {
   if (db_->number("SELECT EXISTS(SELECT 1 FROM leaf WHERE position < 0) OR "
                   "EXISTS(SELECT 1 FROM opening WHERE position < 0) OR "
                   "EXISTS(SELECT 1 FROM checkpoint WHERE size < 1)") != 0)
-    malformed("the file has a row before the first entry");
+    malformed(kOperator, "the file has a row before the first entry");
 }
 
 void Store::check_pages() {
   Statement rows = db_->prepare("PRAGMA integrity_check(1)");
-  if (!rows.step() || rows.text(0) != "ok") malformed("the pages of the file are damaged");
+  if (!rows.step() || rows.text(0) != "ok")
+    malformed(kOperator, "the pages of the file are damaged");
 }
 
 void Store::begin_snapshot() { db_->run("BEGIN"); }

@@ -11,35 +11,37 @@
 #include "discreet/base/bytes.h"
 #include "discreet/base/hash.h"
 
-namespace discreet::ledger {
-
+namespace discreet {
 class Database;
 class Statement;
+}  // namespace discreet
 
-// The file of a ledger: one SQLite database of three strict tables, and nothing in it that a leaf
-// or a signature does not determine. See FORMAT.md. It holds no rule: state.h does.
+namespace discreet::ledger {
+
+// The file of a ledger: one SQLite database of three strict tables. Leaves and signatures determine
+// its whole content. FORMAT.md describes it. The store enforces no rules; state.h does.
 //
 // Rollback journal, synchronous=FULL, one writer: a lock on the file is held as long as the object
-// lives. Deleted contents are overwritten. Errors as sqlite_impl.h says; a transaction that fails
-// leaves the file as it was.
+// exists. Deleted contents are overwritten. Errors as in base/sqlite.h; a failed transaction leaves
+// the file unchanged.
 //
-// A reader reads the bytes of this file and nothing that lies next to it, and changes nothing. Only
-// a writer rolls a killed writer's transaction back; until then the file may read as damaged.
+// A reader reads only the bytes of this file, nothing next to it, and changes nothing. Only a
+// writer rolls back the transaction of a killed writer; until then the file may read as damaged.
 class Store {
  public:
   enum class Mode { kCreate, kWrite, kRead };
-  // kCreate: kInvalidInput if the path exists. kWrite: kIoError if another process writes for
-  // longer than `patience_ms`.
+  // kCreate: throws kInvalidInput if the path exists. kWrite: throws kIoError if another process
+  // writes for longer than `patience_ms`.
   Store(const std::filesystem::path& path, Mode mode, int patience_ms = 0);
   ~Store();
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
 
-  // Leaves in the order of their positions, from `begin` on. Bytes of a row that are no item come
-  // as the content of one leaf, which nothing decodes.
+  // Leaves in the order of their positions, from `begin` on. Bytes of a row that do not form an
+  // item are returned as the content of one leaf, which cannot be decoded.
   struct Leaf {
     std::uint64_t position;
-    ByteView content;  // until the next one is read; empty if summarised
+    ByteView content;  // valid until the next one is read; empty if summarised
     bool summarised;
     bool ends_row;
     Digest hash;  // of a summarised leaf
@@ -63,7 +65,7 @@ class Store {
   };
   std::optional<Note> next_note(std::uint64_t above_size);
   std::optional<Note> last_note();
-  // What a descriptor's hash in a leaf opens to.
+  // The data behind a descriptor's hash in a leaf.
   struct Opening {
     std::uint64_t position;  // of the admission
     Bytes descriptor, signature;
@@ -79,7 +81,7 @@ class Store {
   };
   std::optional<Opening> opening(std::uint64_t position);
 
-  // Leaves to be written, end to end.
+  // Leaves to write, concatenated.
   struct Batch {
     Bytes bytes;
     std::vector<std::size_t> ends;
@@ -87,25 +89,27 @@ class Store {
     void add(ByteView leaf);
     ByteView leaf(std::size_t i) const;
   };
-  // Each is one durable transaction. summarise: leaves that give way to their hashes, by ascending
-  // position.
+  // Each function is one durable transaction. summarise: leaves to replace by their hashes, in
+  // ascending order of positions.
   void append(std::uint64_t first, const Batch& batch);
   void sign(const Note& note, const std::vector<std::pair<std::uint64_t, Digest>>& summarise = {});
-  void discard_from(std::uint64_t size);  // leaves that no note covers
+  void discard_from(std::uint64_t size);  // deletes leaves that no note covers
 
-  // Gives the file this name, durably. kInvalidInput if there is such a file: none is overwritten.
+  // Renames the file durably. Throws kInvalidInput if a file of that name exists; nothing is
+  // overwritten.
   void move_to(const std::filesystem::path& path);
-  // Closes the file, so that others may write; and takes it up again, as the constructor.
+  // let_go closes the file, so that others may write; take_up opens it again, as the constructor
+  // does.
   void let_go();
   void take_up(int patience_ms);
 
-  // Forgets every page read so far, so that what follows comes from the disk.
+  // Discards every cached page, so that later reads come from disk.
   void reread();
-  // Throws kMalformed for rows that no position or size can have, which nothing else reads.
+  // Throws kMalformed for rows with impossible positions or sizes, which no other function reads.
   void check_ranges();
   // SQLite's own check of pages, cells and types. Throws kMalformed.
   void check_pages();
-  // Every statement until the end of the snapshot sees the same file.
+  // Makes all statements until the end of the snapshot see the same file.
   void begin_snapshot();
 
  private:

@@ -8,9 +8,9 @@
 #include <random>
 
 #include "discreet/base/error.h"
+#include "discreet/base/sqlite.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/note.h"
-#include "discreet/ledger/sqlite_impl.h"
 #include "discreet/ledger/verify.h"
 
 namespace discreet::ledger {
@@ -71,7 +71,7 @@ void spread(const std::filesystem::path& path) {
       items.push_back(leaf.summarised ? cbor::encode(leaf.hash)
                                       : Bytes(leaf.content.begin(), leaf.content.end()));
   }
-  Database db(path, admission::Guard::kWrite);
+  Database db(path, Database::Mode::kWrite, "ledger");
   db.transact([&] {
     db.run("DELETE FROM leaf");
     Statement insert = db.prepare("INSERT INTO leaf VALUES(?1, ?2)");
@@ -139,7 +139,7 @@ TEST(LedgerTamper, NoRowIsDroppedDoubledSwappedOrForged) {
   const auto altered = [&](const std::string& what, const std::vector<std::string>& sql) {
     std::filesystem::copy_file(whole, path, std::filesystem::copy_options::overwrite_existing);
     {
-      Database db(path, admission::Guard::kWrite);
+      Database db(path, Database::Mode::kWrite, "ledger");
       for (const std::string& line : sql) db.run(line.c_str());
     }
     const Verification found = verify(path);
@@ -218,7 +218,7 @@ TEST(LedgerTamper, NamesTheEntryThatIsWrong) {
   build(path);
   spread(path);
   // A use whose spend was lowered: its own rule finds it, before the tree does.
-  Database db(path, admission::Guard::kWrite);
+  Database db(path, Database::Mode::kWrite, "ledger");
   std::uint64_t position = 0;
   {
     Statement rows = db.prepare(
@@ -257,7 +257,7 @@ TEST(LedgerTamper, NoRowGoesOnBeyondACheckpoint) {
     size = store.next_note(store.next_note(0)->size)->size;
   }
   const std::string at = std::to_string(size);
-  Database db(path, admission::Guard::kWrite);
+  Database db(path, Database::Mode::kWrite, "ledger");
   db.run(("UPDATE leaf SET items = CAST(items || (SELECT items FROM leaf WHERE position = " + at +
           ") AS BLOB) WHERE position = (SELECT max(position) FROM leaf WHERE position < " + at +
           ")")

@@ -1,7 +1,5 @@
 #include "discreet/ledger/trace.h"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <set>
 
@@ -23,8 +21,7 @@ Trace trace(Store& store, const Digest& descriptor) {
       if (!found.admission || use->contribution != found.admission->entry.number) continue;
       const auto terms = open_terms.find(use->terms);
       if (terms == open_terms.end())
-        throw Error(ErrorCode::kMalformed, "ledger",
-                    fmt::format("entry {} names terms that are not there", leaf.position));
+        malformed("ledger", "entry {} names terms that do not exist", leaf.position);
       found.uses.push_back({leaf.position, terms->second, *use});
       found.spend = use->spend;
       runs.insert(terms->second.run);
@@ -63,11 +60,10 @@ Bytes leaf_at(Store& store, std::uint64_t position) {
   Store::Leaves leaves(store, position);
   Store::Leaf leaf;
   if (!leaves.next(leaf) || leaf.position != position)
-    throw Error(ErrorCode::kInvalidInput, "ledger", fmt::format("there is no entry {}", position));
+    invalid_input("ledger", "entry {} does not exist", position);
   if (leaf.summarised)
-    throw Error(ErrorCode::kInvalidInput, "ledger",
-                fmt::format("entry {} was summarised; only its hash {} is left", position,
-                            to_hex(leaf.hash)));
+    invalid_input("ledger", "entry {} was summarised; only its hash {} is left", position,
+                  to_hex(leaf.hash));
   return {leaf.content.begin(), leaf.content.end()};
 }
 

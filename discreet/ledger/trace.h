@@ -12,8 +12,8 @@
 
 namespace discreet::ledger {
 
-// Everything the ledger says of one contribution: every run, epoch and release it touched, and what
-// each cost it. Positions are those of leaves.
+// Everything the ledger records about one contribution: every run, epoch and release that it was
+// part of, and the cost of each. Positions are those of leaves.
 struct Trace {
   struct UseOf {
     std::uint64_t position;
@@ -25,22 +25,23 @@ struct Trace {
     std::uint64_t position;
     T entry;
   };
-  std::optional<At<Admission>> admission;  // none: never admitted, or summarised since
+  std::optional<At<Admission>> admission;  // empty: never admitted, or summarised since
   std::vector<UseOf> uses;
   std::optional<At<Withdrawal>> withdrawal;
   std::vector<At<Release>> releases;  // of runs that had used it
-  // Epsilon, millionths: that of the last use, which is of the plans of its runs. In a ledger of
-  // schema 1, of a contribution that was withdrawn, what all uses that it allowed would have cost.
+  // Epsilon, millionths: that of the last use, which covers the plans of its runs. In a ledger of
+  // schema 1, for a withdrawn contribution, the cost of all uses that it allowed.
   std::uint64_t spend = 0;
-  bool has_plans = true;  // of the ledger (schema 2)
+  bool has_plans = true;  // the ledger has plans (schema 2)
 };
 
-// Reads the whole file; verify it first. Throws kMalformed for a file that does not verify anyway.
+// Reads the whole file; verify it first. Throws kMalformed if it notices that the file does not
+// verify.
 Trace trace(Store& store, const Digest& descriptor);
 
-// All leaves of a file, for proofs of many of them.
+// All leaves of a file, for many proofs.
 Tree tree_of(Store& store);
-// One leaf. Throws kInvalidInput if there is none, or only its hash is left.
+// One leaf. Throws kInvalidInput if it does not exist, or if only its hash is left.
 Bytes leaf_at(Store& store, std::uint64_t position);
 
 }  // namespace discreet::ledger

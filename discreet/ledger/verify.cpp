@@ -51,7 +51,7 @@ class Reading {
                          std::optional<std::uint64_t> entry) {
     where_.kind = std::move(kind);
     where_.entry = entry;
-    throw Error(ErrorCode::kMalformed, "ledger", std::move(problem));
+    malformed("ledger", "{}", problem);
   }
 
   void take(const Store::Leaf& leaf) {
@@ -80,19 +80,24 @@ class Reading {
     const Header& header = loaded_.state.header();
     key_ = NoteKey{header.origin, PublicKey::from_bytes(header.key)};
     where_.header = header;
-    if (options_.key && *options_.key != key_->key)
-      fail("signature", "the header names another public key than the one given", 0);
+    if (options_.key && options_.key->key != key_->key)
+      fail("signature", "the header names another public key than the given one", 0);
+    if (options_.key && !options_.key->is_of(header.origin))
+      fail("signature",
+           fmt::format("the key given is that of ledger {}, and this is {}", options_.key->name,
+                       header.origin),
+           0);
     if (options_.checkpoint) {
       old_ = open_note(*options_.checkpoint, *key_);
       if (!old_) fail("signature", "the earlier checkpoint is not signed by the ledger's key", {});
       if (old_->origin != header.origin)
-        fail("signature", "the earlier checkpoint is of another ledger", {});
+        fail("signature", "the earlier checkpoint belongs to another ledger", {});
     }
   }
 
   void check_note(bool ends_row) {
     const std::uint64_t first = signed_;
-    if (!ends_row) fail("file", "a row of the file goes on beyond a checkpoint", position() - 1);
+    if (!ends_row) fail("file", "a row of the file extends beyond a checkpoint", position() - 1);
     const auto checkpoint = [&]() -> std::optional<Checkpoint> {
       try {
         return open_note(next_note_->text, *key_);
@@ -107,7 +112,8 @@ class Reading {
           position() - 1);
     // Another text of the same signature would be another row: the writer's is the only one.
     if (std::count(next_note_->text.begin(), next_note_->text.end(), '\n') != 5)
-      fail("signature", "a stored checkpoint has other lines than the writer's", position() - 1);
+      fail("signature", "a stored checkpoint has lines that the writer does not write",
+           position() - 1);
     if (checkpoint->origin != key_->name || checkpoint->size != position() ||
         checkpoint->root != loaded_.frontier.root())
       fail("tree",
@@ -126,15 +132,17 @@ class Reading {
 
   void check_opening(const Admission& admitted, ByteView content) {
     if (has_opening_ && opening_.position < position())
-      fail("entry", "a descriptor is stored for a leaf that is no admission", opening_.position);
+      fail("entry", "a descriptor is stored for a leaf that is not an admission",
+           opening_.position);
     const bool here = has_opening_ && opening_.position == position();
     if (here != admitted.signature.has_value())
       fail("entry",
-           here ? "a descriptor is stored that its leaf does not name"
+           here ? "a stored descriptor is not the one that its leaf names"
                 : "the descriptor that the leaf names is not stored",
            position());
     if (!here) return;
-    require_opens(admitted, content, opening_, loaded_.state.header());
+    loaded_.state.begin_validity(
+        require_opens(admitted, content, opening_, loaded_.state.header()));
     if (options_.attestations) {
       if (!attested(opening_, PublicKey::from_bytes(admitted.contributor)))
         fail("signature",
@@ -148,7 +156,8 @@ class Reading {
   void finish(const std::optional<Store::Note>& last) {
     where_.entry.reset();
     if (has_opening_ && opening_.position < position())
-      fail("entry", "a descriptor is stored for a leaf that is no admission", opening_.position);
+      fail("entry", "a descriptor is stored for a leaf that is not an admission",
+           opening_.position);
     if (next_note_)
       fail("rollback",
            fmt::format("a checkpoint covers {} entries, but there are {}", next_note_->size,
@@ -157,7 +166,7 @@ class Reading {
     if (!last || last->size != position())
       fail("unsigned",
            fmt::format("the entries from {} on are not signed; opening the ledger for writing "
-                       "drops what a killed writer left",
+                       "drops the entries of a killed writer",
                        last ? last->size : 0),
            last ? last->size : 0);
     if (has_opening_ && !to_last_note_)
@@ -240,8 +249,7 @@ RangeHash range_hash(Store& store) {
     while (begin + range.size() < end && leaves.next(leaf))
       range.append(leaf.summarised ? leaf.hash : leaf_hash(leaf.content));
     if (begin + range.size() != end)
-      throw Error(ErrorCode::kMalformed, "ledger",
-                  fmt::format("entry {} is missing", begin + range.size()));
+      malformed("ledger", "entry {} is missing", begin + range.size());
     return range.root();
   };
 }

@@ -14,57 +14,57 @@
 
 namespace discreet::ledger {
 
-// Whether a ledger is what its signer signed, leaf by leaf, and keeps the rules of FORMAT.md. Needs
-// the file and nothing else: no payload, no policy file, no run.
+// Verifies that a ledger is what its signer signed, leaf by leaf, and follows the rules of
+// FORMAT.md. Needs only the file: no payload, no policy file, no run.
 
 struct VerifyOptions {
-  // The key the reader expects. Without it the key is the one the header declares: then the file is
-  // consistent with itself, but whose it is remains open.
-  std::optional<admission::PublicKey> key;
-  // A note from an earlier day: the ledger must extend what it says.
+  // The expected key. Without it, the key that the header declares is used: then the file is
+  // consistent with itself, but its owner is not established.
+  std::optional<LedgerKey> key;
+  // An earlier note that the ledger must extend.
   std::optional<std::string> checkpoint;
-  // Verify the signature of every attestation that the file still holds (some 6,000 a second).
+  // Verify the signature of every attestation in the file (about 6,000 per second).
   bool attestations = true;
-  std::function<void(std::uint64_t leaves)> progress;  // now and then; may be empty
+  std::function<void(std::uint64_t leaves)> progress;  // called from time to time; may be empty
 };
 
 struct Verification {
   bool ok = false;
-  // If not: what is wrong, and the first leaf of which it is known.
-  //   file       no sound database, or not of a ledger
-  //   entry      a leaf is missing or malformed, or breaks a rule
+  // If not: what is wrong, and the first leaf known to be affected.
+  //   file       not a sound database, or not a ledger
+  //   entry      a leaf is missing or malformed, or violates a rule
   //   tree       the leaves up to a checkpoint are not those that were signed
-  //   signature  a note or attestation is not signed by whom it names
+  //   signature  a note or attestation is not signed by the key it names
   //   unsigned   leaves follow the last checkpoint
   //   rollback   an earlier checkpoint covers more leaves than there are
-  //   fork       an earlier checkpoint is of other leaves
+  //   fork       an earlier checkpoint covers other leaves
   std::string kind;
   std::string problem;
   std::optional<std::uint64_t> entry;
 
   std::uint64_t size = 0;  // leaves read
   Digest root{};
-  std::string note;  // the last one that verified
+  std::string note;  // the last one that was verified
   std::optional<Header> header;
   State::Counts counts;
-  std::uint64_t histories = 0;         // different spends that were recomputed
-  std::uint64_t attestations = 0;      // signatures of contributors that were verified
+  std::uint64_t histories = 0;         // number of distinct spends recomputed
+  std::uint64_t attestations = 0;      // number of verified signatures of contributors
   std::vector<ClassTotal> classes;     // of the contributions still in the file
-  std::vector<ClassTotal> summarised;  // as the last summary says: can no longer be recomputed
+  std::vector<ClassTotal> summarised;  // from the last summary: cannot be recomputed any more
 };
 
-// Never throws for what a file contains; kIoError if it cannot be read, kMalformed if the option
-// `checkpoint` is no note.
+// Never throws because of a file's content. Throws kIoError if the file cannot be read, kMalformed
+// if the option `checkpoint` is not a note.
 Verification verify(const std::filesystem::path& path, const VerifyOptions& options = {});
 
-// What verify() and the writer read a ledger by.
+// The result of reading a ledger, for verify() and the writer.
 struct Loaded {
   State state;
   Frontier frontier;
   std::string note;
 };
 // Reads everything up to the last note (`to_last_note`) or to the end. Throws Error at the first
-// thing wrong, and says in `where` what and where.
+// problem, and describes it with its position in `where`.
 Loaded load(Store& store, const VerifyOptions& options, bool to_last_note, Verification& where);
 
 // The hash of a range of leaves, read from the file: for single proofs of large ledgers.

@@ -1,7 +1,5 @@
 #include "discreet/ledger/withdrawal.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -22,14 +20,13 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "discreet-withdrawal-bundle-v1";
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, "withdraw", std::move(sentence));
-}
+constexpr const char* kOperator = "withdraw";
 
 Digest digest_from(std::string_view hex) {
   const Bytes bytes = from_hex(hex);
   Digest digest;
-  if (bytes.size() != digest.size()) refuse("a hash or key is 64 hexadecimal digits");
+  if (bytes.size() != digest.size())
+    invalid_input(kOperator, "a hash or key must have 64 hexadecimal digits");
   std::copy(bytes.begin(), bytes.end(), digest.begin());
   return digest;
 }
@@ -45,14 +42,14 @@ class Parts {
     Place place;
     if (!verify_inclusion_receipt(from_hex(part.at("receipt").get<std::string>()), leaf, key_,
                                   &place))
-      refuse(fmt::format("the receipt of the {} does not hold", what));
+      invalid_input(kOperator, "the receipt of the {} does not hold", what);
     // The key may have signed other trees of this size: those of its other ledgers, or of a fork.
     if (place.size != tree_.size || place.root != tree_.root ||
         (!place.origin.empty() && place.origin != tree_.origin))
-      refuse(fmt::format("the receipt of the {} is of another tree", what));
+      invalid_input(kOperator, "the receipt of the {} belongs to another tree", what);
     const Entry entry = decode_entry(leaf);
     const T* found = std::get_if<T>(&entry);
-    if (!found) refuse(fmt::format("the {} is a {}", what, name(entry)));
+    if (!found) invalid_input(kOperator, "the {} is a {}", what, name(entry));
     position_ = place.index;
     return *found;
   }
@@ -64,35 +61,40 @@ class Parts {
   mutable std::uint64_t position_ = 0;
 };
 
-BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey>& expected) {
+BundleVerdict check(const json& bundle, const std::optional<LedgerKey>& expected) {
   BundleVerdict out;
-  if (bundle.at("format") != kFormat) refuse("this is no withdrawal bundle");
+  if (bundle.at("format") != kFormat) invalid_input(kOperator, "this is not a withdrawal bundle");
   const auto key =
       admission::PublicKey::from_bytes(from_hex(bundle.at("public_key").get<std::string>()));
-  if (expected && *expected != key)
-    refuse("the bundle is signed by another key than the one given");
+  if (expected && expected->key != key)
+    invalid_input(kOperator, "the bundle is signed by another key than the given one");
   const auto text = [&](const char* name) { return bundle.at(name).get<std::string>(); };
   const std::string origin = text("origin");
+  if (expected && !expected->is_of(origin))
+    invalid_input(kOperator, "the key given is that of ledger {}, and the bundle is of {}",
+                  expected->name, origin);
   const auto now = open_note(text("note"), {origin, key});
   const auto then = open_note(text("note_at_admission"), {origin, key});
-  if (!now || !then) refuse("a checkpoint of the bundle is not signed by its key");
+  if (!now || !then)
+    invalid_input(kOperator, "a checkpoint of the bundle is not signed by its key");
   if (now->origin != origin || then->origin != origin)
-    refuse("a checkpoint of the bundle is of another ledger");
+    invalid_input(kOperator, "a checkpoint of the bundle belongs to another ledger");
   if (!verify_consistency_receipt(from_hex(text("consistency")), *then, *now, key))
-    refuse("the later tree does not extend the one of the admission");
+    invalid_input(kOperator, "the later tree does not extend that of the admission");
 
   const Parts parts(*now, key);
   const Header header = parts.read<Header>(bundle.at("header"), "header");
   if (parts.position() != 0 || header.origin != origin ||
       !std::ranges::equal(header.key, key.bytes()))
-    refuse("the header is of another ledger");
+    invalid_input(kOperator, "the header belongs to another ledger");
   const Admission admitted = parts.read<Admission>(bundle.at("admission"), "admission");
-  if (parts.position() >= then->size) refuse("the admission is later than its checkpoint");
+  if (parts.position() >= then->size)
+    invalid_input(kOperator, "the admission is later than its checkpoint");
   const Store::Opening opening{parts.position(), from_hex(text("descriptor")),
                                from_hex(text("attestation"))};
   require_opens(admitted, encode(admitted), opening, header);
   if (!attested(opening, admission::PublicKey::from_bytes(admitted.contributor)))
-    refuse("the attestation is not signed by the contributor's key");
+    invalid_input(kOperator, "the attestation is not signed by the contributor's key");
 
   const Withdrawal withdrawn = parts.read<Withdrawal>(bundle.at("withdrawal"), "withdrawal");
   const std::uint64_t withdrawn_at = parts.position();
@@ -104,7 +106,7 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
       !admission::verifies(
           signature.message, signer,
           withdrawal_statement(origin, withdrawn.descriptor, withdrawn.reason, withdrawn.time)))
-    refuse("the withdrawal is not one of this contribution");
+    invalid_input(kOperator, "the withdrawal does not belong to this contribution");
   std::map<std::string, std::uint64_t> first_use;  // by run
   std::vector<Terms> used;
   std::uint64_t last =
@@ -116,8 +118,8 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
     if (use.terms != terms_at || use.contribution != admitted.number ||
         terms.admissibility_class != admitted.admissibility_class ||
         parts.position() > withdrawn_at || use.spend < out.spend)
-      refuse("a use is not one of this contribution before its withdrawal");
-    if (parts.position() <= last) refuse("a use stands twice, or out of order");
+      invalid_input(kOperator, "a use does not belong to this contribution before its withdrawal");
+    if (parts.position() <= last) invalid_input(kOperator, "a use occurs twice, or out of order");
     last = parts.position();
     out.spend = use.spend;
     ++out.uses;
@@ -129,15 +131,18 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
   last = 0;
   for (const json& item : bundle.at("releases")) {
     const Release release = parts.read<Release>(item, "release");
-    if (parts.position() <= last) refuse("a release stands twice, or out of order");
+    if (parts.position() <= last)
+      invalid_input(kOperator, "a release occurs twice, or out of order");
     last = parts.position();
     const auto first = first_use.find(release.run);
     if (first == first_use.end() || parts.position() < first->second)
-      refuse("a release is not one of a run that had used this contribution");
+      invalid_input(kOperator,
+                    "a release does not belong to a run that had used this contribution");
     out.affected.push_back(release);
     ++out.releases;
   }
   out.origin = origin;
+  out.public_key = to_hex(key.bytes());
   out.descriptor = to_hex(admitted.descriptor);
   out.ok = true;
   return out;
@@ -148,9 +153,10 @@ BundleVerdict check(const json& bundle, const std::optional<admission::PublicKey
 Withdrawal sign_withdrawal(const admission::SigningKey& key, std::string_view origin,
                            const Digest& descriptor, std::string reason, std::uint64_t time) {
   if (!is_note_name(origin))
-    refuse(fmt::format("\"{}\" is no ledger's name: the first line of its notes", origin));
+    invalid_input(kOperator, "\"{}\" is not the name of a ledger; use the first line of its notes",
+                  origin);
   if (reason.size() > 256)
-    refuse(fmt::format("a reason of {} bytes is too long: at most 256", reason.size()));
+    invalid_input(kOperator, "the reason has {} bytes; at most 256 are allowed", reason.size());
   Withdrawal out;
   out.descriptor = descriptor;
   out.time = time;
@@ -181,22 +187,23 @@ std::vector<Withdrawal> read_deletion_events(std::string_view lines) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     try {
-      const json event = read_json(line);
+      const json event = read_json(line, unique_names());
       Withdrawal& w = out.emplace_back();
-      if (event.size() != 5) refuse("an event has five members");
+      if (event.size() != 5) invalid_input(kOperator, "an event must have five members");
       w.descriptor = digest_from(event.at("descriptor").get<std::string>());
       w.reason = event.at("reason").get<std::string>();
-      if (!event.at("time").is_number_unsigned()) refuse("time is seconds since 1970");
+      if (!event.at("time").is_number_unsigned())
+        invalid_input(kOperator, "time must be in seconds since 1970");
       w.time = event.at("time").get<std::uint64_t>();
       w.key = digest_from(event.at("public_key").get<std::string>());
       w.signature = from_hex(event.at("signature").get<std::string>());
     } catch (const json::exception&) {
-      refuse(
-          fmt::format("line {} is no deletion event: a JSON object with descriptor, reason, "
-                      "time, public_key and signature",
-                      number));
+      invalid_input(kOperator,
+                    "line {} is not a deletion event: expected a JSON object with descriptor, "
+                    "reason, time, public_key and signature",
+                    number);
     } catch (const Error& error) {
-      refuse(fmt::format("line {} is no deletion event: {}", number, error.sentence()));
+      invalid_input(kOperator, "line {} is not a deletion event: {}", number, error.sentence());
     }
   }
   return out;
@@ -207,21 +214,28 @@ std::string withdrawal_bundle(const std::filesystem::path& ledger, const admissi
   Store store(ledger, Store::Mode::kRead);
   store.begin_snapshot();
   const Trace found = trace(store, descriptor);
-  if (!found.withdrawal) refuse(fmt::format("descriptor {} is not withdrawn", to_hex(descriptor)));
+  if (!found.withdrawal)
+    invalid_input(kOperator, "descriptor {} is not withdrawn", to_hex(descriptor));
   if (!found.admission)
-    refuse(
-        "the contribution was never admitted, or was summarised since: there is nothing to open");
+    invalid_input(kOperator,
+                  "the contribution was never admitted, or was summarised since, so its descriptor "
+                  "cannot be opened");
   const auto opening = store.opening(found.admission->position);
-  if (!opening) refuse("the ledger does not hold the descriptor");
+  if (!opening) invalid_input(kOperator, "the ledger does not contain the descriptor");
   const auto last = store.last_note();
   const auto first = store.next_note(found.admission->position);
   const Tree tree = tree_of(store);
   if (!last || !first || tree.size() != last->size)
-    throw Error(ErrorCode::kMalformed, "withdraw", "the ledger is not signed to its end");
+    malformed(kOperator, "the last entries of the ledger are not signed");
   const RangeHash range = [&](auto begin, auto end) { return tree.range(begin, end); };
   const Digest root = tree.range(0, last->size);
   const std::string origin = read_unverified(last->text).origin;
-  static_cast<void>(read_unverified(first->text));
+  // Receipts are signatures of this tree. A key signs no tree for which it did not sign a note: the
+  // file may be from anyone, or have been exchanged since it was verified.
+  const auto now = open_note(last->text, {origin, key.public_key()});
+  const auto then = open_note(first->text, {origin, key.public_key()});
+  if (!now || !then || now->size != tree.size() || now->root != root)
+    malformed(kOperator, "the ledger is not what this key signed; no receipt is given out");
   const auto part = [&](std::uint64_t position) {
     return json{
         {"leaf", to_hex(leaf_at(store, position))},
@@ -252,12 +266,12 @@ std::string withdrawal_bundle(const std::filesystem::path& ledger, const admissi
   return bundle.dump() + "\n";
 }
 
-BundleVerdict verify_bundle(std::string_view text, const std::optional<admission::PublicKey>& key) {
+BundleVerdict verify_bundle(std::string_view text, const std::optional<LedgerKey>& key) {
   BundleVerdict out;
   try {
-    return check(read_json(text), key);
+    return check(read_json(text, unique_names()), key);
   } catch (const json::exception&) {
-    out.problem = "the text is no withdrawal bundle";
+    out.problem = "the text is not a withdrawal bundle";
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIoError) throw;
     out.problem = error.sentence();

@@ -8,27 +8,28 @@
 
 #include "discreet/admission/ed25519.h"
 #include "discreet/ledger/entry.h"
+#include "discreet/ledger/note.h"
 
 namespace discreet::ledger {
 
-// A withdrawal as its signer makes it, far from the ledger: it names the ledger by its origin and
-// the contribution by the hash of its descriptor. Throws kInvalidInput for an origin that is no
-// name, or a reason that is not UTF-8 or longer than 256 bytes.
+// A withdrawal signed without access to the ledger: it identifies the ledger by its origin and the
+// contribution by the hash of its descriptor. Throws kInvalidInput if the origin is not a valid
+// name, or if the reason is not UTF-8 or longer than 256 bytes.
 Withdrawal sign_withdrawal(const admission::SigningKey& key, std::string_view origin,
                            const Digest& descriptor, std::string reason, std::uint64_t time);
 
-// A deletion-event file: one JSON object a line with the members descriptor, reason, time,
-// public_key and signature; bytes in hexadecimal. read throws kInvalidInput with the number of a
-// line that is something else. Whether a signature is right is the ledger's business; reading a
-// file twice withdraws once (Ledger::withdraw).
-std::string write_deletion_event(const Withdrawal& withdrawal);  // one line, with its newline
+// A deletion-event file: one JSON object per line with the members descriptor, reason, time,
+// public_key and signature; bytes in hexadecimal. read throws kInvalidInput with the number of an
+// invalid line. The ledger verifies the signatures; reading a file twice withdraws once
+// (Ledger::withdraw).
+std::string write_deletion_event(const Withdrawal& withdrawal);  // one line including the newline
 std::vector<Withdrawal> read_deletion_events(std::string_view lines);
 
-// What a contributor takes home after a withdrawal, as JSON: the header, the admission with its
-// opened descriptor, every use with its terms, the withdrawal and the releases of runs that had
-// used it (made again later, also those of later), each as leaf and receipt; and a proof that the
-// tree in which the withdrawal stands extends the one in which the admission was first signed.
-// Throws kInvalidInput if the descriptor is not withdrawn.
+// The evidence for a contributor after a withdrawal, as JSON: the header, the admission with its
+// opened descriptor, every use with its terms, the withdrawal, and the releases of runs that had
+// used it (up to the time of this call), each as leaf and receipt; and a proof that the tree with
+// the withdrawal extends the one in which the admission was first signed. Throws kInvalidInput if
+// the descriptor is not withdrawn.
 std::string withdrawal_bundle(const std::filesystem::path& ledger, const admission::SigningKey& key,
                               const Digest& descriptor);
 
@@ -38,14 +39,16 @@ struct BundleVerdict {
   std::string origin;
   std::string descriptor;  // hexadecimal
   std::uint64_t uses = 0, releases = 0;
-  std::vector<Release> affected;  // the releases, in the order of the ledger
-  // Millionths: of the plans of its runs; in a ledger of schema 1 of all uses that it allowed.
+  std::vector<Release> affected;  // the releases, in ledger order
+  // Millionths: of the plans of its runs; in a ledger of schema 1, of all uses that it allowed.
   std::uint64_t spend = 0;
-  bool has_plans = true;  // of the ledger (schema 2)
+  bool has_plans = true;   // the ledger has plans (schema 2)
+  std::string public_key;  // of the ledger, hexadecimal
 };
-// Needs no ledger: whether every part was in the signed tree and says what it should. That no
-// further use exists is for whoever holds the ledger to verify: a Merkle tree proves presence only.
-// key: the ledger's, known from elsewhere; without it the bundle's own is taken.
-BundleVerdict verify_bundle(std::string_view json, const std::optional<admission::PublicKey>& key);
+// Verifies, without the ledger, that every part was in the signed tree and has the required
+// content. Only a holder of the ledger can verify that no further use exists, because a Merkle tree
+// proves only presence. key: the ledger's, known from elsewhere; without it, the one in the bundle
+// is used.
+BundleVerdict verify_bundle(std::string_view json, const std::optional<LedgerKey>& key);
 
 }  // namespace discreet::ledger

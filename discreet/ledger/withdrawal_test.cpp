@@ -8,6 +8,7 @@
 
 #include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
+#include "discreet/base/sqlite.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/spend.h"
 #include "discreet/ledger/trace.h"
@@ -93,6 +94,31 @@ TEST(Withdrawal, StatesWhatAllUsesWouldHaveCostWhereNoPlanIsRecorded) {
   EXPECT_LT(trace(store, hash_of(old.who[1])).uses[1].use.spend, 500'000U)
       << "at the time of the withdrawal";
   expect_stated(old, kPromised);
+}
+
+// Its receipts are signatures: the key must have signed that tree before.
+TEST(Withdrawal, ABundleIsMadeOnlyOfALedgerThatTheKeySigned) {
+  const Withdrawn w;
+  EXPECT_FALSE(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])).empty());
+  EXPECT_THROW(withdrawal_bundle(w.path, key(9), hash_of(w.who[1])), Error);
+  {
+    Database db(w.path, Database::Mode::kWrite, "ledger");
+    std::uint64_t last = 0;
+    Bytes items;
+    {
+      Statement row = db.prepare("SELECT position, items FROM leaf ORDER BY position DESC LIMIT 1");
+      ASSERT_TRUE(row.step());
+      last = row.number(0);
+      items.assign(row.bytes(1).begin(), row.bytes(1).end());
+    }
+    items.back() ^= 1;  // of the last manifest's hash
+    db.prepare("UPDATE leaf SET items = ?2 WHERE position = ?1")
+        .bind(1, last)
+        .bind(2, items)
+        .once();
+  }
+  EXPECT_FALSE(verify(w.path).ok);
+  EXPECT_THROW(withdrawal_bundle(w.path, ledger_key(), hash_of(w.who[1])), Error);
 }
 
 TEST(Withdrawal, OfAContributionThatWasNeverUsedStatesNothing) {

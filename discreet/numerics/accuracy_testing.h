@@ -7,7 +7,7 @@
 #include <functional>
 #include <random>
 
-// Measures a function of one or two binary64 arguments against MPFR. Only for tests.
+// Measures the error of a function of one or two binary64 arguments against MPFR. Only for tests.
 namespace discreet::numerics {
 
 // An MPFR number that frees itself; 120 bits leave 67 below any binary64 result.
@@ -26,13 +26,13 @@ class Exact {
   mpfr_t value_;
 };
 
-// |got - exact| in units of the last place of the exact value, 2^-1074 at least.
+// |got - exact| in units in the last place of the exact value; an ulp is at least 2^-1074.
 inline double ulp_error(double got, Exact& exact) {
   if (got != got || mpfr_nan_p(exact.get())) return HUGE_VAL;
   if (mpfr_zero_p(exact.get())) return got == 0 ? 0 : HUGE_VAL;
   mpfr_exp_t exponent = mpfr_get_exp(exact.get()) - 53;
   if (exponent < -1074) exponent = -1074;
-  // Beyond the largest double, overflow is right from half an ulp on.
+  // Overflow is correct for exact values at least half an ulp beyond the largest double.
   if (got - got != 0) return mpfr_get_exp(exact.get()) > 1024 ? 0 : HUGE_VAL;
   Exact difference(got, 200);
   mpfr_sub(difference.get(), difference.get(), exact.get(), MPFR_RNDN);
@@ -62,7 +62,7 @@ inline Measurement measure(double (*f)(double), const Reference& reference, cons
   return result;
 }
 
-// A line of the accuracy table, and its verdict.
+// Prints one line of the accuracy table and checks it against the bound.
 inline void report(const char* function, const char* range, int count, Measurement m,
                    double bound) {
   std::printf("| %-15s | MPFR | %-34s | %7d | %.4f | %g |\n", function, range, count, m.worst,

@@ -5,7 +5,7 @@ Each polynomial is the near-minimax Chebyshev interpolant of its function on its
 into monomials and rounded to binary64. The achieved error, relative to the value in which the
 polynomial is a term, is printed beside it. Use: python3 coefficients.py > coefficients.h
 """
-from mpmath import mp, mpf, cos, pi, exp, log, log1p, sin, sqrt, erfc, atan, floor, ldexp
+from mpmath import atan, cos, erfc, exp, floor, ldexp, log, log1p, mp, mpf, pi, sin, sqrt
 
 mp.dps = 80
 
@@ -31,7 +31,7 @@ def fit(f, a, b, degree):
     cheb[0] /= 2
     # Chebyshev basis to monomials in t = (x - mid) / half, then in x.
     power = [[mpf(1)], [mpf(0), mpf(1)]]
-    for j in range(2, n):
+    for _ in range(2, n):
         nxt = [mpf(0)] + [2 * c for c in power[-1]]
         for i, c in enumerate(power[-2]):
             nxt[i] -= c
@@ -181,7 +181,8 @@ def q_erf(z):
         return 2 / sqrt(pi) * (-mpf(1) / 3 + z / 10 - z * z / 42)
     s = sqrt(z)
     return (1 - erfc(s) - 2 / sqrt(pi) * s) / (s * z)
-polynomial("kErf", q_erf, 0, mpf(1) / 4 * (1 + mpf(2) ** -10), 9, lambda z: z, "(erf x - 2x/sqrt(pi)) / x^3 in z = x^2, |x| <= 1/2")
+polynomial("kErf", q_erf, 0, mpf(1) / 4 * (1 + mpf(2) ** -10), 9, lambda z: z,
+           "(erf x - 2x/sqrt(pi)) / x^3 in z = x^2, |x| <= 1/2")
 
 DEGREE = 11
 print("// erfcx(c + t) = e^((c+t)^2) erfc(c+t) on 49 intervals [2^e (1 + j/8), 2^e (1 + (j+1)/8)), from 15/32")

@@ -1,8 +1,9 @@
 // Elementary functions as Highway templates, for use inside other kernels compiled once per target:
 //
-//   #include "discreet/numerics/elementary-inl.h"      // after hwy/highway.h, inside
-//   foreach_target namespace fn = discreet::numerics::HWY_NAMESPACE; V y = fn::Exp(d, x); // d: any
-//   tag of double lanes
+//   // after hwy/highway.h, inside foreach_target
+//   #include "discreet/numerics/elementary-inl.h"
+//   namespace fn = discreet::numerics::HWY_NAMESPACE;
+//   V y = fn::Exp(d, x);  // d: any tag of double lanes
 //
 // Every lane is the binary64 function of elementary.h, with the same bits on every target: only
 // correctly rounded operations (+ - * / sqrt), integer operations and table look-ups are used, in a

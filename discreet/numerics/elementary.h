@@ -16,14 +16,14 @@
 //   log_erfc                                   at most 3 ulp
 //   normal_quantile                            at most 2 ulp
 //
-// The bounds hold on the whole domain. They are derived term by term in elementary.md up to the
-// rounding of polynomial tails, and the largest error met is measured against MPFR in
-// elementary_test.cpp, where each function has its line in the accuracy table.
-// Monotonicity is not promised: neighbouring arguments may give results one ulp out of order.
+// The bounds hold on the whole domain. elementary.md derives them term by term, up to the rounding
+// of polynomial tails; elementary_test.cpp measures the largest error of each function against MPFR
+// and prints it as a line of the accuracy table. Monotonicity is not promised: the results of
+// neighbouring arguments may be out of order by one ulp.
 //
-// Special values. A NaN argument gives the quiet NaN 0x7ff8000000000000, always that one; so does
-// an argument outside the domain. Errors are not reported otherwise: no errno, no exception flags
-// are promised.
+// Special values. A NaN argument, or an argument outside the domain, gives the quiet NaN
+// 0x7ff8000000000000, always with these bits. There is no other error report: neither errno nor
+// exception flags are set reliably.
 //
 // Rounding to nearest is assumed (strict_arithmetic.h).
 // Proof: elementary.md
@@ -39,8 +39,8 @@ double expm1(double x) noexcept;
 // The natural logarithm. log(1) = +0, log(±0) = -inf, log(+inf) = +inf; NaN for x < 0.
 double log(double x) noexcept;
 
-// log(1 + x), accurate near 0. log1p(±0) = ±0, log1p(-1) = -inf, log1p(+inf) = +inf; NaN for x <
-// -1.
+// log(1 + x), accurate near 0. log1p(±0) = ±0, log1p(-1) = -inf, log1p(+inf) = +inf.
+// NaN for x < -1.
 double log1p(double x) noexcept;
 
 // x in radians, of any size: the argument is reduced modulo pi/2 exactly (Payne and Hanek beyond
@@ -69,22 +69,23 @@ double log_erfc(double x) noexcept;
 // normal_cdf(-inf) = 0, normal_cdf(+inf) = 1; subnormal below -37.51..., 0 below -38.48...
 double normal_cdf(double x) noexcept;
 
-// The inverse of Phi. p is a probability in [0, 1], NaN outside. normal_quantile(0) = -inf,
-// normal_quantile(1) = +inf, normal_quantile(1/2) = +0. For upper tails smaller than 2^-53 use
-// -normal_quantile(1 - p) with the small probability as the argument.
+// The inverse of Phi, for a probability p in [0, 1]; NaN for other p. normal_quantile(0) = -inf,
+// normal_quantile(1) = +inf, normal_quantile(1/2) = +0. For an upper tail t < 2^-53, use
+// -normal_quantile(t): 1 - t would round to 1.
 double normal_quantile(double p) noexcept;
 
 // out[i] = f(in[i]) for i < min(in.size(), out.size()), with the widest vectors of the processor.
-// `in` and `out` may be the same array; otherwise they do not overlap.
+// `in` and `out` must be the same array or not overlap.
 void exp(std::span<const double> in, std::span<double> out) noexcept;
 void expm1(std::span<const double> in, std::span<double> out) noexcept;
 void log(std::span<const double> in, std::span<double> out) noexcept;
 void log1p(std::span<const double> in, std::span<double> out) noexcept;
 void sin(std::span<const double> in, std::span<double> out) noexcept;
 void cos(std::span<const double> in, std::span<double> out) noexcept;
-// Both at once, for little more than one. The three arrays are as long as `in` and do not overlap.
+// Sine and cosine together, for little more than the cost of one. The three arrays must have equal
+// length and not overlap.
 void sin_cos(std::span<const double> in, std::span<double> sine, std::span<double> cosine) noexcept;
-// out[i] = atan2(y[i], x[i]). All as long as `y`; out may be y.
+// out[i] = atan2(y[i], x[i]). All three have the length of `y`; `out` may be `y`.
 void atan2(std::span<const double> y, std::span<const double> x, std::span<double> out) noexcept;
 void erfc(std::span<const double> in, std::span<double> out) noexcept;
 void log_erfc(std::span<const double> in, std::span<double> out) noexcept;

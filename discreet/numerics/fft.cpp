@@ -102,15 +102,14 @@ void pass(const Complex* __restrict in, Complex* __restrict out, std::size_t m, 
 
 void require_sizes(bool equal, std::size_t size) {
   if (!equal)
-    throw Error(ErrorCode::kInvalidInput, "Fft",
-                "an array does not have the size of this transform, " + std::to_string(size));
+    invalid_input("Fft", "the size of an array differs from that of this transform, {}",
+                  std::to_string(size));
 }
 
 std::size_t half_of(std::size_t n) {
   if (n == 0 || n % 2 != 0 || !is_fft_length(n / 2))
-    throw Error(
-        ErrorCode::kInvalidInput, "RealFft",
-        std::to_string(n) + " is not twice a product of 2, 3 and 5; use 2 * fft_length(n/2)");
+    invalid_input("RealFft", "{} is not twice a product of 2, 3 and 5; use 2 * fft_length(n/2)",
+                  std::to_string(n));
   return n / 2;
 }
 
@@ -133,8 +132,7 @@ std::size_t fft_length(std::size_t n) noexcept {
 
 Fft::Fft(std::size_t n) : size_(n) {
   if (!is_fft_length(n))
-    throw Error(ErrorCode::kInvalidInput, "Fft",
-                std::to_string(n) + " is not a product of 2, 3 and 5; use fft_length(n)");
+    invalid_input("Fft", "{} is not a product of 2, 3 and 5; use fft_length(n)", std::to_string(n));
   // fft.md: the error of a pass in units of u, butterfly and twiddle; one more for the division by
   // n.
   relative_error_ = kUnit;

@@ -9,28 +9,27 @@
 
 // The discrete Fourier transform in binary64, for lengths 2^a 3^b 5^c; the same bits everywhere.
 //
-// A Stockham transform of radix 4, 2, 3 and 5 with tabulated twiddles from our own sine and cosine.
-// (KissFFT's header was the first choice. Its twiddles come from libm, cos and sin of a rounded
-// multiple of a rounded 2 pi/n, which is n u off at the far end, and they are private: nobody can
-// give it others without reaching around the language. This one is also faster.)
+// A Stockham transform of radix 4, 2, 3 and 5 with twiddle factors tabulated from this room's sine
+// and cosine. KissFFT is not used: it takes its twiddles from libm as the cosine and sine of a
+// rounded multiple of a rounded 2 pi/n, which is off by up to n u, and they cannot be replaced from
+// outside. This transform is also faster.
 //
-// Accuracy: the computed transform differs from the exact one by at most relative_error() times its
-// Euclidean norm: ||computed - exact|| <= relative_error() * ||exact||.
+// Accuracy: ||computed - exact|| <= relative_error() * ||exact|| in the Euclidean norm.
 // Proof: fft.md
 namespace discreet::numerics {
 
-// Whether n >= 1 has no prime factor above 5.
+// True if n >= 1 has no prime factor above 5: a supported length.
 bool is_fft_length(std::size_t n) noexcept;
 
-// The smallest length >= n; n <= 2^40.
+// The smallest supported length >= n, for n <= 2^40.
 std::size_t fft_length(std::size_t n) noexcept;
 
-// Transforms of one length, complex. An object is immutable: threads may share it.
+// Complex transforms of one length. An object is immutable: threads may share it.
 class Fft {
  public:
   using Complex = std::complex<double>;
 
-  // Throws kInvalidInput unless n is a length. Memory: 16 n bytes.
+  // Throws kInvalidInput unless is_fft_length(n). Memory: 16 n bytes.
   explicit Fft(std::size_t n);
 
   std::size_t size() const noexcept { return size_; }
@@ -45,7 +44,7 @@ class Fft {
   // The relative error of one transform, in the Euclidean norm (see above).
   double relative_error() const noexcept { return relative_error_; }
 
-  // e^(-2 pi i k / n), k < n: within 2.2u of it, u = 2^-53.
+  // e^(-2 pi i k / n) for k < n, with absolute error at most 2.2u, u = 2^-53.
   std::span<const Complex> twiddles() const noexcept { return twiddles_; }
 
  private:
@@ -58,7 +57,8 @@ class Fft {
   double relative_error_ = 0;
 };
 
-// Transforms of n real numbers, n even and n/2 a length; half the work of the complex one.
+// Transforms of n real numbers, where n is even and n/2 is a supported length; half the work of the
+// complex transform.
 class RealFft {
  public:
   using Complex = std::complex<double>;
@@ -68,7 +68,8 @@ class RealFft {
   std::size_t size() const noexcept { return size_; }
   std::size_t spectrum_size() const noexcept { return size_ / 2 + 1; }
 
-  // spectrum_k = sum_j data_j e^(-2 pi i j k / n) for k = 0..n/2; the others are their conjugates.
+  // spectrum_k = sum_j data_j e^(-2 pi i j k / n) for k = 0..n/2; the remaining values are their
+  // conjugates.
   void forward(std::span<const double> data, std::span<Complex> spectrum) const;
 
   // The inverse of forward. The imaginary parts of spectrum_0 and spectrum_(n/2) are ignored.

@@ -7,39 +7,39 @@
 
 namespace discreet::numerics {
 
-// The unit in which work over arrays is cut: always 256 elements, whatever the number of threads.
+// The unit in which work on arrays is divided: 256 elements, independent of the number of threads.
 inline constexpr std::size_t kChunk = 256;
 
-// Below this many elements a thread costs more than it brings.
+// With fewer elements than this per thread, a thread costs more than it saves.
 inline constexpr std::size_t kSmallestShare = 64 * kChunk;
 
-// Runs task(0) … task(n - 1), each once, on threads that the caller keeps, and returns when all are
-// done. Tasks do not throw. Where another pool of threads holds the processors, as PyTorch's does,
-// new threads would wait for it.
+// Runs task(0) … task(n - 1), each once, on threads that the caller owns, and returns when all are
+// done. Tasks must not throw. Used where another thread pool, such as PyTorch's, occupies the
+// processors: threads of our own would wait for it.
 using Team = std::function<void(std::size_t n, const std::function<void(std::size_t)>& task)>;
 
 // Calls task(context, share) once for every share below `shares`, and returns when all are done.
-// The task must not throw. What parallel_items is made of; call that.
+// The task must not throw. This is the building block of parallel_items; call that instead.
 void run_shares(std::size_t shares, void (*task)(void* context, std::size_t share) noexcept,
                 void* context);
 
-// Calls f(begin, end) on contiguous, nearly equal ranges that together are the items [0, count),
-// from at most `threads` threads, the caller's included; once and inline with threads <= 1 or one
-// item; never when count is 0. For items that are work enough for a thread each: tiles, records,
-// tensors.
+// Calls f(begin, end) on contiguous ranges of nearly equal size that together cover the items [0,
+// count), on at most `threads` threads including the caller's. With threads <= 1 or one item it
+// calls f once, inline; with count = 0, never. Use it for items that are each worth a thread:
+// tiles, records, tensors.
 //
-// The ranges depend on count and threads alone; which thread takes which does not matter, and a
-// result must not depend on either: f writes only what belongs to its items, and whoever merges
-// results does so in ascending order. If calls throw, all ranges are still finished, then the
-// exception of the lowest range is thrown.
+// The ranges depend only on count and threads. A result must depend neither on the ranges nor on
+// which thread runs them: f writes only the results of its own items, and the caller merges results
+// in ascending order. If calls throw, all ranges still finish; then the exception of the lowest
+// range is rethrown.
 //
-// The other threads belong to the process: they are started when first asked for, wait some
-// microseconds for the next call before they sleep, and end with the process. They round as the
-// caller does and take no signals. One call at a time has them: one from inside f, or from a second
-// thread meanwhile, does all of its ranges on its own thread; so does any call when the system
-// gives no thread. The caller also takes the ranges that no thread has begun when its own is done,
-// so that a busy machine delays nothing. After fork() the child starts threads of its own; it must
-// not return from an f inside of which it was forked.
+// The other threads belong to the process: they start on first use, wait some microseconds for the
+// next call before they sleep, and end with the process. They use the caller's rounding mode and
+// block signals. Only one call at a time can use them: a nested call, or a concurrent call from
+// another thread, runs all of its ranges on its own thread, as does any call if the system cannot
+// create a thread. When the caller has finished its own range it also takes ranges that no thread
+// has started, so a busy machine does not delay the call. After fork() the child starts its own
+// threads; a child forked inside f must not return from that f.
 template <class F>
 void parallel_items(std::size_t count, int threads, F&& f) {
   if (count == 0) return;
@@ -67,9 +67,9 @@ void parallel_items(std::size_t count, int threads, F&& f) {
     if (failure) std::rethrow_exception(failure);
 }
 
-// The same over the elements of an array: f(begin, end) on ranges that begin at multiples of kChunk
-// and end at one or at count, from no more threads than have kSmallestShare elements each to do. f
-// writes an element, or one value per chunk.
+// The same for the elements of an array: f(begin, end) on ranges that start at multiples of kChunk
+// and end at one or at count. It uses at most as many threads as have kSmallestShare elements each.
+// f must write only the elements of its range, or one value per chunk.
 template <class F>
 void parallel_for(std::size_t count, int threads, F&& f) {
   const std::size_t chunks = (count + kChunk - 1) / kChunk;

@@ -10,48 +10,50 @@
 namespace discreet::numerics {
 
 struct SearchOptions {
-  // Stop when the bracket is no wider than absolute + relative * |x|, x its end nearer the root; or
-  // when its ends are neighbouring doubles. Both >= 0; with both 0 the search goes to neighbours.
+  // The search stops when the bracket is at most absolute + relative * |x| wide, where x is the end
+  // nearer to the root, or when its ends are neighbouring doubles. Both are >= 0; if both are 0 the
+  // search continues until the ends are neighbours.
   double absolute = 0;
   double relative = 0x1p-50;
-  // Evaluations of the function, those at the ends of the first bracket included.
+  // The maximum number of evaluations, including those at the ends of the first bracket.
   int max_evaluations = 200;
 };
 
-// A bracket [lower, upper] with f(lower) and f(upper) of opposite sign or one of them zero: a root
-// of a continuous f lies in it. If an end is an exact root, the bracket is that point.
+// A bracket [lower, upper] such that f(lower) and f(upper) have opposite signs or one of them is
+// zero: it contains a root of a continuous f. If an end is an exact root, the bracket is that
+// point.
 struct RootBracket {
   double lower = 0;
   double upper = 0;
   double f_lower = 0;
   double f_upper = 0;
   int evaluations = 0;
-  bool converged = false;  // false: max_evaluations ended the search; the bracket still holds
+  bool converged = false;  // false: stopped by max_evaluations; the bracket is still valid
 };
 
-// Narrows [a, b] (in either order, both finite), given f(a) and f(b) of opposite sign, by inverse
-// quadratic interpolation where it is safe and bisection elsewhere (Chandrupatla 1997). Whatever f
-// is, the ends returned are points where it was evaluated, with the values given.
-// Throws kInvalidInput if a or b is not finite, if the signs agree, or if f is NaN at any point
-// visited (no decision may rest on it). f may return infinities.
+// Narrows [a, b] (in either order, both finite), where f(a) and f(b) have opposite signs, by
+// inverse quadratic interpolation where it is safe and bisection elsewhere (Chandrupatla 1997). For
+// every f, the returned ends are points at which f was evaluated, with the returned values.
+// Throws kInvalidInput if a or b is not finite, if the signs agree, or if f is NaN at a visited
+// point, because no decision may depend on a NaN. f may return infinities.
 template <class F>
 RootBracket find_root(F&& f, double a, double b, const SearchOptions& options = {});
 
 struct Minimum {
   double x = 0;      // the best point visited
   double value = 0;  // f(x)
-  double lower = 0;  // for a unimodal f the minimiser is in [lower, upper], up to the rounding of f
+  double lower = 0;  // a unimodal f has its minimiser in [lower, upper], up to rounding of f
   double upper = 0;
   int evaluations = 0;
   bool converged = false;
 };
 
 // The minimum of f on [a, b], a < b finite, by parabolas where they are safe and golden sections
-// elsewhere (Brent 1973). Near a smooth minimum f cannot tell points closer than about
-// sqrt(2^-53) relative; a smaller tolerance than 1e-8 costs evaluations and brings nothing. The
-// values at a and b themselves are not taken.
-// A NaN counts as +inf: a point where f is NaN is never the best unless all are.
-// Throws kInvalidInput unless a < b are finite.
+// elsewhere (Brent 1973). Near a smooth minimum, f does not resolve points closer than about
+// sqrt(2^-53) relative; a tolerance below 1e-8 costs evaluations without improving the result. f is
+// not evaluated at a and b themselves.
+// A NaN counts as +inf: a point where f is NaN is the best only if f is NaN at all points.
+// Throws kInvalidInput unless a < b and both are finite.
 template <class F>
 Minimum find_minimum(F&& f, double a, double b, const SearchOptions& options = {0, 0x1p-26, 200});
 
@@ -63,9 +65,7 @@ inline bool finite(double x) { return x - x == 0; }
 inline double magnitude(double x) { return x < 0 ? -x : x; }
 
 [[noreturn]] inline void refuse_search(const char* op, const char* why, double a, double b) {
-  throw Error(ErrorCode::kInvalidInput, op,
-              std::string(why) + " (the bracket is [" + std::to_string(a) + ", " +
-                  std::to_string(b) + "])");
+  invalid_input(op, "{} (the bracket is [{}, {}])", why, std::to_string(a), std::to_string(b));
 }
 
 }  // namespace detail
@@ -74,7 +74,7 @@ template <class F>
 RootBracket find_root(F&& f, double a, double b, const SearchOptions& options) {
   constexpr const char* kOp = "find_root";
   if (!detail::finite(a) || !detail::finite(b))
-    detail::refuse_search(kOp, "give finite ends", a, b);
+    detail::refuse_search(kOp, "the ends must be finite", a, b);
   const auto evaluate = [&](double x) {
     const double y = f(x);
     if (y != y) detail::refuse_search(kOp, "the function is NaN inside the bracket", a, b);
@@ -91,7 +91,8 @@ RootBracket find_root(F&& f, double a, double b, const SearchOptions& options) {
   };
   if (f1 == 0 || f2 == 0) return result(true);
   if ((f1 > 0) == (f2 > 0))
-    detail::refuse_search(kOp, "the function has one sign at both ends; widen the bracket", a, b);
+    detail::refuse_search(kOp, "the function has the same sign at both ends; widen the bracket", a,
+                          b);
 
   double t = 0.5;
   for (;;) {
@@ -102,7 +103,7 @@ RootBracket find_root(F&& f, double a, double b, const SearchOptions& options) {
     if (width <= tolerance || next_up(low) >= high) return result(true);
     if (evaluations >= options.max_evaluations) return result(false);
 
-    // Step at least a quarter of the tolerance (or one neighbour) away from either end.
+    // Stay at least a quarter of the tolerance (or one neighbour) away from either end.
     const double least = 0.25 * tolerance / width;
     t = t < least ? least : t > 1 - least ? 1 - least : t;
     double x = x1 + t * (x2 - x1);
@@ -138,7 +139,7 @@ RootBracket find_root(F&& f, double a, double b, const SearchOptions& options) {
 template <class F>
 Minimum find_minimum(F&& f, double a, double b, const SearchOptions& options) {
   if (!detail::finite(a) || !detail::finite(b) || !(a < b))
-    detail::refuse_search("find_minimum", "give finite ends in ascending order", a, b);
+    detail::refuse_search("find_minimum", "the ends must be finite and in ascending order", a, b);
   constexpr double kGolden = 0x1.8722191a02d61p-2;  // (3 - sqrt 5) / 2
   const auto evaluate = [&](double x) {
     const double y = f(x);
@@ -150,7 +151,7 @@ Minimum find_minimum(F&& f, double a, double b, const SearchOptions& options) {
   int evaluations = 1;
   for (;;) {
     const double middle = 0.5 * a + 0.5 * b;
-    // Two points closer than sqrt of the ulp would only compare rounding errors.
+    // At points closer than sqrt of the ulp, f differs only by rounding errors.
     const double tolerance = options.absolute + options.relative * detail::magnitude(x) + 0x1p-1000;
     const double twice = 2 * tolerance;
     const bool converged = detail::magnitude(x - middle) <= twice - 0.5 * (b - a);

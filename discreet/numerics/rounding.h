@@ -6,7 +6,7 @@
 
 #include "discreet/numerics/strict_arithmetic.h"
 
-// Steps along the binary64 numbers, to turn a result of known error into a bound.
+// Steps between neighbouring binary64 numbers, to turn a result with a known error into a bound.
 namespace discreet::numerics {
 
 // The next number above x. next_up(-0) = next_up(+0) = 2^-1074, next_up(-2^-1074) = -0,
@@ -21,18 +21,18 @@ constexpr double next_up(double x) noexcept {
 // The next number below x: -next_up(-x).
 constexpr double next_down(double x) noexcept { return -next_up(-x); }
 
-// At least x + ulps * ulp(x), hence at least the exact value that x approximates to so many ulp.
-// Rounds up: never below the bound. An x that overflowed to +inf stays +inf; round_up(0, ulps) is
-// ulps * 2^-1074. ulps >= 0.
+// An upper bound of the exact value that x approximates within `ulps` ulp: at least x + ulps *
+// ulp(x). Rounds up. If x overflowed to +inf it stays +inf; round_up(0, ulps) is at least ulps *
+// 2^-1074. ulps >= 0.
 constexpr double round_up(double x, int ulps) noexcept {
-  // The ulp is that of the exact value, which may lie across a power of two from x: its ulp is
-  // then twice that of a step, so step twice as often.
+  // The ulp is that of the exact value. If a power of two lies between it and x, that ulp is two
+  // steps of x, so step twice as often.
   for (int i = 0; i < 2 * ulps; ++i) x = next_up(x);
   return x;
 }
 
-// At most the exact value that x approximates to so many ulp. An x of +inf, which may stand for
-// any value from max on, becomes finite when ulps > 0.
+// A lower bound of the exact value that x approximates within `ulps` ulp. Rounds down. An x of
+// +inf, which may represent any value from the largest double on, becomes finite if ulps > 0.
 constexpr double round_down(double x, int ulps) noexcept { return -round_up(-x, ulps); }
 
 }  // namespace discreet::numerics

@@ -39,8 +39,8 @@ HWY_INLINE V Atan2(D d, V y, V x) {
   a = hn::IfThenElse(both_infinite, one, hn::IfThenElse(degenerate, zero, a));
   b = hn::IfThenElse(degenerate, one, b);
 
-  // Scale b to [1, 2). What a loses by underflow is far below half an ulp of pi/2 or pi, and is
-  // not used where the ratio itself is the answer.
+  // Scale b to [1, 2). What `a` loses by underflow is far below half an ulp of pi/2 or pi, and it
+  // is not used where the ratio itself is the result.
   const auto small = hn::Lt(b, hn::Set(d, 0x1p-900));
   const V up = hn::IfThenElse(small, hn::Set(d, 0x1p200), one);
   a = hn::Mul(a, up);

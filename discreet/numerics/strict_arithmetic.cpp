@@ -13,10 +13,11 @@ void require_round_to_nearest() {
   volatile const double smallest_normal = 0x1p-1022, half = 0.5;
   const bool subnormals = smallest_normal * half != 0;
   if (nearest && ties_to_even && subnormals) return;
-  throw Error(ErrorCode::kInvalidInput, "require_round_to_nearest",
-              subnormals ? "this thread does not round to nearest, ties to even; restore it with "
-                           "fesetround(FE_TONEAREST)"
-                         : "this thread flushes subnormal numbers to zero; switch off FTZ and DAZ");
+  invalid_input("require_round_to_nearest", "{}",
+                subnormals
+                    ? "this thread does not round to nearest, ties to even; restore it with "
+                      "fesetround(FE_TONEAREST)"
+                    : "this thread flushes subnormal numbers to zero; switch off FTZ and DAZ");
 }
 
 }  // namespace discreet::numerics

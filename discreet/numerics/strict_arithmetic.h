@@ -1,8 +1,8 @@
 #pragma once
 
 // Every number this library certifies assumes binary64 arithmetic as IEEE 754 defines it: each
-// operation rounded on its own, to nearest, ties to even. A translation unit that includes a
-// numerics header with fast-math on would break that silently, so it does not compile.
+// operation is rounded separately, to nearest, ties to even. Fast-math would silently violate that,
+// so a translation unit that includes a numerics header does not compile with it.
 #if defined(__FAST_MATH__)
 #error "discreet cannot be compiled with -ffast-math: it would change certified results."
 #endif
@@ -13,8 +13,8 @@
 namespace discreet::numerics {
 
 // Throws kInvalidInput unless the calling thread rounds to nearest, ties to even, and keeps
-// subnormal numbers. (A host program can change both per thread; results would no longer be
-// certified.) Takes a few nanoseconds.
+// subnormal numbers. A host program can change both per thread, and results would no longer be
+// certified. Takes a few nanoseconds.
 void require_round_to_nearest();
 
 }  // namespace discreet::numerics

@@ -247,9 +247,8 @@ double sum_with(std::span<const T> x, int threads, Kernel kernel) {
 template <class T, class Kernel>
 double dot_with(std::span<const T> x, std::span<const T> y, int threads, Kernel kernel) {
   if (x.size() != y.size())
-    throw Error(ErrorCode::kInvalidInput, "dot",
-                "the arrays have " + std::to_string(x.size()) + " and " + std::to_string(y.size()) +
-                    " elements; give arrays of one size");
+    invalid_input("dot", "the arrays have {} and {} elements; they must have equal size",
+                  std::to_string(x.size()), std::to_string(y.size()));
   const Partial total =
       reduce(x.size(), threads, [&](std::size_t begin, std::size_t end, Partial* out) {
         kernel(x.data() + begin, y.data() + begin, end - begin, out);
@@ -276,9 +275,8 @@ double norm_with(std::span<const T> x, int threads, double relative, Kernel kern
 template <class T, class U>
 void scaled_add_to(double a, std::span<const T> x, std::span<U> y, int threads) {
   if (x.size() != y.size())
-    throw Error(ErrorCode::kInvalidInput, "scaled_add",
-                "the arrays have " + std::to_string(x.size()) + " and " + std::to_string(y.size()) +
-                    " elements; give arrays of one size");
+    invalid_input("scaled_add", "the arrays have {} and {} elements; they must have equal size",
+                  std::to_string(x.size()), std::to_string(y.size()));
   parallel_for(x.size(), threads, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i)
       y[i] = static_cast<U>(double{y[i]} + a * double{x[i]});

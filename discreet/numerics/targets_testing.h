@@ -9,7 +9,7 @@
 // Only for tests.
 namespace discreet::numerics {
 
-// Runs f once per vector target that is compiled in and that this processor has.
+// Runs f once for every vector target that is compiled in and supported by this processor.
 template <class F>
 void for_each_target(F f) {
   int seen = 0;

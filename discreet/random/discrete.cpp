@@ -1,7 +1,5 @@
 #include "discreet/random/discrete.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "discreet/base/error.h"
@@ -18,9 +16,8 @@ constexpr std::uint64_t kRunLimit = 256;
 void require_rational(const char* op, const char* name, Rational r) {
   if (r.numerator == 0 || r.denominator == 0 || r.numerator > kPartLimit ||
       r.denominator > kPartLimit) {
-    throw Error(ErrorCode::kInvalidDpConfig, op,
-                fmt::format("{} {}/{} is out of range; both parts must be from 1 to 2^53", name,
-                            r.numerator, r.denominator));
+    invalid_config(op, "{} {}/{} is out of range; both parts must be from 1 to 2^53", name,
+                   r.numerator, r.denominator);
   }
 }
 
@@ -31,8 +28,8 @@ std::uint64_t run_of_exp_minus_one(WordReader& words) {
   std::uint64_t run = 0;
   while (bernoulli_exp_minus(words, 1, 1)) {
     if (++run == kRunLimit) {
-      throw Error(ErrorCode::kRngConsumptionViolation, "discrete_laplace",
-                  "a coin of probability 1/e succeeded 256 times; the generator is broken");
+      fail(ErrorCode::kRngConsumptionViolation, "discrete_laplace",
+           "a coin of probability 1/e succeeded 256 times; the generator is broken");
     }
   }
   return run;
@@ -75,12 +72,11 @@ std::int64_t sample_gaussian(WordReader& words, Rational variance, std::uint64_t
 
 Rational Rational::at_least(double x) {
   if (!std::isfinite(x)) {
-    throw Error(ErrorCode::kNanInSigma, "Rational::at_least",
-                fmt::format("the value is {}; give a finite one", x));
+    fail(ErrorCode::kNanInSigma, "Rational::at_least", "the value is {}; it must be finite", x);
   }
   if (!(x > 0 && x <= 0x1p53)) {
-    throw Error(ErrorCode::kInvalidDpConfig, "Rational::at_least",
-                fmt::format("{} is out of range; give a value above 0 and at most 2^53", x));
+    invalid_config("Rational::at_least", "{} is out of range; it must be above 0 and at most 2^53",
+                   x);
   }
   // Powers of two scale exactly, and ceil is exact.
   if (x >= 0x1p52) return {static_cast<std::uint64_t>(x), 1};

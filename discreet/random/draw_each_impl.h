@@ -9,15 +9,15 @@
 
 namespace discreet::random {
 
-// numerics::parallel_for for elements that cost about `cost` times what a sum spends on one, so
-// that a share worth a thread holds fewer of them. cost: a power of two up to 256.
+// numerics::parallel_for for elements that cost about `cost` times as much as an element of a sum,
+// so that fewer of them are worth a thread. cost: a power of two, at most 256.
 template <class F>
 void parallel_for_costly(std::size_t count, std::size_t cost, int threads, F&& f) {
   numerics::parallel_for(count * cost, threads,
                          [&](std::size_t begin, std::size_t end) { f(begin / cost, end / cost); });
 }
 
-// out[i] = sample(words of the reserve of index coordinate + i): one index per coordinate.
+// out[i] = sample(the reserve words of index coordinate + i): one index per coordinate.
 template <class T, class Sample>
 void draw_each(const Generator& generator, const Position& position, std::span<T> out, int threads,
                const Sample& sample) {

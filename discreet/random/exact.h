@@ -10,7 +10,7 @@ namespace discreet::random {
 // Exact draws by integer arithmetic: no floating point, no rounding, no bias. The laws hold exactly
 // when the words are uniform and independent.
 
-// Uniform on {0 … bound − 1}, 1 ≤ bound. Rejection of the smallest power of two that covers it.
+// Uniform on {0 … bound − 1}, bound ≥ 1, by rejection from the smallest power of two ≥ bound.
 std::uint64_t uniform_below(WordReader& words, std::uint64_t bound);
 Uint128 uniform_below(WordReader& words, Uint128 bound);
 

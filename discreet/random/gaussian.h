@@ -7,24 +7,25 @@
 
 namespace discreet::random {
 
-// Gaussian noise N(0, stddev²), the same bits on every machine, for any number of threads and any
-// cut of a range into calls: the value of a coordinate depends on the generator and the position
-// only.
+// Gaussian noise N(0, stddev²). The value of a coordinate depends only on the generator and the
+// position: the bits are the same on every machine, for any number of threads, and however a range
+// is divided into calls.
 // Proof: gaussian.md (distance to the ideal law, and what is charged to δ)
 //
-// binary64: Box–Muller on 64-bit uniforms, of which those below 2^-11 are drawn with 128 bits.
-//   Coordinates 2k and 2k+1 are √(−2 ln u)·cos φ and ·sin φ of one index. The tail reaches
-//   13.3 σ; a pair fails to follow a Gaussian rounded in its last bits with probability at most
-//   2^-127, so n coordinates charge at most n·2^-127·(1 + e^ε) to δ. As with every floating-point
-//   noise, the low-order bits of the sum are not covered; the discrete families cover them.
-// binary32 targets of the functions below take the binary64 value: x + stddev·z is formed in
-//   binary64 and rounded once.
+// binary64: Box–Muller on 64-bit uniforms; uniforms below 2^-11 are drawn with 128 bits.
+//   Coordinates 2k and 2k+1 are √(−2 ln u)·cos φ and √(−2 ln u)·sin φ of one index. The tail
+//   reaches 13.3 σ. A pair differs from a Gaussian rounded in its last bits with probability at
+//   most 2^-127, so n coordinates charge at most n·2^-127·(1 + e^ε) to δ. As with all
+//   floating-point noise, the low-order bits of the sum are not covered; the discrete families
+//   cover them.
+// binary32: the functions below form x + stddev·z in binary64 and round it once.
 //
-// Common to all:
+// Common to all functions:
 //   position  the tensor, and the coordinate of the first element of the span.
-//   stddev    ≥ 0, finite. Non-finite throws kNanInSigma, negative kInvalidDpConfig, and nothing is
-//             written; 0 writes zeros (fill) or leaves the values (add).
-//   threads   ≥ 1, how many threads work.
+//   stddev    ≥ 0, finite. A non-finite value throws kNanInSigma and a negative one
+//             kInvalidDpConfig, before anything is written; 0 writes zeros (fill) or leaves the
+//             values unchanged (add).
+//   threads   ≥ 1, the number of threads.
 
 // The indices that n coordinates of a tensor consume.
 constexpr std::uint64_t gaussian_indices(std::uint64_t n) noexcept { return n / 2 + n % 2; }
@@ -35,16 +36,16 @@ void fill_gaussian(const Generator& generator, const Position& position, double 
 void fill_gaussian(const Generator& generator, const Position& position, double stddev,
                    std::span<float> out, int threads = 1);
 
-// x[i] += stddev · z, without a buffer of the size of x.
+// x[i] += stddev · z, without a temporary array of the size of x.
 void add_gaussian(const Generator& generator, const Position& position, double stddev,
                   std::span<double> x, int threads = 1);
 void add_gaussian(const Generator& generator, const Position& position, double stddev,
                   std::span<float> x, int threads = 1);
 
-// Native binary32: all arithmetic in binary32 from 32-bit uniforms, four coordinates an index.
-// Faster and weaker: the tail ends at 6.8 σ, and with d coordinates, σ and T steps that costs δ
-// (soundness: 3.8e-5 at d=1e7, σ=0.6, qT=100). Not for certified runs, which refuse it; for
-// initialisation, tests and public randomness.
+// Native binary32: all arithmetic in binary32 from 32-bit uniforms, four coordinates per index.
+// Faster but weaker: the tail ends at 6.8 σ, which costs δ depending on σ, the number of
+// coordinates d and the number of steps T (3.8e-5 at d=1e7, σ=0.6, qT=100). Certified runs reject
+// it; use it for initialisation, tests and public randomness.
 constexpr std::uint64_t gaussian_native32_indices(std::uint64_t n) noexcept {
   return n / 4 + (n % 4 != 0);
 }

@@ -23,7 +23,7 @@ alignas(64) constexpr std::array<std::uint8_t, kZeroBytes> kZeros{};
 
 void require(bool ok, const char* what) {
   if (!ok) {
-    throw Error(ErrorCode::kIoError, "BlockSource", std::string("OpenSSL failed in ") + what);
+    io_error("BlockSource", "OpenSSL failed in {}", what);
   }
 }
 

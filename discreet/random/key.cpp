@@ -28,16 +28,15 @@ std::uint64_t this_process() {
   static const int failure =
       pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
   if (failure != 0)
-    throw Error(ErrorCode::kIoError, "Key",
-                "the system has no memory to watch for fork(), without which keys are not safe");
+    io_error("Key", "the system has no memory to detect fork(), which the safety of keys requires");
   return forks.load(std::memory_order_relaxed);
 }
 
 Key Key::from_system() {
   Key key(this_process());
   if (getentropy(key.bytes_.data(), kSize) != 0) {
-    throw Error(ErrorCode::kIoError, "Key::from_system",
-                "the operating system gave no random bytes; run on a kernel with getrandom");
+    io_error("Key::from_system",
+             "the operating system provided no random bytes; use a kernel with getrandom");
   }
   return key;
 }
@@ -54,9 +53,8 @@ Key Key::from_seed(std::uint64_t seed) {
 
 Key Key::from_bytes(ByteView bytes) {
   if (bytes.size() != kSize) {
-    throw Error(
-        ErrorCode::kMalformed, "Key::from_bytes",
-        fmt::format("a key has {} bytes, not {}; restore the key file", kSize, bytes.size()));
+    malformed("Key::from_bytes", "the key has {} bytes; expected {}; restore the key file", kSize,
+              bytes.size());
   }
   Key key(this_process());
   std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());
@@ -65,33 +63,33 @@ Key Key::from_bytes(ByteView bytes) {
 
 Key Key::derive(std::string_view name) const {
   if (name.empty()) {
-    throw Error(ErrorCode::kInvalidInput, "Key::derive", "a stream needs a name; give one");
+    invalid_input("Key::derive", "a stream must have a name");
   }
   const std::string info = fmt::format("discreet/stream/1/{}\x01", name);
   Key key(process_);
   unsigned length = 0;
   if (HMAC(EVP_sha256(), bytes_.data(), kSize, bytes_of(info).data(), info.size(),
            key.bytes_.data(), &length) == nullptr) {
-    throw Error(ErrorCode::kIoError, "Key::derive", "OpenSSL failed in HMAC");
+    io_error("Key::derive", "OpenSSL failed in HMAC");
   }
   return key;
 }
 
 void Key::require_own_process() const {
   if (process_ == kAnyProcess || process_ == this_process()) return;
-  throw Error(ErrorCode::kRngConsumptionViolation, "Key",
-              "this process was forked from one that holds the same key: both would draw the same "
-              "noise, and the difference of what they release would have none. Create the object "
-              "after fork(), in the process that uses it, or start processes with spawn");
+  fail(ErrorCode::kRngConsumptionViolation, "Key",
+       "this process was forked from one that holds the same key: both would draw the same noise, "
+       "and the difference of their releases would contain none. Create the object after fork(), "
+       "in the process that uses it, or start processes with spawn");
 }
 
 std::uint64_t parse_seed(std::string_view text) {
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw Error(
-        ErrorCode::kInvalidDpConfig, "parse_seed",
-        fmt::format("'{}' is no seed; give an integer from 0 to 18446744073709551615", text));
+    invalid_config("parse_seed",
+                   "'{}' is not a seed; it must be an integer from 0 to 18446744073709551615",
+                   text);
   }
   return seed;
 }

@@ -1,7 +1,5 @@
 #include "discreet/random/laplace.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,12 +14,10 @@ namespace discreet::random {
 
 void require_scale(const char* op, const char* name, double scale) {
   if (!std::isfinite(scale)) {
-    throw Error(ErrorCode::kNanInSigma, op,
-                fmt::format("{} is {}; give a finite one", name, scale));
+    fail(ErrorCode::kNanInSigma, op, "{} is {}; it must be finite", name, scale);
   }
   if (scale < 0) {
-    throw Error(ErrorCode::kInvalidDpConfig, op,
-                fmt::format("{} is {}; give one that is not negative", name, scale));
+    invalid_config(op, "{} is {}; it must not be negative", name, scale);
   }
 }
 

@@ -8,12 +8,12 @@
 namespace discreet::random {
 
 // Laplace noise of density exp(−|x|/scale)/(2·scale) in binary64: ± scale · (−ln u), with u drawn
-// as for the Gaussian (64 bits, 128 below 2^-11), so that the tail reaches 88 scales; a coordinate
-// fails to follow a Laplace variable rounded in its last bits with probability at most 2^-127.
-// Sensitivities are L1: clip in L1 norm. Low-order bits as for the Gaussian: discrete_laplace
-// covers them.
+// as for the Gaussian (64 bits; 128 bits below 2^-11). The tail reaches 88 scales. A coordinate
+// differs from a Laplace variable rounded in its last bits with probability at most 2^-127. The
+// sensitivity is L1: clip in the L1 norm. As for the Gaussian, the low-order bits are not covered;
+// discrete_laplace covers them.
 // Proof: gaussian.md
-//   scale     ≥ 0, finite; errors, position and threads as in gaussian.h.
+//   scale     ≥ 0, finite. For errors, position and threads see gaussian.h.
 // One index per coordinate.
 constexpr std::uint64_t laplace_indices(std::uint64_t n) noexcept { return n; }
 

@@ -7,14 +7,14 @@
 
 namespace discreet::random {
 
-// A uniform real number in (0, 1) of which only the base-2^32 digits asked for exist.
+// A uniform real number in (0, 1) whose base-2^32 digits are drawn on demand.
 class LazyUniform {
  public:
   std::uint32_t digit(std::size_t i, WordReader& words) {
     while (digits_.size() <= i) digits_.push_back(static_cast<std::uint32_t>(words.next() >> 32));
     return digits_[i];
   }
-  // The order of two independent uniforms; they differ with probability 1.
+  // Compares two independent uniforms; they differ with probability 1.
   bool less_than(LazyUniform& other, WordReader& words) {
     for (std::size_t i = 0;; ++i) {
       const std::uint32_t a = digit(i, words), b = other.digit(i, words);

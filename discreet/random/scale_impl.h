@@ -2,7 +2,7 @@
 
 namespace discreet::random {
 
-// Throws kNanInSigma unless the scale of a noise is finite, kInvalidDpConfig if it is negative.
+// Throws kNanInSigma unless the noise scale is finite, kInvalidDpConfig if it is negative.
 void require_scale(const char* op, const char* name, double scale);
 
 }  // namespace discreet::random

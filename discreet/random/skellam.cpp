@@ -1,7 +1,5 @@
 #include "discreet/random/skellam.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 
@@ -65,9 +63,8 @@ Weight uniform_below(WordReader& words, const Weight& bound) {
 void require_parts(const char* op, const char* name, Rational r, std::uint64_t denominator_limit) {
   if (r.numerator == 0 || r.denominator == 0 || r.numerator > kPartLimit ||
       r.denominator > denominator_limit) {
-    throw Error(ErrorCode::kInvalidDpConfig, op,
-                fmt::format("{} {}/{} is out of range; the parts must be from 1 to {} and {}", name,
-                            r.numerator, r.denominator, kPartLimit, denominator_limit));
+    invalid_config(op, "{} {}/{} is out of range; the parts must be from 1 to {} and {}", name,
+                   r.numerator, r.denominator, kPartLimit, denominator_limit);
   }
 }
 

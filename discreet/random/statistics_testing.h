@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-// Test statistics for the laws of this room. Seeds are fixed, so a test either always passes or
-// always fails; the thresholds are those at which a correct sampler under a fresh seed would raise
-// a false alarm with probability at most 1e-6.
+// Test statistics for the distributions of this room. Seeds are fixed, so a test either always
+// passes or always fails. At these thresholds a correct sampler with a fresh seed would raise a
+// false alarm with probability at most 1e-6.
 namespace discreet::random::testing {
 
 // √n · sup |F_n − F|. Kolmogorov's law gives P(> 2.69) = 2·exp(−2·2.69²) < 1.1e-6.

@@ -1,7 +1,5 @@
 #include "discreet/random/subsets.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -123,13 +121,11 @@ class BoundedDraw {
 std::vector<std::uint64_t> poisson_subset(const Generator& generator, const Position& position,
                                           Records records, double rate, int threads) {
   if (!(rate >= 0 && rate <= 1)) {
-    throw Error(ErrorCode::kInvalidDpConfig, "poisson_subset",
-                fmt::format("sampling rate {} is no probability; give one from 0 to 1", rate));
+    invalid_config("poisson_subset", "the sampling rate is {}; it must be in [0, 1]", rate);
   }
   if (records.end > kIndexLimit) {
-    throw Error(
-        ErrorCode::kInvalidInput, "poisson_subset",
-        fmt::format("record {} is beyond the {} that can be numbered", records.end, kIndexLimit));
+    invalid_input("poisson_subset", "record {} is out of range; only {} records can be numbered",
+                  records.end, kIndexLimit);
   }
   position.require_indices(0, poisson_indices(records.end));
   std::vector<std::uint64_t> out;
@@ -166,8 +162,8 @@ std::vector<std::uint64_t> permutation(const Generator& generator, const Positio
 std::vector<std::uint64_t> fixed_size_subset(const Generator& generator, const Position& position,
                                              std::uint64_t population, std::uint64_t size) {
   if (size > population) {
-    throw Error(ErrorCode::kInvalidDpConfig, "fixed_size_subset",
-                fmt::format("{} of {} records cannot be chosen; ask for fewer", size, population));
+    invalid_config("fixed_size_subset", "cannot choose {} of {} records; request fewer", size,
+                   population);
   }
   position.require_indices(0, size);
   std::unordered_set<std::uint64_t> chosen;
@@ -185,7 +181,7 @@ std::vector<std::uint64_t> fixed_size_subset(const Generator& generator, const P
 void assign_bins(const Generator& generator, const Position& position, std::uint32_t bins,
                  std::span<std::uint32_t> out, int threads) {
   if (bins == 0) {
-    throw Error(ErrorCode::kInvalidDpConfig, "assign_bins", "0 bins hold no record; give some");
+    invalid_config("assign_bins", "the number of bins is 0; it must be at least 1");
   }
   position.require_indices(position.coordinate, out.size());
   parallel_for_costly(out.size(), 8, threads, [&](std::size_t begin, std::size_t end) {

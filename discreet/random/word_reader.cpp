@@ -6,9 +6,8 @@ namespace discreet::random {
 
 std::uint64_t WordReader::next() {
   if (taken_ == 2 * kReserveBlocks) {
-    throw Error(
-        ErrorCode::kRngConsumptionViolation, "WordReader",
-        "a rejection loop used up the 8192 words of its coordinate; the generator is broken");
+    fail(ErrorCode::kRngConsumptionViolation, "WordReader",
+         "a rejection loop used up the 8192 words of its coordinate; the generator is broken");
   }
   const std::size_t place = taken_ % kBatch;
   if (place == 0) source_.read(high_, block_ + taken_ / 2, batch_);

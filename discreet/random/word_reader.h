@@ -7,16 +7,16 @@
 
 namespace discreet::random {
 
-// The 64-bit words of one index's reserve, in order: what a rejection loop draws from. The loop may
-// take any number of them, and no other index is disturbed.
+// The 64-bit words of one index's reserve, in order, for rejection loops. A loop may take any
+// number of them without affecting other indices.
 class WordReader {
  public:
-  // source: must outlive the reader. index: counted from position.base.
+  // source: must outlive the reader. index: relative to position.base.
   WordReader(BlockSource& source, const Position& position, std::uint64_t index)
       : source_(source), high_(position.high), block_(position.reserve(index)) {}
 
   // The next word. Throws kRngConsumptionViolation after the 8192 words of the reserve; samplers
-  // take a few dozen (discrete.md, section 5).
+  // need a few dozen (discrete.md, section 5).
   std::uint64_t next();
 
  private:

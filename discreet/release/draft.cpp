@@ -9,7 +9,7 @@
 #include "discreet/admission/resolver.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
-#include "discreet/base/rounded_text.h"
+#include "discreet/base/text/rounded_text.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
@@ -22,15 +22,14 @@ namespace {
 using nlohmann::json;
 using Names = std::vector<std::string>;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, "release", std::move(sentence));
-}
+constexpr const char* kOperator = "release";
 
 // The least whole number that is at least x * scale, exactly: where the product is whole, the bits
 // it lost decide.
 std::uint64_t rounded_up(double x, double scale, const char* what) {
   const double product = x * scale, up = std::ceil(product);
-  if (!(x >= 0) || !(up < 0x1p63)) refuse(fmt::format("{} is {}, which is no promise", what, x));
+  if (!(x >= 0) || !(up < 0x1p63))
+    invalid_input(kOperator, "{} is {}, which is not a valid promise", what, x);
   const bool lost = up == product && std::fma(x, scale, -product) > 0;
   return static_cast<std::uint64_t>(up) + lost;
 }
@@ -39,7 +38,7 @@ std::uint64_t rounded_up(double x, double scale, const char* what) {
 
 std::uint32_t index_of(const cbor::Value& value) {
   const std::uint64_t number = value.as_unsigned();
-  if (number > 0xffffffff) refuse("an index of a depth profile is too large");
+  if (number > 0xffffffff) invalid_input(kOperator, "an index of a depth profile is too large");
   return static_cast<std::uint32_t>(number);
 }
 std::vector<std::uint32_t> indices_of(const cbor::Value& list) {
@@ -50,18 +49,19 @@ std::vector<std::uint32_t> indices_of(const cbor::Value& list) {
 
 // A depth profile as a policy encodes it (admission/policy.cpp). Throws for anything else.
 admission::DepthProfile profile_of(const cbor::Value& map) {
-  if (map.at("schema") != cbor::Value(admission::kProfileSchema)) refuse("another schema");
+  if (map.at("schema") != cbor::Value(admission::kProfileSchema))
+    invalid_input(kOperator, "another schema");
   const auto& parts = map.at("where").as_array();
   const std::string_view kind = parts.at(0).as_text();
   admission::DepthProfile out{admission::WholeModel{}, indices_of(map.at("heads")),
                               indices_of(map.at("experts"))};
   if (kind == "depth") {
     const std::uint64_t from = parts.at(1).as_unsigned(), to = parts.at(2).as_unsigned();
-    if (!(from < to && to <= admission::Scaled::kUnit)) refuse("a band is empty");
+    if (!(from < to && to <= admission::Scaled::kUnit)) invalid_input(kOperator, "a band is empty");
     out.where = admission::DepthBand{{from}, {to}};
   } else if (kind == "layers") {
     const std::uint32_t first = index_of(parts.at(1)), last = index_of(parts.at(2));
-    if (first > last) refuse("a band is empty");
+    if (first > last) invalid_input(kOperator, "a band is empty");
     out.where = admission::LayerBand{first, last};
   } else if (kind == "modules") {
     admission::ModuleSet set;
@@ -71,7 +71,7 @@ admission::DepthProfile profile_of(const cbor::Value& map) {
   } else if (kind == "adapter") {
     out.where = admission::AdapterBound{std::string(parts.at(1).as_text())};
   } else if (kind != "whole") {
-    refuse("another kind of profile");
+    invalid_input(kOperator, "another kind of profile");
   }
   return out;
 }
@@ -123,9 +123,9 @@ void set_parts(const RunFacts& facts, const ReleaseTerms& terms, const Touched& 
     for (const std::string& adapter : m.generation.back().adapters) {
       const auto at = adapters.find(adapter);
       if (at == adapters.end())
-        refuse(
-            fmt::format("generation class {} names the adapter {}, which the model does not have",
-                        name, adapter));
+        invalid_input(kOperator,
+                      "generation class {} names the adapter {}, which the model does not have",
+                      name, adapter);
       at->second.scope.push_back(name);
     }
   }
@@ -150,20 +150,18 @@ RunRecord read_ledger(const LedgerAt& at, Manifest& m) {
         LedgerView{header.key, loaded->note, header.accountant, header.delta, header.adjacency};
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIoError) throw;
-    throw Error(ErrorCode::kMalformed, "release",
-                fmt::format("the ledger does not verify{}: {}",
-                            where.entry ? fmt::format(" at entry {}", *where.entry) : "",
-                            error.sentence()));
+    malformed(kOperator, "the ledger does not verify{}: {}",
+              where.entry ? fmt::format(" at entry {}", *where.entry) : "", error.sentence());
   }
   RunRecord record = record_of(store, loaded->state, m.runs, position_of(m));
   if (record.summarised > 0)
-    refuse(
-        fmt::format("contributions of run {} were summarised: their bounds can no longer be "
-                    "stated. Train again to release",
-                    fmt::join(m.runs, " and ")));
+    invalid_input(kOperator,
+                  "contributions of run {} were summarised, so their bounds can no longer be "
+                  "stated. Train again to release",
+                  fmt::join(m.runs, " and "));
   if (record.postures.empty())
-    refuse(fmt::format("the ledger has no epoch of run {} with a contribution",
-                       fmt::join(m.runs, " or ")));
+    invalid_input(kOperator, "the ledger has no epoch of run {} with a contribution",
+                  fmt::join(m.runs, " or "));
   return record;
 }
 
@@ -223,11 +221,13 @@ PrivacyStatement privacy_of(const RunFacts& facts, const RunRecord* record) {
 
 std::map<std::string, ReleaseTerms::Scope> parse_scopes(std::string_view text) {
   const json read = parse_strictly(text, "scope file");
-  if (!read.is_object() || read.empty()) refuse("the scopes are no object of generation classes");
+  if (!read.is_object() || read.empty())
+    invalid_input(kOperator, "the scopes must be a JSON object of generation classes");
   std::map<std::string, ReleaseTerms::Scope> out;
   for (const auto& [name, about] : read.items()) {
     ReleaseTerms::Scope scope;
-    if (!about.is_object()) refuse(fmt::format("generation class {} is no object", quoted(name)));
+    if (!about.is_object())
+      invalid_input(kOperator, "generation class {} is not an object", quoted(name));
     for (const auto& [key, value] : about.items()) {
       try {
         if (key == "layers") {
@@ -239,14 +239,14 @@ std::map<std::string, ReleaseTerms::Scope> parse_scopes(std::string_view text) {
         } else if (key == "serves_withdrawn") {
           scope.serves_withdrawn = value.get<bool>();
         } else {
-          refuse(
-              fmt::format("generation class {} has the member {}; take layers, adapters, "
-                          "purposes or serves_withdrawn",
-                          quoted(name), quoted(key)));
+          invalid_input(kOperator,
+                        "generation class {} has the unknown member {}; the members are layers, "
+                        "adapters, purposes and serves_withdrawn",
+                        quoted(name), quoted(key));
         }
       } catch (const json::exception&) {
-        refuse(fmt::format("{} of generation class {} is not {}", key, quoted(name),
-                           key == "serves_withdrawn" ? "true or false" : "a list of texts"));
+        invalid_input(kOperator, "{} of generation class {} is not {}", key, quoted(name),
+                      key == "serves_withdrawn" ? "true or false" : "a list of texts");
       }
     }
     out.emplace(name, std::move(scope));
@@ -267,10 +267,10 @@ Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
   if (at) {
     const RunRecord record = read_ledger(*at, m);
     if (facts.interrupted && !record.has_plans)
-      refuse(
-          "the run was interrupted, and its ledger, of schema 1, records what its epochs spent "
-          "until then: no bound at a time that somebody chose. Finish it with 'discreet train "
-          "--resume', then release it");
+      invalid_input(kOperator,
+                    "the run was interrupted, and its ledger, of schema 1, records what its epochs "
+                    "spent until then, which is not a bound at a chosen time. Finish it with "
+                    "'discreet train --resume', then release it");
     m.privacy = privacy_of(facts, &record);
     m.postures = record.postures;
     for (const Posture& posture : m.postures)

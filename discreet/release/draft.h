@@ -15,39 +15,39 @@
 
 namespace discreet::release {
 
-// What a run directory says of its run: released or declared, nothing else.
+// The facts about a run from its directory: released or declared, nothing else.
 struct RunFacts {
   std::vector<std::string> runs;  // its names in the ledger, or that of its folder
-  std::vector<ModelFile> model;   // what is released
-  // The model's tensors, with public modules marked: which layers a class was permitted.
+  std::vector<ModelFile> model;   // the released files
+  // The model's tensors, with public modules marked: determines the layers that a class may reach.
   ModelLayout layout = ModelLayout({});
-  double epsilon = 0;  // the claim for all that the run released, upper end
+  double epsilon = 0;  // the claim for everything that the run released, upper end
   double delta = 0;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
-  std::map<std::uint64_t, double> groups{};  // epsilon for so many records together, upper end
-  // Stopped before its planned end, by a person or a program that may have looked at it.
+  std::map<std::uint64_t, double> groups{};  // epsilon for this many records together, upper end
+  // Stopped before its planned end, by a person or program that may have looked at it.
   bool interrupted = false;
-  bool sealed = true;  // the run's own seal of trace and model was verified
+  bool sealed = true;  // the run's seal of trace and model was verified
 };
 
-// What the ledger behind a run must be.
+// The expected ledger of a run.
 struct LedgerAt {
   std::filesystem::path path;
-  admission::PublicKey key;  // that signed it
-  std::string note;          // that the run kept: the ledger must extend it
+  admission::PublicKey key;  // of its signer
+  std::string note;          // kept by the run: the ledger must extend it
 };
 
-// What whoever releases decides.
+// The decisions of the releasing party.
 struct ReleaseTerms {
-  std::uint64_t issued = 0;         // now, seconds since 1970
+  std::uint64_t issued = 0;         // now, in seconds since 1970
   std::uint64_t max_age = 604'800;  // seconds: a week
   struct Scope {
-    std::optional<std::vector<std::string>> layers;  // none: all of the model
+    std::optional<std::vector<std::string>> layers;  // empty: all layers of the model
     std::vector<std::string> adapters;
     std::vector<std::string> purposes = {std::string(kAnyPurpose)};
     bool serves_withdrawn = false;
   };
-  // By name. The scope of an adapter is the classes that name it.
+  // By name. The scope of an adapter consists of the classes that name it.
   std::map<std::string, Scope> generation = {{"predict", Scope{}}};
 };
 
@@ -57,22 +57,21 @@ struct ReleaseTerms {
 // every member optional. Throws kInvalidInput for any other text.
 std::map<std::string, ReleaseTerms::Scope> parse_scopes(std::string_view json);
 
-// The manifest of a run, not yet signed or recorded. The ledger is read and verified whole, in one
-// snapshot (attestations aside). Without one, the records are unattested: the run had no corpus.
-// With one, the promise is the larger of that of the run and what its classes have spent, at the
-// larger delta: it holds for the run, and for every contribution over all runs.
+// The manifest of a run, not yet signed or recorded. The ledger is read and verified completely, in
+// one snapshot (except attestations). Without a ledger the run had no corpus, and the records are
+// unattested. With one, the promise is the larger of that of the run and the spend of its classes,
+// at the larger delta: it holds for the run, and for every contribution over all runs.
 //
 // Throws kMalformed, with the entry, for a ledger that does not verify, is signed by another key or
 // does not extend the note; kInvalidInput if it has no epoch of the run, if the contributions of
-// the run were summarised already, if the run was interrupted and the ledger has no plans (what its
-// epochs spent until a time that somebody chose is no bound), if a name in the terms is not one of
-// the model, or as require_valid; kInvalidDpConfig if a depth profile does not fit
-// the layout.
+// the run are already summarised, if the run was interrupted and the ledger has no plans (the spend
+// of its epochs until a chosen time is not a bound), if a name in the terms is not one of the
+// model, or as require_valid; kInvalidDpConfig if a depth profile does not fit the layout.
 Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
                const std::optional<LedgerAt>& ledger);
 
-// The run that a note was kept by: its last entry is the end of an epoch, or a release, of it. None
-// if it is something else.
+// The run that kept a note: the last entry of the note is the end of an epoch, or a release, of
+// that run. Empty if it is something else.
 std::optional<std::string> run_of_note(const std::filesystem::path& ledger, std::string_view note);
 
 }  // namespace discreet::release

@@ -34,10 +34,7 @@ struct Parts {
 };
 
 Parts parts_of(std::string_view envelope) {
-  const auto refuse = [](const char* sentence) {
-    throw Error(ErrorCode::kMalformed, "release", sentence);
-  };
-  if (envelope.size() > 2 * kMostStatementBytes) refuse("the envelope is too long");
+  if (envelope.size() > 2 * kMostStatementBytes) malformed("release", "the envelope is too long");
   const json outer = try_read_json(envelope);
   Parts out;
   try {
@@ -50,7 +47,7 @@ Parts parts_of(std::string_view envelope) {
     if (text_of(out.payload, out.key_id, out.signature) == envelope) return out;
   } catch (const json::exception&) {
   }
-  refuse("this is no envelope of a manifest");
+  malformed("release", "this is not the envelope of a manifest");
   return out;
 }
 
@@ -71,7 +68,7 @@ Opened open(std::string_view envelope, const admission::PublicKey& key) {
               EnvelopeFault::kUnknownKey,
               fmt::format("the manifest is not signed by the trusted key {}", to_hex(key.id()))};
     if (!key.verifies(bytes_of(signed_bytes(parts.payload)), parts.signature))
-      return {{}, EnvelopeFault::kBadSignature, "the manifest is not what its key signed"};
+      return {{}, EnvelopeFault::kBadSignature, "the manifest differs from what its key signed"};
     return {decode_statement(parts.payload), {}, {}};
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIoError) throw;

@@ -76,10 +76,11 @@ std::optional<Decision> Gate::examine(std::string_view envelope, const Evidence&
             [](const ModelFile& a, const ModelFile& b) { return a.name < b.name; });
   for (const ModelFile& file : manifest_->model)
     if (std::find(served.begin(), served.end(), file) == served.end())
-      return Decision{Reason::kWrongModel,
-                      fmt::format("{} is not the one of the manifest, or is not there", file.name)};
+      return Decision{
+          Reason::kWrongModel,
+          fmt::format("{} differs from the file of the manifest, or does not exist", file.name)};
   if (served.size() != manifest_->model.size())
-    return Decision{Reason::kWrongModel, "files are served that the manifest does not have"};
+    return Decision{Reason::kWrongModel, "served files are not in the manifest"};
 
   const bool asked = evidence.ledger || evidence.ledger_key || evidence.checkpoint;
   if (!manifest_->ledger)
@@ -89,7 +90,7 @@ std::optional<Decision> Gate::examine(std::string_view envelope, const Evidence&
   if (evidence.ledger_key &&
       !std::ranges::equal(evidence.ledger_key->bytes(), manifest_->ledger->key))
     return Decision{Reason::kLedgerUnverified,
-                    "the manifest's ledger is signed by another key than the one given"};
+                    "the manifest's ledger is signed by another key than the given one"};
   if (evidence.ledger) return examine_ledger(envelope, evidence);
   if (evidence.checkpoint) return examine_checkpoint(*evidence.checkpoint);
   return std::nullopt;
@@ -105,15 +106,15 @@ std::optional<Decision> Gate::examine_checkpoint(const std::string& note) const 
   }
   if (!given || given->origin != ours.origin)
     return Decision{Reason::kLedgerUnverified,
-                    "the checkpoint given is no note of the manifest's ledger"};
+                    "the given checkpoint is not a note of the manifest's ledger"};
   if (given->size > ours.size)
     return Decision{
         Reason::kLedgerUnverified,
-        fmt::format("the ledger has {} entries by now, the manifest knows {}; give the ledger",
+        fmt::format("the ledger now has {} entries, but the manifest knows {}; pass the ledger",
                     given->size, ours.size)};
   if (given->size == ours.size && given->root != ours.root)
     return Decision{Reason::kLedgerUnverified,
-                    "the checkpoint given is of a fork of the manifest's ledger"};
+                    "the given checkpoint belongs to a fork of the manifest's ledger"};
   return std::nullopt;
 }
 
@@ -130,12 +131,12 @@ std::optional<Decision> Gate::examine_ledger(std::string_view envelope, const Ev
     const ledger::Loaded loaded = ledger::load(store, options, false, where);
     if (evidence.checkpoint) {
       const auto given =
-          ledger::open_note(*evidence.checkpoint, {loaded.state.header().origin, *options.key});
+          ledger::open_note(*evidence.checkpoint, {loaded.state.header().origin, options.key->key});
       if (!given || given->size > loaded.frontier.size() ||
           ledger::range_hash(store)(0, given->size) != given->root)
         return Decision{Reason::kLedgerUnverified,
-                        "the ledger does not extend the checkpoint given: it was rolled back or "
-                        "forked, or the checkpoint is not its own"};
+                        "the ledger does not extend the given checkpoint: it was rolled back or "
+                        "forked, or the checkpoint belongs to another ledger"};
     }
     const ledger::Header& header = loaded.state.header();
     const RunRecord record =
@@ -145,19 +146,19 @@ std::optional<Decision> Gate::examine_ledger(std::string_view envelope, const Ev
         header.adjacency != view.adjacency ||
         (record.summarised == 0 && record.postures != manifest_->postures))
       return Decision{Reason::kLedgerUnverified,
-                      "the manifest says of its classes what the ledger does not, or was written "
-                      "before spends of withdrawn contributions were stated as promised; release "
-                      "the run again"};
+                      "the manifest states something about its classes that the ledger does not, "
+                      "or was written before spends of withdrawn contributions were stated as "
+                      "promised; release the run again"};
     released_at_ = record.released_at;
     if (!released_at_)
-      return Decision{Reason::kNotRecorded,
-                      "the ledger has no release with this manifest: contributors cannot find it"};
-    if (record.withdrawn_at)
       return Decision{
-          Reason::kWithdrawn,
-          fmt::format("a contribution that the model used was withdrawn at entry {}; train again, "
-                      "or release again with that said",
-                      *record.withdrawn_at)};
+          Reason::kNotRecorded,
+          "the ledger has no release with this manifest, so contributors cannot find it"};
+    if (record.withdrawn_at)
+      return Decision{Reason::kWithdrawn,
+                      fmt::format("a contribution that the model used was withdrawn at entry {}; "
+                                  "train again, or release again and state it",
+                                  *record.withdrawn_at)};
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIoError) throw;
     return Decision{Reason::kLedgerUnverified,
@@ -194,7 +195,7 @@ Decision Gate::standing() const {
             fmt::format("the manifest is {} seconds old, and stale after {}; release again",
                         now - manifest_->issued, manifest_->max_age),
             position_};
-  return {Reason::kAllowed, "the manifest holds", position_};
+  return {Reason::kAllowed, "the manifest is valid", position_};
 }
 
 Decision Gate::decide(const Request& request) const {
@@ -207,8 +208,7 @@ Decision Gate::decide(const Request& request) const {
   if (found == kinds_.end())
     return answer(
         Reason::kUnknownGenerationClass,
-        "the manifest has no such generation class; `discreet gate` without a request lists "
-        "those it has");
+        "the manifest has no such generation class; `discreet gate` without a request lists them");
   const Kind& kind = found->second;
   if (!has(kind.purposes, request.purpose) && !has(kind.purposes, kAnyPurpose))
     return answer(Reason::kPurposeNotGranted,
@@ -231,12 +231,11 @@ Decision Gate::decide(const Request& request) const {
   if (request.rights.most_epsilon)
     for (const Posture& p : kind.postures)
       if (p.spend > *request.rights.most_epsilon)
-        return answer(
-            Reason::kEpsilonAbove,
-            fmt::format("generation class {} draws on layers of class {}, which spent {}; "
-                        "the request's rights end at {}",
-                        found->first, p.admissibility_class, epsilon(p.spend),
-                        epsilon(*request.rights.most_epsilon)));
+        return answer(Reason::kEpsilonAbove,
+                      fmt::format("generation class {} draws on layers of class {}, which spent "
+                                  "{}; the request's rights allow at most {}",
+                                  found->first, p.admissibility_class, epsilon(p.spend),
+                                  epsilon(*request.rights.most_epsilon)));
   return answer(Reason::kAllowed,
                 fmt::format("generation class {} is within its purposes and the request's rights",
                             found->first));

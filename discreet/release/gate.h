@@ -15,21 +15,21 @@
 
 namespace discreet::release {
 
-// Why a request is allowed or denied. The spelling is stable. Where several apply, the first in
-// this order is given.
+// Why a request is allowed or denied. The spelling is stable. If several reasons apply, the first
+// in this order is reported.
 enum class Reason : std::uint8_t {
   kMalformedManifest,       // MALFORMED_MANIFEST
   kUnknownKey,              // UNKNOWN_KEY: not signed by the trusted key
   kBadSignature,            // BAD_SIGNATURE
-  kWrongModel,              // WRONG_MODEL: the files served are not those of the manifest
-  kLedgerUnverified,        // LEDGER_UNVERIFIED: the ledger or a checkpoint does not bear it out
+  kWrongModel,              // WRONG_MODEL: the served files are not those of the manifest
+  kLedgerUnverified,        // LEDGER_UNVERIFIED: the ledger or a checkpoint does not confirm it
   kNotRecorded,             // NOT_RECORDED: the ledger has no such release
   kWithdrawn,               // WITHDRAWN: a contribution was withdrawn since
-  kNotYetValid,             // NOT_YET_VALID: issued in the future, by this clock
+  kNotYetValid,             // NOT_YET_VALID: issued in the future according to this clock
   kStale,                   // STALE: older than its max_age
   kUnknownGenerationClass,  // UNKNOWN_GENERATION_CLASS
   kPurposeNotGranted,       // PURPOSE_NOT_GRANTED
-  kDrawsOnWithdrawn,        // DRAWS_ON_WITHDRAWN: on layers of what was withdrawn before
+  kDrawsOnWithdrawn,        // DRAWS_ON_WITHDRAWN: on layers of contributions withdrawn earlier
   kClassNotPermitted,       // CLASS_NOT_PERMITTED: on layers of classes outside the rights
   kEpsilonAbove,            // EPSILON_ABOVE: on layers of contributions that spent too much
   kAllowed,                 // ALLOWED
@@ -39,50 +39,51 @@ std::string_view to_string(Reason reason) noexcept;
 struct Decision {
   Reason reason = Reason::kMalformedManifest;
   std::string sentence;
-  std::uint64_t position = 0;  // entries of the ledger that were looked at; 0: none
+  std::uint64_t position = 0;  // number of ledger entries considered; 0: none
   bool allowed() const noexcept { return reason == Reason::kAllowed; }
 };
 
-// The inference-time gate: whether a model may answer a request. It decides on the declared scope
-// of the request's generation class (soundness F10): on which layers and adapters it draws, which
-// classes of contributions were permitted there, and whether that is within the request's rights.
-// What a model computes is not looked at.
+// The inference-time gate: decides whether a model may answer a request. The decision depends on
+// the declared scope of the request's generation class: the layers and adapters it draws on, the
+// classes of contributions permitted there, and whether these are within the request's rights. What
+// a model computes is not inspected.
 //
-// It fails closed: a manifest or ledger that is not what it should be makes a gate that denies
-// everything, with the reason. Manifest, model and ledger are looked at once, when it is made; the
-// clock at every decision. So a withdrawal reaches a running gate when it is made again with a
-// newer ledger, and at the latest when the manifest is stale.
+// It fails closed: with an invalid manifest or ledger, the gate denies everything and gives the
+// reason. Manifest, model and ledger are checked once, at construction; the clock at every
+// decision. So a withdrawal reaches a running gate when the gate is constructed again with a newer
+// ledger, and at the latest when the manifest is stale.
 class Gate {
  public:
   struct Evidence {
     admission::PublicKey key;      // whose releases are trusted
-    std::vector<ModelFile> model;  // the files that are served: all of the manifest, no other
-    // The ledger as it is now: verified whole, must extend the manifest's note, record the release
-    // and say what the manifest says of its postures. None: the manifest is believed until it is
+    std::vector<ModelFile> model;  // the served files: all of the manifest and no others
+    // The current ledger: it is verified completely, must extend the manifest's note, record the
+    // release and agree with the manifest's postures. Empty: the manifest is trusted until it is
     // stale.
     std::optional<std::filesystem::path> ledger = {};
-    std::optional<admission::PublicKey> ledger_key = {};  // none: the one the manifest names
-    // A note from elsewhere: the ledger must extend it; without a ledger, a note that is newer than
-    // the manifest denies.
+    std::optional<admission::PublicKey> ledger_key = {};  // empty: the one the manifest names
+    // A note from elsewhere that the ledger must extend; without a ledger, a note newer than the
+    // manifest denies all requests.
     std::optional<std::string> checkpoint = {};
-    std::function<std::uint64_t()> clock = {};  // seconds since 1970; empty: the system's
+    std::function<std::uint64_t()> clock = {};  // seconds since 1970; empty: the system's clock
   };
-  // Never throws for what manifest, ledger or note contain; kIoError if the machine fails.
+  // Never throws because of the content of manifest, ledger or note; kIoError if the machine fails.
   Gate(std::string_view envelope, Evidence evidence);
 
-  // From any number of threads.
+  // Safe from any number of threads.
   Decision decide(const Request& request) const;
-  // Whether the manifest holds now, whatever is asked: kAllowed, or one of the reasons up to
-  // kStale.
+  // Whether the manifest is valid now, independent of a request: kAllowed, or one of the reasons up
+  // to kStale.
   Decision standing() const;
 
-  // None if it could not be opened: then nothing is to be believed of it.
+  // Empty if it could not be opened: then trust none of its content.
   const std::optional<Manifest>& manifest() const noexcept { return manifest_; }
-  // Where the ledger records the release; none if no ledger was given, or it does not.
+  // The position of the release in the ledger; empty if no ledger was given, or it does not record
+  // it.
   std::optional<std::uint64_t> released_at() const noexcept { return released_at_; }
 
  private:
-  struct Kind {  // a generation class, and what is behind it
+  struct Kind {  // a generation class with its background
     std::vector<std::string> purposes;
     std::vector<Posture> postures;
     bool serves_withdrawn = false;
@@ -95,7 +96,7 @@ class Gate {
   std::optional<Manifest> manifest_;
   std::optional<std::uint64_t> released_at_;
   std::uint64_t position_ = 0;
-  std::optional<Decision> fault_;  // of every request
+  std::optional<Decision> fault_;  // applies to every request
   std::function<std::uint64_t()> clock_;
   std::map<std::string, Kind, std::less<>> kinds_;
 };

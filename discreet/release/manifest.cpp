@@ -7,7 +7,7 @@
 
 #include "discreet/admission/ed25519.h"
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/ledger/note.h"
 
 namespace discreet::release {
@@ -15,17 +15,15 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, "release", std::move(sentence));
-}
+constexpr const char* kOperator = "release";
 
 void require_text(const char* what, std::string_view text, std::size_t most = 256) {
   if (text.empty() || text.size() > most)
-    refuse(fmt::format("{} has {} bytes instead of 1 to {}", what, text.size(), most));
-  if (find_bad_utf8(bytes_of(text))) refuse(fmt::format("{} is not UTF-8", what));
+    invalid_input(kOperator, "{} has {} bytes; expected 1 to {}", what, text.size(), most);
+  if (find_bad_utf8(bytes_of(text))) invalid_input(kOperator, "{} is not UTF-8", what);
   if (std::any_of(text.begin(), text.end(),
                   [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
-    refuse(fmt::format("{} has control characters", what));
+    invalid_input(kOperator, "{} has control characters", what);
 }
 
 template <class T, class Name>
@@ -33,7 +31,7 @@ void require_ascending(const char* what, const std::vector<T>& items, Name&& nam
   for (std::size_t i = 0; i < items.size(); ++i) {
     require_text(what, name(items[i]));
     if (i > 0 && !(name(items[i - 1]) < name(items[i])))
-      refuse(fmt::format("{} {} is there twice or out of order", what, name(items[i])));
+      invalid_input(kOperator, "{} {} occurs twice or out of order", what, name(items[i]));
   }
 }
 
@@ -51,68 +49,73 @@ std::set<std::string> names_of(const std::vector<T>& items, Name&& name) {
 void require_known(const char* what, const Names& items, const std::set<std::string>& known) {
   require_ascending(what, items);
   for (const std::string& item : items)
-    if (!known.contains(item)) refuse(fmt::format("there is no {} {}", what, item));
+    if (!known.contains(item)) invalid_input(kOperator, "{} {} does not exist", what, item);
 }
 
 void check_postures(const Manifest& m) {
   require_ascending("the class of a posture", m.postures,
                     [](const Posture& p) -> const std::string& { return p.admissibility_class; });
-  if (m.postures.empty()) refuse("there is no posture: nothing is known of what was trained on");
+  if (m.postures.empty())
+    invalid_input(kOperator, "there is no posture, so nothing is known about the training data");
   for (const Posture& p : m.postures) {
     const bool unattested = p.admissibility_class == kUnattested;
     if (unattested == m.ledger.has_value())
-      refuse(m.ledger ? "records without descriptor cannot stand in a ledger"
-                      : "a class of contributions is named, and no ledger");
+      invalid_input(kOperator, "{}",
+                    m.ledger ? "records without descriptor cannot be in a ledger"
+                             : "a class of contributions is named, but no ledger");
     if (p.withdrawn > p.contributions)
-      refuse(
-          fmt::format("class {} has more withdrawals than contributions", p.admissibility_class));
+      invalid_input(kOperator, "class {} has more withdrawals than contributions",
+                    p.admissibility_class);
     if (unattested != (p.contributions == 0))
-      refuse(fmt::format("class {} has {} contributions", p.admissibility_class, p.contributions));
+      invalid_input(kOperator, "class {} has {} contributions", p.admissibility_class,
+                    p.contributions);
     // A recorded spend is up to two millionths above what its events compose to (ledger/state.cpp).
     if (m.privacy.epsilon + 2 < p.spend)
-      refuse(
-          fmt::format("the promise of epsilon {}.{:06} is below the {}.{:06} that class {} spent: "
-                      "release the run again",
-                      m.privacy.epsilon / 1'000'000, m.privacy.epsilon % 1'000'000,
-                      p.spend / 1'000'000, p.spend % 1'000'000, p.admissibility_class));
+      invalid_input(kOperator,
+                    "the promise of epsilon {}.{:06} is below the {}.{:06} that class {} spent: "
+                    "release the run again",
+                    m.privacy.epsilon / 1'000'000, m.privacy.epsilon % 1'000'000,
+                    p.spend / 1'000'000, p.spend % 1'000'000, p.admissibility_class);
     if (!unattested && (p.epochs == 0 || p.clip == 0 || p.deviation == 0))
-      refuse(fmt::format("class {} has no epoch, bound or noise", p.admissibility_class));
+      invalid_input(kOperator, "class {} has no epoch, bound or noise", p.admissibility_class);
   }
 }
 
 void check_ledger(const LedgerView& view) {
   require_text("the ledger's accountant", view.accountant);
   if (view.delta == 0 || view.delta >= static_cast<std::uint64_t>(ledger::kAtto))
-    refuse("the ledger's delta is not between 0 and 1");
-  if (view.note.size() > 4096) refuse("the ledger's note is too long");
+    invalid_input(kOperator, "the ledger's delta is not in (0, 1)");
+  if (view.note.size() > 4096) invalid_input(kOperator, "the ledger's note is too long");
   const auto claimed = ledger::read_unverified(view.note);
   const auto key = admission::PublicKey::from_bytes(view.key);
   const auto opened = ledger::open_note(view.note, {claimed.origin, key});
-  if (!opened) refuse("the ledger's note is not signed by the ledger's key");
-  if (opened->size < 2) refuse("the ledger's note is of no ledger");
+  if (!opened) invalid_input(kOperator, "the ledger's note is not signed by the ledger's key");
+  if (opened->size < 2) invalid_input(kOperator, "the ledger's note belongs to no ledger");
 }
 
 }  // namespace
 
 void require_valid(const Manifest& m) {
   require_ascending("the run", m.runs);
-  if (m.runs.empty()) refuse("there is no run");
+  if (m.runs.empty()) invalid_input(kOperator, "there is no run");
   require_ascending("model file", m.model,
                     [](const ModelFile& f) -> const std::string& { return f.name; });
-  if (m.model.empty()) refuse("there is no model file");
+  if (m.model.empty()) invalid_input(kOperator, "there is no model file");
   for (const ModelFile& f : m.model)
     if (f.name.find('/') != std::string::npos || f.name == "." || f.name == "..")
-      refuse(fmt::format("the model file {} is no name of a file", f.name));
+      invalid_input(kOperator, "the model file {} is not a valid file name", f.name);
   constexpr std::uint64_t kEndOfTime = 253'402'300'800;  // the year 10000
   if (m.issued >= kEndOfTime || m.max_age == 0 || m.max_age >= kEndOfTime)
-    refuse("the times of the manifest are out of range; max_age is at least a second");
+    invalid_input(
+        kOperator,
+        "the times of the manifest are out of range; max_age must be at least one second");
   if (m.ledger) check_ledger(*m.ledger);
   check_postures(m);
 
   const auto classes = names_of(m.postures, [](const Posture& p) { return p.admissibility_class; });
   const auto layers = names_of(m.layers, [](const Layer& l) { return l.name; });
   if (m.layers.empty() || layers.size() != m.layers.size())
-    refuse("there is no layer, or one of them twice");
+    invalid_input(kOperator, "there is no layer, or a layer occurs twice");
   for (const Layer& layer : m.layers) {
     require_text("the name of a layer", layer.name);
     require_known("class", layer.classes, classes);
@@ -121,7 +124,8 @@ void require_valid(const Manifest& m) {
                     [](const Adapter& a) -> const std::string& { return a.name; });
   require_ascending("generation class", m.generation,
                     [](const GenerationClass& g) -> const std::string& { return g.name; });
-  if (m.generation.empty()) refuse("there is no generation class: nothing could be asked for");
+  if (m.generation.empty())
+    invalid_input(kOperator, "there is no generation class, so no request could be allowed");
   const auto kinds = names_of(m.generation, [](const GenerationClass& g) { return g.name; });
   const auto adapters = names_of(m.adapters, [](const Adapter& a) { return a.name; });
   for (const Adapter& adapter : m.adapters) {
@@ -133,23 +137,23 @@ void require_valid(const Manifest& m) {
     require_known("adapter", g.adapters, adapters);
     require_ascending("purpose", g.purposes);
     if (g.layers.empty() && g.adapters.empty())
-      refuse(fmt::format("generation class {} draws on nothing", g.name));
-    if (g.purposes.empty()) refuse(fmt::format("generation class {} has no purpose", g.name));
+      invalid_input(kOperator, "generation class {} draws on nothing", g.name);
+    if (g.purposes.empty()) invalid_input(kOperator, "generation class {} has no purpose", g.name);
     for (const Adapter& adapter : m.adapters)
       if (std::binary_search(g.adapters.begin(), g.adapters.end(), adapter.name) &&
           !std::binary_search(adapter.scope.begin(), adapter.scope.end(), g.name))
-        refuse(fmt::format("generation class {} is not in the scope of adapter {}", g.name,
-                           adapter.name));
+        invalid_input(kOperator, "generation class {} is not in the scope of adapter {}", g.name,
+                      adapter.name);
   }
 
   if (m.ledger && m.privacy.delta < m.ledger->delta)
-    refuse(
-        "the delta of the privacy statement is below that of the ledger, at which classes spent: "
-        "release the run again");
+    invalid_input(kOperator,
+                  "the delta of the privacy statement is below that of the ledger, at which "
+                  "classes spent: release the run again");
   if (m.privacy.delta > static_cast<std::uint64_t>(ledger::kAtto))
-    refuse("the delta of the privacy statement is above 1");
+    invalid_input(kOperator, "the delta of the privacy statement is above 1");
   if (m.privacy.covers.empty() || m.privacy.not_covered.empty())
-    refuse("the privacy statement must say what it covers, and what not");
+    invalid_input(kOperator, "the privacy statement must say what it covers and what it does not");
   for (const Names* sentences : {&m.privacy.covers, &m.privacy.not_covered})
     for (const std::string& sentence : *sentences)
       require_text("a sentence of the privacy statement", sentence, 1024);

@@ -1,7 +1,5 @@
 // The text of a statement. What FORMAT.md lists is written here once per direction; that both
 // agree, and that nothing else is in a text, is checked by writing again what was read.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -17,9 +15,7 @@ using nlohmann::json;
 constexpr const char* kStatementType = "https://in-toto.io/Statement/v1";
 constexpr const char* kPredicateType = "https://discreet/release/v1";
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "release", std::move(sentence));
-}
+constexpr const char* kOperator = "release";
 
 // ---------------------------------------------------------------- writing
 
@@ -93,25 +89,25 @@ std::string text_of(const Manifest& m) {
 
 const json& member(const json& object, const char* name) {
   const auto at = object.is_object() ? object.find(name) : object.end();
-  if (at == object.end()) malformed(fmt::format("{} is missing", name));
+  if (at == object.end()) malformed(kOperator, "{} is missing", name);
   return *at;
 }
 void read(const json& value, const char* name, std::string& out) {
-  if (!value.is_string()) malformed(fmt::format("{} is no text", name));
+  if (!value.is_string()) malformed(kOperator, "{} is no text", name);
   out = value.get_ref<const std::string&>();
 }
 void read(const json& value, const char* name, std::uint64_t& out) {
-  if (!value.is_number_unsigned()) malformed(fmt::format("{} is no whole number", name));
+  if (!value.is_number_unsigned()) malformed(kOperator, "{} is not an integer", name);
   out = value.get<std::uint64_t>();
 }
 void read(const json& value, const char* name, bool& out) {
-  if (!value.is_boolean()) malformed(fmt::format("{} is neither true nor false", name));
+  if (!value.is_boolean()) malformed(kOperator, "{} is neither true nor false", name);
   out = value.get<bool>();
 }
 void read(const json& value, const char* name, Digest& out) {
-  if (!value.is_string()) malformed(fmt::format("{} is no text", name));
+  if (!value.is_string()) malformed(kOperator, "{} is no text", name);
   const Bytes bytes = from_hex(value.get_ref<const std::string&>());
-  if (bytes.size() != out.size()) malformed(fmt::format("{} does not have 64 digits", name));
+  if (bytes.size() != out.size()) malformed(kOperator, "{} does not have 64 digits", name);
   std::copy(bytes.begin(), bytes.end(), out.begin());
 }
 void read(const json& value, const char* name, accounting::Adjacency& out) {
@@ -121,7 +117,7 @@ void read(const json& value, const char* name, accounting::Adjacency& out) {
       out = each;
       return;
     }
-  malformed(fmt::format("{} is none", name));
+  malformed(kOperator, "{} is none", name);
 }
 template <class T>
 void take(const json& object, const char* name, T& out);
@@ -174,7 +170,7 @@ void read(const json& value, const char*, PrivacyStatement& p) {
 }
 template <class T>
 void read(const json& value, const char* name, std::vector<T>& out) {
-  if (!value.is_array()) malformed(fmt::format("{} is no list", name));
+  if (!value.is_array()) malformed(kOperator, "{} is no list", name);
   out.resize(value.size());
   for (std::size_t i = 0; i < out.size(); ++i) read(value[i], name, out[i]);
 }
@@ -189,17 +185,16 @@ std::string encode(const Manifest& manifest) {
   require_valid(manifest);
   std::string text = text_of(manifest);
   if (text.size() > kMostStatementBytes)
-    throw Error(ErrorCode::kInvalidInput, "release",
-                fmt::format("the manifest would have {} bytes, more than {}", text.size(),
-                            kMostStatementBytes));
+    invalid_input(kOperator, "the manifest would have {} bytes; at most {} are allowed",
+                  text.size(), kMostStatementBytes);
   return text;
 }
 
 Manifest decode_statement(std::string_view text) {
   if (text.size() > kMostStatementBytes)
-    malformed(fmt::format("{} bytes are too many for a manifest", text.size()));
+    malformed(kOperator, "{} bytes are too many for a manifest", text.size());
   const json statement = try_read_json(text);
-  if (statement.is_discarded()) malformed("the statement is no JSON");
+  if (statement.is_discarded()) malformed(kOperator, "the statement is not JSON");
   Manifest m;
   take(statement, "subject", m.model);
   const json& predicate = member(statement, "predicate");
@@ -215,10 +210,11 @@ Manifest decode_statement(std::string_view text) {
   try {
     require_valid(m);
   } catch (const Error& error) {
-    malformed(error.sentence());
+    malformed(kOperator, "{}", error.sentence());
   }
   if (text_of(m) != text)
-    malformed("the statement is not written as a manifest is: other type, members or order");
+    malformed(kOperator,
+              "the statement is not written like a manifest: the type, members or order differ");
   return m;
 }
 

@@ -125,7 +125,7 @@ class Scan {
     if (position_ >= size_) return;
     const auto at = contributions_.find(use.contribution);
     if (at == contributions_.end())
-      throw Error(ErrorCode::kMalformed, "release", "a use is of no contribution; verify first");
+      malformed("release", "a use belongs to no contribution; verify first");
     at->second.spend = use.spend;
     at->second.used = at->second.used || inside_;
   }

@@ -14,7 +14,7 @@
 namespace discreet::release::testing {
 
 using namespace ledger::testing;
-using ledger::testing::hash_of;  // of contributions, beside that of envelopes
+using ledger::testing::hash_of;  // of contributions, in addition to that of envelopes
 using release::hash_of;
 
 inline admission::SigningKey release_key() { return key(7); }
@@ -27,7 +27,7 @@ inline ModelLayout layout() {
   return ModelLayout(std::move(tensors));
 }
 
-// As a policy encodes it.
+// In the encoding of a policy.
 inline Bytes profile(cbor::Value where) {
   return cbor::encode(cbor::map({{"schema", 1},
                                  {"where", std::move(where)},
@@ -68,7 +68,7 @@ struct Corpus {
     ledger.withdraw(w);
   }
   LedgerAt at() const { return {folder / "ledger.db", ledger_key().public_key(), ledger.note()}; }
-  // Records what it signs.
+  // Signs a manifest and records its release.
   std::string release(const Manifest& manifest) {
     const std::string envelope = sign(manifest, release_key());
     for (const std::string& run : manifest.runs) ledger.release(run, hash_of(envelope));
@@ -83,7 +83,7 @@ inline RunFacts facts() {
   return {{"run-1"}, model(), layout(), 1.25, 1e-5, accounting::Adjacency::kZeroOut};
 }
 
-// "answer" draws on all layers, "embed" on the lower two, "recall" on all and the adapter.
+// "answer" draws on all layers, "embed" on the lower two, "recall" on all layers and the adapter.
 inline ReleaseTerms release_terms() {
   ReleaseTerms t;
   t.issued = kToday;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "discreet/base/rounded_text.h"
+#include "discreet/base/text/rounded_text.h"
 #include "discreet/report/plot.h"
 #include "discreet/report/sections_impl.h"
 #include "discreet/report/words_impl.h"
@@ -58,14 +58,14 @@ std::string epsilon_figure(const Declared& declared, const Series& epsilon) {
          fmt::format("warning {:.6g}", dp.target_epsilon * (1 - dp.safety_budget_reserve)), false}};
   return figure(std::move(plot),
                 declared.not_private.empty()
-                    ? "Certified, of all steps so far together. A step that would pass the budget "
-                      "is never released."
-                    : "What the accountant counts. In this run it guarantees nothing.");
+                    ? "Certified for all steps up to this one together. A step that would exceed "
+                      "the budget is never released."
+                    : "Computed by the accountant. In this run it guarantees nothing.");
 }
 
 std::string noise_figure(const Series& noise) {
   Plot plot;
-  plot.title = "Noise as scheduled";
+  plot.title = "Scheduled noise";
   plot.x_label = "steps";
   plot.y_label = "noise multiplier σ";
   plot.curves = {{"σ", points(noise)}};
@@ -83,12 +83,12 @@ std::string released_figure(const ReleasedMetrics& released) {
   for (const double fraction : released.group_clip_fraction)
     parts += fmt::format("{}{:.4g}", parts.empty() ? "" : ", ", fraction);
   if (released.group_clip_fraction.size() > 1)
-    parts = fmt::format(" Part by part, in the last step: {}.", parts);
+    parts = fmt::format(" By part, in the last step: {}.", parts);
   else
     parts.clear();
   return figure(std::move(plot),
-                "Estimates under noise that ε accounts for (<code>metrics.release: dp</code>): "
-                "anyone may see them. They may lie outside of 0 to 1; negative ones are drawn as "
+                "Noisy estimates, included in ε (<code>metrics.release: dp</code>): "
+                "everyone may see them. They may lie outside 0 to 1; negative values are drawn as "
                 "0." +
                     parts);
 }
@@ -99,7 +99,7 @@ std::string evaluation_figures(const std::vector<Evaluation>& evaluations) {
   accuracy.title = "Accuracy";
   loss.x_label = accuracy.x_label = "epochs";
   loss.y_label = "mean loss";
-  accuracy.y_label = "fraction right";
+  accuracy.y_label = "fraction correct";
   accuracy.most = 1;
   loss.curves = {{"training", {}}, {"held out", {}}};
   accuracy.curves = loss.curves;
@@ -126,10 +126,11 @@ std::string gradient_figures(const Declared& declared, const Observed& observed)
                   {"95th percentile", points(observed.norm_p95)}};
   // The classes of a corpus have bounds of their own.
   if (!declared.config.corpus.policy)
-    norms.levels = {{dp.clip_norm,
-                     fmt::format("{} {:.4g}", dp.clip_norm_adaptive ? "first bound" : "clip bound",
-                                 dp.clip_norm),
-                     true}};
+    norms.levels = {
+        {dp.clip_norm,
+         fmt::format("{} {:.4g}", dp.clip_norm_adaptive ? "initial bound" : "clip bound",
+                     dp.clip_norm),
+         true}};
   Plot clipped;
   clipped.title = "Clipped records";
   clipped.x_label = "steps";
@@ -137,8 +138,8 @@ std::string gradient_figures(const Declared& declared, const Observed& observed)
   clipped.most = 1;
   clipped.curves = {{"clipped", points(observed.clip_fraction)}};
   return figure(std::move(norms),
-                "Of the records in each batch. Records above the bound are scaled down to it.") +
-         figure(std::move(clipped), "Records whose gradient was longer than the bound.");
+                "Gradient norms in each batch. Gradients above the bound are scaled down to it.") +
+         figure(std::move(clipped), "Records whose gradient norm exceeded the bound.");
 }
 
 }  // namespace
@@ -156,9 +157,8 @@ std::string figures(const Declared& declared, const Observed* observed) {
   if (out.empty()) return "";
   const std::size_t steps = is_public ? declared.epsilon.size() : observed->epsilon.size();
   const char* thinned =
-      "<p class=\"small\">Where steps are closer than can be drawn, the band goes from the least "
-      "to "
-      "the largest value of the steps that share a column, and the line through their "
+      "<p class=\"small\">If there are more steps than the chart can show, the band spans the "
+      "smallest to the largest value of the steps in a column, and the line shows their "
       "mean.</p>\n";
   return fmt::format(
       "<section aria-labelledby=\"course\">\n<h2 id=\"course\">The course of the run</h2>\n"

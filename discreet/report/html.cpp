@@ -69,11 +69,11 @@ std::string confidential_page(const RunSummary& summary, const LedgerView* ledge
 
 std::string public_page(const Declared& declared, const LedgerView* ledger) {
   if (declared.ended == Ended::kFailed || declared.ended == Ended::kUnfinished)
-    throw Error(ErrorCode::kInvalidInput, "report",
-                fmt::format("the run is {}: when a run stops without its planned end may depend on "
-                            "a record, so there is no public report of it; let it end, or resume "
-                            "it, or make the confidential report",
-                            to_string(declared.ended)));
+    invalid_input("report",
+                  "the run is {}: the time at which a run stops before its planned end may depend "
+                  "on a record, so there is no public report of it; let it finish, resume it, or "
+                  "create the confidential report",
+                  to_string(declared.ended));
   return page(declared, nullptr, ledger);
 }
 
@@ -85,8 +85,11 @@ RunSummary write_report(const std::filesystem::path& run, bool is_public,
   if (!ledger) ledger = ledger_of(run, summary.declared.config);
   std::optional<LedgerView> view;
   if (ledger) {
-    if (summary.ledger_note) require_extends(*ledger, *summary.ledger_note);
-    view = view_ledger(*ledger, last_note_of(run, summary.declared.config));
+    const auto kept = last_note_of(run, summary.declared.config);
+    if (summary.ledger_note && kept) require_extends(*ledger, *kept);
+    // The sealed note is compared with the very file that is shown: RUN/ledger.note and the ledger
+    // may be changed between two readings.
+    view = view_ledger(*ledger, summary.ledger_note ? summary.ledger_note : kept);
   }
   const LedgerView* shown = view ? &*view : nullptr;
   const std::string text =

@@ -432,7 +432,7 @@ function key_in(text) {
   text = text.trim();
   if (/^[0-9a-fA-F]{64}$/.test(text)) return from_hex(text);
   const pem = /^-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----$/.exec(text);
-  const noted = /^\S+\+[0-9a-f]{8}\+([A-Za-z0-9+/=]+)$/.exec(text);
+  const noted = /^[^\s+]+\+[0-9a-f]{8}\+([A-Za-z0-9+/=]+)$/.exec(text);
   try {
     const bytes = from_base64((pem || noted)[1].replace(/\s/g, ""));
     if (pem && bytes.length === 44 && hex(bytes.subarray(0, 12)) === "302a300506032b6570032100") return bytes.subarray(12);
@@ -446,6 +446,8 @@ function check_key(ledger, text) {
   const key = key_in(text);
   if (!key) throw new Unknown("this is no Ed25519 public key: 64 hexadecimal digits, PEM, or name+id+base64");
   if (!same(key, ledger.header.key)) broken("the ledger is signed by another key than the one you gave");
+  const named = /^([^\s+]+)\+[0-9a-f]{8}\+/.exec(text.trim());
+  if (named && named[1] !== ledger.header.origin) broken("the key you gave is that of ledger " + named[1]);
   return ["it signed every checkpoint"];
 }
 async function check_past(ledger, text) {

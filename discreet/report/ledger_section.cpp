@@ -70,7 +70,7 @@ std::string shown(std::uint64_t all) {
   return all <= kMostLedgerRows ? ""
                                 : fmt::format(
                                       " The first {} of {} are shown; <code>discreet "
-                                      "ledger show</code> has all.",
+                                      "ledger show</code> lists all.",
                                       kMostLedgerRows, grouped(all));
 }
 
@@ -93,7 +93,7 @@ std::string contract(const LedgerView& view) {
   rows += row("Policy", is("policy", to_hex(header.policy)));
   return fmt::format(
       "<div class=\"panel\"><table class=\"facts\">\n<caption>The contract: the first entry of "
-      "the ledger, under which all others are checked.</caption>\n<tbody>\n{}</tbody>\n"
+      "the ledger, by which all others are checked.</caption>\n<tbody>\n{}</tbody>\n"
       "</table></div>\n",
       rows);
 }
@@ -112,21 +112,21 @@ std::string classes(const LedgerView& view) {
       withdrawn += fmt::format("{} {}: ε ≤ {}", withdrawn.empty() ? "" : ";", escape(name),
                                epsilon(c.withdrawn_spent));
   }
-  if (rows.empty()) return "<p>No contribution is in the ledger.</p>\n";
-  return table("classes", "Contributions",
-               "Admitted, by class. ε is the most that any one contribution of the class has spent "
-               "over all runs that share the ledger" +
-                   std::string(has_plans(view)
-                                   ? ": each run counts with all steps that it planned, however it "
-                                     "ended, provided that the number of runs was fixed."
-                                   : ", if each ended as it was planned.") +
-                   (withdrawn.empty()
-                        ? std::string()
-                        : " Of one that was withdrawn it is what all uses that it allowed would "
-                          "have cost, since the time of a withdrawal may depend on what was "
-                          "released:" +
-                              withdrawn + "."),
-               {"Class", "Admitted", "Withdrawn since", "Uses in epochs", "ε at most"}, rows);
+  if (rows.empty()) return "<p>The ledger contains no contributions.</p>\n";
+  return table(
+      "classes", "Contributions",
+      "Admitted contributions by class. ε is the most that any one contribution of the class has "
+      "spent over all runs that share the ledger" +
+          std::string(has_plans(view)
+                          ? ". Each run counts with all steps that it planned, however it "
+                            "ended. This assumes that the number of runs was fixed in advance."
+                          : ", if each run ended as planned.") +
+          (withdrawn.empty() ? std::string()
+                             : " For a withdrawn contribution it is the cost of all uses that it "
+                               "allowed, because the time of a withdrawal may depend on earlier "
+                               "releases:" +
+                                   withdrawn + "."),
+      {"Class", "Admitted", "Withdrawn since", "Uses in epochs", "ε at most"}, rows);
 }
 
 std::string refusals(const LedgerView& view) {
@@ -136,7 +136,7 @@ std::string refusals(const LedgerView& view) {
                         is("refused/" + reason, grouped(count)), meaning(reason));
   if (rows.empty()) return "";
   return table("refusals", "Refusals",
-               "Turned away at the gate, by reason. Who they were is not recorded.",
+               "Contributions that the gate rejected, by reason. Their identity is not recorded.",
                {"Reason", "Contributions", "Meaning"}, rows);
 }
 
@@ -157,11 +157,11 @@ std::string epochs(const LedgerView& view) {
                     is(key + "deviation", scientific(static_cast<double>(t.deviation) / kNano)),
                     is(key + "spent", epsilon(e.most_spent)));
   }
-  if (rows.empty()) return "<p>No epoch is in the ledger: nothing was trained on.</p>\n";
+  if (rows.empty()) return "<p>The ledger contains no epochs: nothing was trained.</p>\n";
   return table(
       "epochs", "Epochs",
-      "Reserved before their first step, for every contribution of the class, "
-      "whoever took part; ε is the most that one of them has spent " +
+      "Reserved before their first step, for every contribution of the class, sampled or not. "
+      "ε is the most that one of them has spent " +
           std::string(has_plans(view) ? "with all steps that the run planned."
                                       : "after the epoch.") +
           std::string(view.summarised > 0 ? " Contributions summarised since are not counted."
@@ -183,11 +183,11 @@ std::string withdrawals(const LedgerView& view) {
         is(key + "reason", escape(w.reason)), is(key + "descriptor", to_hex(w.descriptor)));
   }
   if (rows.empty()) return "";
-  return table("withdrawals", "Withdrawals",
-               "From its entry on nothing uses the contribution; models trained "
-               "before are not changed by it." +
-                   shown(view.all_withdrawals),
-               {"Entry", "Signed on", "By", "Reason given", "Descriptor"}, rows);
+  return table(
+      "withdrawals", "Withdrawals",
+      "After its entry, nothing uses the contribution. Models trained earlier do not change." +
+          shown(view.all_withdrawals),
+      {"Entry", "Signed on", "By", "Reason given", "Descriptor"}, rows);
 }
 
 std::string releases(const LedgerView& view) {
@@ -200,7 +200,7 @@ std::string releases(const LedgerView& view) {
   if (rows.empty()) return "";
   return table(
       "releases", "Releases",
-      "Models that were released, by the SHA-256 of their manifest." + shown(view.all_releases),
+      "Released models, identified by the SHA-256 of their manifest." + shown(view.all_releases),
       {"Entry", "Run", "Manifest"}, rows);
 }
 
@@ -214,10 +214,11 @@ std::string summarised(const LedgerView& view) {
                     is(key + "uses", grouped(c.uses)), is(key + "spent", epsilon(c.most_spent)));
   }
   if (rows.empty()) return "";
-  return table("summarised", "Summarised",
-               "After their retention the contents of these contributions' entries are gone; their "
-               "hashes stay in the tree. ε is as recorded then; it can no longer be recomputed.",
-               {"Class", "Contributions", "Uses in epochs", "ε at most"}, rows);
+  return table(
+      "summarised", "Summarised",
+      "The contents of these entries were deleted after their retention period; their hashes "
+      "remain in the tree. ε is as recorded then; it can no longer be recomputed.",
+      {"Class", "Contributions", "Uses in epochs", "ε at most"}, rows);
 }
 
 std::string check(std::string_view id, std::string_view what, std::string_view why) {
@@ -228,7 +229,7 @@ std::string check(std::string_view id, std::string_view what, std::string_view w
 }
 
 std::string checks(const LedgerView& view) {
-  constexpr std::string_view kIdle = "this page has not run its script";
+  constexpr std::string_view kIdle = "the script of this page has not run";
   std::string rows = check("signed", "The entries are those that the key above signed", kIdle);
   rows += check("order", "Epochs are in order, and nothing is used after its withdrawal", kIdle);
   rows += check("tables", "The tables below say what the entries say", kIdle);
@@ -241,7 +242,7 @@ std::string checks(const LedgerView& view) {
       NoteKey{view.header.origin, admission::PublicKey::from_bytes(view.header.key)}.to_text();
   return fmt::format(
       "<div class=\"panel\"><table class=\"facts checks\" id=\"checks\">\n<caption>Checked by "
-      "this page, in your browser, from the entries it carries. Nothing is sent or "
+      "this page, in your browser, from the entries it contains. Nothing is sent or "
       "loaded.</caption>\n<tbody aria-live=\"polite\">\n{}</tbody>\n</table>\n"
       "<div class=\"paste\"><p><label for=\"expected-key\">The public key you expect</label>"
       "<textarea id=\"expected-key\" rows=\"2\" spellcheck=\"false\" autocomplete=\"off\" "
@@ -250,20 +251,20 @@ std::string checks(const LedgerView& view) {
       "<textarea id=\"expected-note\" rows=\"2\" spellcheck=\"false\" autocomplete=\"off\" "
       "placeholder=\"the signed note, all its lines\"></textarea></p></div>\n"
       "<details><summary>What these checks show, and what they do not</summary><ul>\n"
-      "<li>A page is only as trustworthy as where you got it from: whoever can alter it can alter "
-      "its script too. Take the key and the older checkpoint from elsewhere, not from this page, "
-      "and when it matters, check with a program that you trust.</li>\n"
-      "<li>VERIFIED in the first line says that the entries carry signatures of the key shown "
-      "above, not whose key that is. For that, paste the key you expect.</li>\n"
-      "<li>Whether everyone is shown the same ledger is not visible in one copy: compare "
+      "<li>A page is only as trustworthy as its source: anyone who can alter it can alter its "
+      "script too. Take the key and the older checkpoint from elsewhere, not from this page. When "
+      "it matters, check with a program that you trust.</li>\n"
+      "<li>VERIFIED in the first line means that the entries have signatures of the key shown "
+      "above. It does not show whose key that is; to check that, paste the key you expect.</li>\n"
+      "<li>One copy does not show whether everyone sees the same ledger: compare "
       "checkpoints.</li>\n"
       "<li>Not checked here: every ε against its events, attestations and withdrawal signatures, "
       "and the other rules of the format. The full check needs the ledger's file: <code>discreet "
       "ledger verify LEDGER --public-key KEY --checkpoint NOTE</code>. It was run, without "
       "attestations, when this page was written.</li>\n"
-      "<li>No ledger shows that a run did what its terms say.</li>\n"
-      "<li>A page keeps what it carries: entries that the ledger summarises later stay in "
-      "copies of it.</li>\n</ul></details>\n"
+      "<li>A ledger cannot show that a run followed its terms.</li>\n"
+      "<li>This page keeps its entries: those that the ledger summarises later remain in copies "
+      "of the page.</li>\n</ul></details>\n"
       "<details><summary>The last checkpoint, to keep and compare later</summary><pre "
       "class=\"one\" tabindex=\"0\">{}</pre><p class=\"small\">Signed by <code>{}</code></p>"
       "</details></div>\n",
@@ -275,10 +276,9 @@ std::string checks(const LedgerView& view) {
 std::string ledger_section(const LedgerView& view) {
   return section(
       "ledger", "The ledger: who contributed, under which promise, and what it cost",
-      "<p class=\"statement\">A ledger records every contribution that was admitted, every epoch "
-      "that used it, and what that has cost it, in entries that cannot be altered or left out "
-      "afterwards without its showing. It holds declared, scheduled and derived values "
-      "only.</p>\n" +
+      "<p class=\"statement\">A ledger records every admitted contribution, every epoch that used "
+      "it, and the cost, in entries that nobody can alter or remove later without being "
+      "detected. It contains only declared, scheduled and derived values.</p>\n" +
           contract(view) + checks(view) + classes(view) + refusals(view) + epochs(view) +
           withdrawals(view) + releases(view) + summarised(view) +
           fmt::format("<script type=\"application/octet-stream\" id=\"ledger-data\">{}</script>\n",
@@ -286,10 +286,11 @@ std::string ledger_section(const LedgerView& view) {
 }
 
 std::string ledger_withheld() {
-  return section("ledger", "The ledger",
-                 "<p class=\"statement\">This run wrote to a ledger. It ended before its plan: how "
-                 "many epochs it had reserved by then may depend on the records, so this page does "
-                 "not show them.</p>\n");
+  return section(
+      "ledger", "The ledger",
+      "<p class=\"statement\">This run wrote to a ledger. It stopped before its planned end. "
+      "The number of epochs reserved by then may depend on the records, so this page "
+      "does not show them.</p>\n");
 }
 
 }  // namespace discreet::report

@@ -24,10 +24,9 @@ Loaded load_verified(Store& store, const std::optional<std::string>& last_seen) 
     return load(store, how, true, where);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIoError) throw;
-    throw Error(ErrorCode::kMalformed, "report",
-                fmt::format("the ledger does not verify ({}{}): {}; see `discreet ledger verify`",
-                            where.kind, where.entry ? fmt::format(", entry {}", *where.entry) : "",
-                            error.sentence()));
+    malformed("report", "the ledger does not verify ({}{}): {}; see `discreet ledger verify`",
+              where.kind, where.entry ? fmt::format(", entry {}", *where.entry) : "",
+              error.sentence());
   }
 }
 
@@ -112,6 +111,8 @@ void require_extends(const std::filesystem::path& file, const std::string& note)
 std::optional<std::filesystem::path> ledger_of(const std::filesystem::path& run,
                                                const Config& config) {
   if (config.corpus.ledger) return std::filesystem::path(*config.corpus.ledger);
+  // A file that the sealed configuration does not speak of may be from anyone.
+  if (!config.corpus.policy) return std::nullopt;
   const std::filesystem::path own = run / "ledger.db";
   if (std::filesystem::exists(own)) return own;
   return std::nullopt;
@@ -121,10 +122,10 @@ std::optional<std::string> last_note_of(const std::filesystem::path& run, const 
   const std::filesystem::path kept = run / "ledger.note";
   if (!std::filesystem::exists(kept)) {
     if (!config.corpus.policy) return std::nullopt;
-    throw Error(ErrorCode::kMalformed, "report",
-                fmt::format("{} is not there: whether the ledger was put back to an earlier state "
-                            "cannot be seen; restore the original file",
-                            kept.string()));
+    malformed("report",
+              "{} does not exist, so a rollback of the ledger cannot be detected; restore the "
+              "original file",
+              kept.string());
   }
   const Bytes bytes = read_file(kept, 65536);
   return std::string(bytes.begin(), bytes.end());

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 
 namespace discreet::report {
 namespace {

@@ -13,21 +13,22 @@
 #include "discreet/config/prevalidation.h"
 #include "discreet/run/trace.h"
 
-// Run directories as training leaves them, with made-up numbers.
+// Run directories as training writes them, with synthetic numbers.
 namespace discreet::report {
 
 struct MadeUpRun {
   std::uint64_t planned = 60;
   std::uint64_t steps = 60;
   std::uint64_t steps_per_epoch = 10;
-  double noise = 2;  // enough to spend less than the made-up numbers say
+  double noise = 2;  // enough to spend less than the synthetic numbers say
   double target = 3;
   bool secure = true;
-  // Added to what depends on the data, and to nothing else.
+  // Added to the values that depend on the data, and to nothing else.
   double data = 0;
   std::string yaml = {};  // further lines of the configuration
   bool evaluations = true;
-  // The last line: "completed" and so on; "" writes none; "mechanism" that of Apply_v3 alone.
+  // The last line: "completed" and so on; "" writes none; "mechanism" writes that of Apply_v3
+  // alone.
   std::string ended = "completed";
   // Changes fields of a line before it is written.
   std::function<void(const std::string& kind, std::vector<cbor::Entry>&)> change = {};

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "discreet/base/rounded_text.h"
+#include "discreet/base/text/rounded_text.h"
 #include "discreet/config/config_resolve.h"
 #include "discreet/config/config_table.h"
 #include "discreet/report/plot.h"
@@ -48,7 +48,7 @@ std::string epsilon_card(const Declared& declared) {
   std::string note =
       claim.lower ? fmt::format("certified between {} and {}; budget {}", brief_down(*claim.lower),
                                 brief_up(claim.upper), declared.config.privacy.target_epsilon)
-                  : std::string("by its plan or budget; see below");
+                  : std::string("of the plan or the budget; see below");
   if (is_void) note = "not a guarantee: the run is not private";
   return card("Privacy loss ε", "big", "≤ " + brief_up(claim.upper), note, is_void);
 }
@@ -57,9 +57,10 @@ std::string accuracy_card(const Observed& observed) {
   if (!observed.accuracy) return "";
   return card("Accuracy", "big", fmt::format("{:.2f}%", 100 * *observed.accuracy),
               observed.accuracy_is_held_out
-                  ? "on held-out records, without noise: they have no guarantee, and other data "
-                    "may fare worse"
-                  : "on the training records, without noise: not what new records will see");
+                  ? "on held-out records, measured without noise; they have no guarantee, and "
+                    "accuracy on other data may be lower"
+                  : "on the training records, measured without noise; accuracy on new records "
+                    "will differ");
 }
 
 bool is_governed(const Declared& declared) { return declared.config.corpus.policy.has_value(); }
@@ -76,10 +77,10 @@ std::string noise_of_classes(const std::vector<NoiseClass>& classes) {
       "noise", "Noise on each class of contributions",
       fmt::format("<div class=\"panel scroll\" tabindex=\"0\" role=\"region\" "
                   "aria-labelledby=\"noise\"><table class=\"numbers\">\n"
-                  "<caption>Of one use, relative to the bound of the class. ε is what one "
+                  "<caption>Noise of one use, relative to the bound of the class. ε is what one "
                   "contribution spends in this run if it is used as often as it "
                   "allows.</caption>\n<thead><tr><th scope=\"col\">Class</th><th "
-                  "scope=\"col\">Multiplier σ</th><th scope=\"col\">Uses at most</th><th "
+                  "scope=\"col\">Multiplier σ</th><th scope=\"col\">Maximum uses</th><th "
                   "scope=\"col\">ε at most</th><th scope=\"col\">at δ</th></tr></thead>\n"
                   "<tbody>\n{}</tbody>\n</table></div>\n",
                   rows));
@@ -90,7 +91,7 @@ std::string steps_card(const Declared& declared) {
       declared.planned_steps ? grouped(*declared.planned_steps) + " planned" : "no number planned";
   if (!declared.steps)
     return declared.planned_steps ? card("Steps", "big", grouped(*declared.planned_steps),
-                                         "planned; how many were taken is confidential")
+                                         "planned; the number of completed steps is confidential")
                                   : "";
   return card("Steps", "big", grouped(*declared.steps), planned);
 }
@@ -115,21 +116,21 @@ std::string banners(const Declared& declared, bool is_public) {
   if (!declared.sealed && declared.not_private.empty())
     out += fmt::format(
         "<div class=\"banner alarm\" role=\"alert\"><div><h2>Seal not verified</h2><p>{}{}. "
-        "Whether "
-        "configuration, trace and model are those of the run was not checked: anyone who can write "
-        "to the run's directory may have changed this page's numbers.</p></div></div>\n",
+        "It "
+        "was not checked that configuration, trace and model are those of the run: anyone who can "
+        "write to the run's directory may have changed the numbers of this page.</p></div></div>\n",
         static_cast<char>(std::toupper(static_cast<unsigned char>(declared.not_sealed[0]))),
         escape(declared.not_sealed.substr(1)));
   if (is_public)
     out +=
         "<div class=\"banner public\" role=\"note\"><div><strong>Public report.</strong> It "
-        "holds only what was declared or scheduled in advance. Nothing on it depends on the "
+        "contains only what was declared or scheduled in advance. Nothing on it depends on the "
         "records.</div></div>\n";
   else
     out +=
         "<div class=\"banner\" role=\"note\"><div><strong>Confidential.</strong> This page "
-        "holds values that depend on the records and are not noised. To share, write one "
-        "without them: <code>discreet report --public</code>.</div></div>\n";
+        "contains values that depend on the records and have no noise. To share results, create "
+        "a report without them: <code>discreet report --public</code>.</div></div>\n";
   return out;
 }
 
@@ -173,8 +174,8 @@ std::string set_up(const Declared& declared) {
   const DpConfig& dp = declared.config.privacy;
   std::string rows;
   if (declared.planned_steps) rows += row("Planned steps", grouped(*declared.planned_steps));
-  if (declared.steps) rows += row("Steps taken", grouped(*declared.steps));
-  rows += row("Budget", fmt::format("ε ≤ {} at δ = {}; warning past {:.6g}", dp.target_epsilon,
+  if (declared.steps) rows += row("Completed steps", grouped(*declared.steps));
+  rows += row("Budget", fmt::format("ε ≤ {} at δ = {}; warning above {:.6g}", dp.target_epsilon,
                                     scientific(dp.target_delta),
                                     dp.target_epsilon * (1 - dp.safety_budget_reserve)));
   rows += row("Sampling", code(spelling(dp.sampling_mode)));
@@ -185,10 +186,10 @@ std::string set_up(const Declared& declared) {
   rows += row("Accountant", code(spelling(dp.accountant)));
   if (is_governed(declared)) {
     rows += row("Clipping", "by the bounds of each class of contributions");
-    rows += row("Noise", code(spelling(dp.noise_family)) + ", of the corpus's policy");
+    rows += row("Noise", code(spelling(dp.noise_family)) + ", set by the corpus policy");
   } else {
     rows += row("Clipping", fmt::format("{}, bound {:.6g}{}", code(spelling(dp.clip_strategy)),
-                                        dp.clip_norm, dp.clip_norm_adaptive ? " at first" : ""));
+                                        dp.clip_norm, dp.clip_norm_adaptive ? " initially" : ""));
     rows += row("Noise", code(spelling(dp.noise_family)) +
                              (dp.mode == ScheduleMode::kFixed
                                   ? fmt::format(", multiplier {:.6g}", dp.noise_multiplier)
@@ -197,7 +198,7 @@ std::string set_up(const Declared& declared) {
   rows += row("Randomness", dp.secure ? "cryptographic, under a secret key"
                                       : "<strong>from a public seed</strong>");
   return section("set-up", "How it was trained",
-                 facts("Declared before the run, the same whatever the records are.", rows));
+                 facts("Declared before the run, independent of the records.", rows));
 }
 
 std::string noise(const Declared& declared) {
@@ -230,10 +231,10 @@ std::string happenings(const Observed& observed) {
   if (observed.happenings.empty() && observed.zeroed_records == 0) return "";
   std::string body;
   if (observed.zeroed_records > 0)
-    body += fmt::format("<p>{} gradients were not finite and were left out as zero.</p>\n",
+    body += fmt::format("<p>{} gradients were not finite and counted as zero.</p>\n",
                         grouped(observed.zeroed_records));
   if (!observed.happenings.empty()) {
-    // A run past its warning line says so at every step: few are worth reading.
+    // A run above its warning line warns at every step: show only a few.
     constexpr std::size_t kShown = 12;
     const std::size_t shown = std::min(kShown, observed.happenings.size());
     std::string rows;
@@ -275,7 +276,7 @@ std::string configuration(const Declared& declared, bool is_public) {
       "configuration", "Configuration",
       fmt::format("<details class=\"panel\"><summary>Every setting, as resolved{}{}</summary>"
                   "<pre tabindex=\"0\">{}</pre></details>\n",
-                  is_public ? ", without the section that names data" : "",
+                  is_public ? ", except the section that names data" : "",
                   is_governed(declared)
                       ? "; clipping.norm and noise_multiplier have no effect in a "
                         "run of a corpus"
@@ -289,14 +290,13 @@ std::string provenance(const Declared& declared, const Observed* observed) {
   rows += row("Model layout", code(declared.layout_hash));
   if (declared.model_digest) rows += row("Model", code(*declared.model_digest));
   rows += row("Seal", declared.sealed
-                          ? "verified with the run's key: configuration, trace and model "
-                            "are those that the run wrote"
+                          ? "verified with the run's key: the run wrote this configuration, "
+                            "trace and model"
                           : "<strong>not verified</strong>: " + escape(declared.not_sealed));
   if (observed != nullptr)
-    rows += row("Trace", fmt::format("{}<br>digest of the last of {} lines; the chain is whole",
+    rows += row("Trace", fmt::format("{}<br>digest of the last of {} lines; the chain is intact",
                                      code(observed->trace_head), grouped(observed->lines)));
-  return section("provenance", "Versions and hashes",
-                 facts("SHA-256, hexadecimal. The same run has the same hashes.", rows));
+  return section("provenance", "Versions and hashes", facts("SHA-256, hexadecimal.", rows));
 }
 
 }  // namespace discreet::report

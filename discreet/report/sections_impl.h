@@ -5,9 +5,9 @@
 #include "discreet/report/ledger_view.h"
 #include "discreet/report/summary.h"
 
-// The sections of the page in their order, as HTML. Those that take Observed show what is
-// confidential; without it they show what is declared. A further section is one more function here
-// and one more line in html.cpp.
+// The sections of the page in their order, as HTML. Those with Observed show confidential values;
+// without it they show declared values only. To add a section, add a function here and a line in
+// html.cpp.
 namespace discreet::report {
 
 std::string banners(const Declared& declared, bool is_public);
@@ -21,7 +21,7 @@ std::string happenings(const Observed& observed);
 std::string configuration(const Declared& declared, bool is_public);
 std::string provenance(const Declared& declared, const Observed* observed);
 std::string ledger_section(const LedgerView& view);  // ledger_section.cpp
-std::string ledger_withheld();                       // in its place: only that there is one
+std::string ledger_withheld();                       // instead: only that there is a ledger
 
 // heading, body: HTML.
 std::string section(std::string_view id, std::string_view heading, std::string_view body);

@@ -27,17 +27,13 @@ using Json = nlohmann::json;
 constexpr const char* kOperator = "report";
 constexpr std::size_t kHappeningsShown = 100;
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, kOperator, std::move(sentence));
-}
-
 // One line of the trace, and where it is.
 struct Line {
   Json fields;
   std::uint64_t number;
 
   [[noreturn]] void refuse(const char* key, const char* wanted) const {
-    malformed(fmt::format("line {} of trace.jsonl: {} is not {}", number, key, wanted));
+    malformed(kOperator, "line {} of trace.jsonl: {} is not {}", number, key, wanted);
   }
   const Json* find(const char* key) const {
     const auto at = fields.find(key);
@@ -106,10 +102,10 @@ class Follower {
       d_.ended = Ended::kStopped;
     const bool by_plan = d_.ended == Ended::kCompleted || d_.ended == Ended::kBudgetReached;
     if (end_ && end_->upper < spent_)
-      malformed(
-          fmt::format("the last line claims epsilon {}, less than the {} that its steps "
-                      "spent: it is not the claim of this run",
-                      end_->upper, spent_));
+      malformed(kOperator,
+                "the last line claims epsilon {}, less than the {} that its steps spent: it is not "
+                "the claim of this run",
+                end_->upper, spent_);
     if (recount) {
       if (recount->known) require_recounted(*recount);
       if (end_) claim(*recount);
@@ -135,13 +131,12 @@ class Follower {
   void require_recounted(const run::Recount& recount) const {
     const auto require = [](double claimed, double recomputed, const char* what) {
       if (run::is_below(claimed, recomputed))
-        malformed(
-            fmt::format("{} epsilon {}, but the configuration and the recorded steps spend {}: the "
-                        "trace is not "
-                        "that of this run, or was edited",
-                        what, claimed, recomputed));
+        malformed(kOperator,
+                  "{} epsilon {}, but the configuration and the recorded steps spend {}: the trace "
+                  "does not belong to this run, or was edited",
+                  what, claimed, recomputed);
     };
-    if (o_.steps > 0) require(spent_, recount.spent.upper, "the steps of the trace say");
+    if (o_.steps > 0) require(spent_, recount.spent.upper, "the steps of the trace state");
     if (!end_) return;
     require(end_->upper, recount.spent.upper, "the last line claims");
     if (d_.ended == Ended::kInterrupted && recount.planned)
@@ -186,10 +181,10 @@ class Follower {
     d_.layout_hash = line.need(line.text_of("layout_hash"), "layout_hash");
     const std::string hash = line.need(line.text_of("config_hash"), "config_hash");
     if (hash != d_.config_hash)
-      malformed(
-          fmt::format("config.yaml has the hash {}, and the trace is of a run with {}: one of "
-                      "the two is not of this run, or was edited",
-                      d_.config_hash, hash));
+      malformed(kOperator,
+                "config.yaml has the hash {}, but the trace belongs to a run with {}: one of the "
+                "two does not belong to this run, or was edited",
+                d_.config_hash, hash);
     const Json* reasons = line.find("not_private");
     if (reasons == nullptr || !reasons->is_array()) line.refuse("not_private", "a list");
     for (const Json& reason : *reasons) {
@@ -199,8 +194,10 @@ class Follower {
     // The trace may have more reasons than the configuration, never fewer.
     for (const std::string& reason : not_private_reasons(d_.config.privacy))
       if (std::find(d_.not_private.begin(), d_.not_private.end(), reason) == d_.not_private.end())
-        malformed("the configuration is not private (" + reason +
-                  "), but the first line of the trace does not say so");
+        malformed(kOperator,
+                  "the configuration is not private ({}), but the first line of the trace does not "
+                  "say so",
+                  reason);
     if (const Json* allocation = line.find("allocation_map")) {
       if (!allocation->is_object()) line.refuse("allocation_map", "a map");
       for (const auto& [name, pair] : allocation->items()) {
@@ -229,7 +226,7 @@ class Follower {
   void iter(const Line& line) {
     const double step = static_cast<double>(line.need(line.count_of("t"), "t") + 1);
     if (step <= o_.epsilon.back().step) {
-      if (!may_go_back_ || step < 1) line.refuse("t", "later than that of the step before");
+      if (!may_go_back_ || step < 1) line.refuse("t", "later than that of the previous step");
       forget_from(step);
     }
     may_go_back_ = false;
@@ -238,7 +235,8 @@ class Follower {
     };
     const double spent =
         line.need(line.number_of("cumulative_epsilon_after"), "cumulative_epsilon_after");
-    if (spent < spent_) line.refuse("cumulative_epsilon_after", "at least that of the step before");
+    if (spent < spent_)
+      line.refuse("cumulative_epsilon_after", "at least that of the previous step");
     spent_ = spent;
     // What was spent before the first step: private bounds of the data.
     if (o_.epsilon.size() == 1)
@@ -349,9 +347,9 @@ class Follower {
     const double target = d_.config.privacy.target_epsilon;
     if (epsilon > target)
       malformed(
-          fmt::format("epsilon is {}, above the configured budget of {}: no run of the "
-                      "mechanism does that",
-                      epsilon, target));
+          kOperator,
+          "epsilon is {}, above the configured budget of {}: no run of the mechanism does that",
+          epsilon, target);
   }
 
   Declared& d_;
@@ -383,10 +381,9 @@ std::string seal_sentence(const Declared& declared) {
 
 namespace {
 
-void take_seal(const std::filesystem::path& run, const std::optional<std::filesystem::path>& secret,
-               bool has_end, RunSummary& summary) {
+void take_seal(const run::SealFiles& files, bool has_end, RunSummary& summary) {
   Declared& declared = summary.declared;
-  const run::SealCheck seal = run::check_seal(run, declared.config.privacy.secure, secret);
+  const run::SealCheck seal = run::check_seal(files, summary.trace);
   declared.sealed = seal.verified;
   declared.not_sealed = seal.why_not;
   if (!seal.ledger_note.empty()) summary.ledger_note = seal.ledger_note;
@@ -396,8 +393,8 @@ void take_seal(const std::filesystem::path& run, const std::optional<std::filesy
     declared.sealed = seal.is_counted;
     if (!seal.is_counted)
       declared.not_sealed =
-          "only the beginning of the trace is sealed, and trace.steps, which counts the steps of a "
-          "run under way, is not there; resuming the run seals it";
+          "only the start of the trace is sealed, and trace.steps, which counts the steps of a "
+          "running run, does not exist; resuming the run seals it";
     return;
   }
   if (seal.lines >= summary.observed.lines) return;
@@ -411,8 +408,7 @@ Digest digest_of_file(const std::filesystem::path& path) {
   if (std::filesystem::is_regular_file(path)) file.open(path, std::ios::binary);
   const Digest digest = sha256_of(file);
   if (!file.is_open() || file.bad())
-    throw Error(ErrorCode::kIoError, kOperator,
-                fmt::format("cannot read {}: it is not a file, or not readable", path.string()));
+    io_error(kOperator, "cannot read {}: it is not a file, or not readable", path.string());
   return digest;
 }
 
@@ -421,10 +417,10 @@ void require_model(const std::filesystem::path& run, const Declared& declared) {
   if (!declared.model_digest || !std::filesystem::exists(model)) return;
   const std::string found = to_hex(digest_of_file(model));
   if (found != *declared.model_digest)
-    malformed(
-        fmt::format("model.safetensors is not the model of this run: its SHA-256 is {}, and the "
-                    "trace ends with {}; restore the original file",
-                    found, *declared.model_digest));
+    malformed(kOperator,
+              "model.safetensors is not the model of this run: its SHA-256 is {}, and the "
+              "trace ends with {}; restore the original file",
+              found, *declared.model_digest);
 }
 
 }  // namespace
@@ -433,8 +429,7 @@ RunSummary summarize(const std::filesystem::path& run,
                      const std::optional<std::filesystem::path>& secret) {
   for (const auto& path : {run / "config.yaml", run / "trace.jsonl"})
     if (!std::filesystem::exists(path))
-      throw Error(ErrorCode::kInvalidInput, kOperator,
-                  fmt::format("{} is not there; give the directory of a run", path.string()));
+      invalid_input(kOperator, "{} does not exist; pass the directory of a run", path.string());
   RunSummary summary;
   Declared& declared = summary.declared;
   declared.config = run::read_config(run);
@@ -445,16 +440,19 @@ RunSummary summarize(const std::filesystem::path& run,
   if (observed.name.empty())
     observed.name = std::filesystem::absolute(run).lexically_normal().parent_path().filename();
 
+  const run::SealFiles seal = run::read_seal(run, declared.config.privacy.secure, secret);
+  summary.trace = run::trace_lines(run / "trace.jsonl");
+  const std::vector<run::TraceLine>& lines = summary.trace;
   Follower follower(summary);
-  const std::vector<run::TraceLine> lines = run::trace_lines(run / "trace.jsonl");
   if (lines.empty())
-    malformed((run / "trace.jsonl").string() + " has no whole line: nothing is known of the run");
+    malformed(kOperator, "{} has no complete line, so nothing is known about the run",
+              (run / "trace.jsonl").string());
   for (const run::TraceLine& line : lines) follower.take(line);
   std::optional<run::Recount> recount;
   if (declared.not_private.empty()) recount = run::recount(declared.config, lines);
   follower.finish(recount);
   observed.trace_head = to_hex(sha256(bytes_of(lines.back().text)));
-  take_seal(run, secret, follower.has_end(), summary);
+  take_seal(seal, follower.has_end(), summary);
   require_model(run, declared);
   return summary;
 }

@@ -187,7 +187,7 @@ TEST(Summary, SaysWhatIsMissing) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
-    EXPECT_NE(error.sentence().find("config.yaml is not there"), std::string::npos);
+    EXPECT_NE(error.sentence().find("config.yaml does not exist"), std::string::npos);
   }
 }
 

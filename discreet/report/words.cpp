@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "discreet/base/rounded_text.h"
+#include "discreet/base/text/rounded_text.h"
 #include "discreet/report/plot.h"
 #include "discreet/report/words_impl.h"
 
@@ -61,7 +61,7 @@ std::string status_word(Ended ended) {
     case Ended::kCompleted: return "Completed";
     case Ended::kBudgetReached: return "Budget reached";
     case Ended::kInterrupted: return "Interrupted";
-    case Ended::kStopped: return "Stopped before its plan";
+    case Ended::kStopped: return "Stopped early";
     case Ended::kFailed: return "Failed";
     case Ended::kUnfinished: return "Unfinished";
   }
@@ -132,8 +132,8 @@ std::string statement(const Declared& declared) {
       "δ&nbsp;=&nbsp;{}.</p>\n",
       alternative(claim.adjacency), factor(claim.upper), scientific(claim.delta));
   out += fmt::format(
-      "<p>As a game: someone who knows every other record, and has no idea {}, studies the model "
-      "and guesses. They are right at most {:.5g} times in 100; blind guessing is right 50 "
+      "<p>As a game: someone knows every other record and must guess {}. They study the model "
+      "first. They are right at most {:.5g} times in 100; blind guessing is right 50 "
       "times.{}</p>\n",
       question(claim.adjacency), right,
       right < 99
@@ -154,19 +154,19 @@ std::string basis(const Declared& declared) {
   switch (declared.ended) {
     case Ended::kCompleted: return "The run took all its planned steps.";
     case Ended::kBudgetReached:
-      return "The run ended by itself: one more step would have spent more than the budget.";
+      return "The run stopped by itself: one more step would have exceeded the budget.";
     case Ended::kInterrupted:
-      return "The run was interrupted. When that happened may depend on the data, so ε is not "
-             "what the executed steps cost: it is what the run could have spent by its plan.";
+      return "The run was interrupted. The time of that may depend on the data, so ε is not the "
+             "cost of the executed steps: it is what the whole planned run could have spent.";
     case Ended::kStopped:
-      return "The run ended before its plan, and nothing says why. That may depend on the data, "
-             "so ε is the whole budget, not what the executed steps cost.";
+      return "The run stopped before its planned end, and the reason is not recorded. It may "
+             "depend on the data, so ε is the whole budget, not the cost of the executed steps.";
     case Ended::kFailed:
-      return "The run failed. When that happened may depend on the data, so ε is the whole "
-             "budget, not what the executed steps cost.";
+      return "The run failed. The time of that may depend on the data, so ε is the whole "
+             "budget, not the cost of the executed steps.";
     case Ended::kUnfinished:
-      return "The run has not ended: it goes on, or it was killed. ε is the whole budget, not "
-             "what the steps so far have cost.";
+      return "The run has not ended: it is still running, or it was killed. ε is the whole "
+             "budget, not the cost of the steps so far.";
   }
   return "?";
 }
@@ -174,13 +174,13 @@ std::string basis(const Declared& declared) {
 std::vector<std::string> guaranteed(const Declared& declared) {
   if (!declared.not_private.empty()) return {"Nothing: see the reasons at the top."};
   return {
-      "Every record that was trained on has the promise above, against anyone, whatever else they "
+      "The promise above holds for every training record, against everyone, whatever else they "
       "know.",
-      "It covers all that the run released: every noisy gradient, every version of the model, and "
-      "the model at the end.",
+      "It covers everything that the run released: every noisy gradient, every version of the "
+      "model, and the final model.",
       "Whatever is computed from the model later, such as predictions, costs no further privacy.",
       fmt::format("The upper end of ε is a certified bound, never rounded down. No step was "
-                  "released that would have passed the budget of {}.",
+                  "released that would have exceeded the budget of {}.",
                   declared.config.privacy.target_epsilon),
   };
 }
@@ -189,14 +189,14 @@ namespace {
 
 std::string several_records(const Declared& declared) {
   std::string out =
-      "<strong>Several records of one person</strong> together are protected less than one: at "
+      "<strong>Several records of one person</strong> together are less protected than one: at "
       "this δ, ε can grow faster than their number. ";
   if (declared.groups.empty()) return out + "No ε is certified for them here.";
-  out += "Certified is";
+  out += "The certified bounds are";
   for (const GroupClaim& group : declared.groups)
     out += fmt::format("{} ε ≤ {} for {} records", &group == &declared.groups.front() ? "" : ",",
                        brief_up(group.epsilon), group.records);
-  return out + ": all of them present against all of them absent.";
+  return out + ", comparing all of them present with all of them absent.";
 }
 
 }  // namespace
@@ -206,14 +206,14 @@ std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public
   std::vector<std::string> out = {
       "<strong>Held-out records</strong> have no guarantee: accuracy and loss on them are measured "
       "without noise.",
-      "<strong>Hyper-parameters</strong> chosen on this data are not covered: other runs that were "
-      "tried on it spent privacy of their own.",
+      "<strong>Hyper-parameters</strong> chosen on this data are not covered: other runs on it "
+      "also spent privacy.",
       several_records(declared),
-      "<strong>What is true of the whole population</strong> is what a model is for. It may be "
-      "learned about a person who never took part.",
-      "<strong>That each gradient comes from one record alone</strong> is assumed: no layer may "
-      "mix "
-      "records.",
+      "<strong>Facts about the whole population</strong> are what a model learns. They may apply "
+      "to "
+      "a person who never took part.",
+      "<strong>Each gradient comes from one record alone</strong>: this is assumed. No layer may "
+      "mix records.",
   };
   if (dp.adjacency == Adjacency::kZeroOut)
     out.emplace_back("<strong>The number of records</strong> is not protected.");
@@ -225,20 +225,21 @@ std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public
         "the proof is for real numbers.");
   if (dp.secure)
     out.emplace_back(
-        "<strong>Whoever has <code>secret.key</code></strong> can remove the noise. It must stay "
-        "secret or be destroyed.");
+        "<strong>Anyone with <code>secret.key</code></strong> can remove the noise. Keep it secret "
+        "or "
+        "destroy it.");
   if (is_public)
     out.emplace_back(
-        "<strong>That this page is genuine</strong>: it is not signed. Its hashes can be compared "
-        "with those of the run.");
+        "<strong>The authenticity of this page</strong>: it is not signed. Compare its hashes with "
+        "those of the run.");
   else if (declared.sealed)
     out.emplace_back(
-        "<strong>That this is the run's latest state</strong>: an earlier sealed state of the same "
-        "run can be put back as a whole. Compare the last digest with one kept elsewhere.");
+        "<strong>That this is the latest state of the run</strong>: an earlier sealed state of the "
+        "same run can be restored as a whole. Compare the last digest with one kept elsewhere.");
   else
     out.emplace_back(
-        "<strong>That this trace is the original</strong>: its seal was not verified. Anyone who "
-        "can rewrite all of it can rewrite its chain.");
+        "<strong>The authenticity of the trace</strong>: its seal was not verified. Anyone who can "
+        "rewrite all of it can rewrite its chain.");
   return out;
 }
 

@@ -15,9 +15,7 @@ namespace {
 
 constexpr std::string_view kFormat = "discreet-checkpoint-1";
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "checkpoint", std::move(sentence));
-}
+constexpr const char* kOperator = "checkpoint";
 
 cbor::Value value_of(const Checkpoint& c) {
   return cbor::map({{"format", kFormat},
@@ -35,7 +33,7 @@ cbor::Value value_of(const Checkpoint& c) {
 Digest digest_of(const cbor::Value& value) {
   const ByteView bytes = value.as_bytes();
   Digest out{};
-  if (bytes.size() != out.size()) malformed(fmt::format("a digest has {} bytes", bytes.size()));
+  if (bytes.size() != out.size()) malformed(kOperator, "a digest has {} bytes", bytes.size());
   std::ranges::copy(bytes, out.begin());
   return out;
 }
@@ -47,7 +45,7 @@ Bytes bytes_in(const cbor::Value& value) {
 
 Checkpoint checkpoint_of(const cbor::Value& value) try {
   if (value.at("format").as_text() != kFormat)
-    malformed(fmt::format("its format is {}, not {}", value.at("format").as_text(), kFormat));
+    malformed(kOperator, "its format is {}; expected {}", value.at("format").as_text(), kFormat);
   Checkpoint c;
   c.specification = value.at("specification").as_text();
   c.config = digest_of(value.at("config"));
@@ -60,7 +58,7 @@ Checkpoint checkpoint_of(const cbor::Value& value) try {
   return c;
 } catch (const Error& error) {
   if (error.code() == ErrorCode::kMalformed) throw;
-  malformed(error.sentence());
+  malformed(kOperator, "{}", error.sentence());
 }
 
 void require_same(const Checkpoint& found, const Expected& expected) {
@@ -68,14 +66,13 @@ void require_same(const Checkpoint& found, const Expected& expected) {
   const auto compare = [&](const char* what, const std::string& is, const std::string& should) {
     if (is == should) return;
     if (!differences.empty()) differences += "; ";
-    differences += fmt::format("its {} is {}, this run's is {}", what, is, should);
+    differences += fmt::format("its {} is {}, but this run's is {}", what, is, should);
   };
   compare("specification", found.specification, expected.specification);
   compare("configuration", to_hex(found.config), to_hex(expected.config));
   compare("model layout", to_hex(found.layout), to_hex(expected.layout));
   if (differences.empty()) return;
-  throw Error(ErrorCode::kInvalidInput, "checkpoint",
-              fmt::format("this checkpoint is of another run: {}", differences));
+  invalid_input(kOperator, "this checkpoint belongs to another run: {}", differences);
 }
 
 }  // namespace
@@ -89,12 +86,13 @@ Bytes seal(const Checkpoint& checkpoint, const random::Key& secret) {
 
 Checkpoint open(ByteView bytes, const random::Key& secret, const Expected& expected) {
   constexpr std::size_t kTag = std::tuple_size_v<Digest>;
-  if (bytes.size() <= kTag) malformed(fmt::format("{} bytes are no checkpoint", bytes.size()));
+  if (bytes.size() <= kTag) malformed(kOperator, "{} bytes are not a checkpoint", bytes.size());
   const ByteView body = bytes.first(bytes.size() - kTag);
   const Digest tag = mac(body, secret, "checkpoint");
   if (CRYPTO_memcmp(tag.data(), bytes.last(kTag).data(), kTag) != 0)
-    malformed(
-        "its seal is not this run's: it was cut short, altered, or belongs to another secret.key");
+    malformed(kOperator,
+              "its seal is not that of this run: it was truncated, altered, or belongs to another "
+              "secret.key");
   Checkpoint found = checkpoint_of(cbor::decode(body));
   require_same(found, expected);
   return found;

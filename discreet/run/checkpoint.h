@@ -8,23 +8,24 @@
 #include "discreet/random/key.h"
 #include "discreet/run/trace.h"
 
-// `checkpoint.cbor`: everything a run needs to go on bit for bit. Confidential: it holds raw
+// `checkpoint.cbor`: everything a run needs to continue bit for bit. Confidential: it contains raw
 // partial sums. Sealed with an HMAC-SHA-256 under a key derived from the run's secret (stream
-// "checkpoint"), so that a foreign, cut or altered one is refused. Keys are not in it.
+// "checkpoint"), so that a foreign, truncated or altered checkpoint is rejected. It contains no
+// keys.
 namespace discreet::run {
 
 struct Checkpoint {
   std::string specification;  // "UML_OS.DifferentialPrivacy.Apply_v3 2026-02-18"
   Digest config{};            // hash of the resolved configuration
   Digest layout{};            // hash of the model layout
-  std::uint64_t step = 0;     // optimizer steps done
-  TracePosition trace;        // where the trace stood
-  Bytes mechanism;            // the mechanism's state (canonical CBOR of its own)
-  Bytes training;             // model, optimizer and data position of whoever trains; may be empty
+  std::uint64_t step = 0;     // completed optimizer steps
+  TracePosition trace;        // the position of the trace
+  Bytes mechanism;            // the mechanism's state (canonical CBOR)
+  Bytes training;             // model, optimizer and data position of the trainer; may be empty
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
-// What the one who restores is; a checkpoint of anything else is refused.
+// The properties of the restoring run; a checkpoint with other properties is rejected.
 struct Expected {
   std::string specification;
   Digest config{};
@@ -34,12 +35,12 @@ struct Expected {
 // Deterministic CBOR {checkpoint fields}, then the seal: equal checkpoints have equal bytes.
 Bytes seal(const Checkpoint& checkpoint, const random::Key& secret);
 
-// Throws kMalformed if the bytes are cut short, altered, or sealed with another run's secret;
-// kInvalidInput, naming each thing that differs, if it is a checkpoint of another specification,
-// configuration or model.
+// Throws kMalformed if the bytes are truncated, altered, or sealed with another run's secret;
+// kInvalidInput, naming each difference, for a checkpoint of another specification, configuration
+// or model.
 Checkpoint open(ByteView bytes, const random::Key& secret, const Expected& expected);
 
-// The same with a file, written atomically with mode 0600.
+// The same for a file, written atomically with mode 0600.
 void write_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
                       const random::Key& secret);
 Checkpoint read_checkpoint(const std::filesystem::path& path, const random::Key& secret,

@@ -6,13 +6,13 @@
 
 namespace discreet::run {
 
-// What decides the bits of a native run beside configuration, data and key: the build, the library
-// of matrix products with the kernels it chose, and the processor's instructions. Steps repeat in
-// every bit where these are the same, on any number of threads; where one differs they may not.
-//   {version, build: SHA-256 of the file this code is in, blas, cpu}, all text.
+// What determines the bits of a native run besides configuration, data and key: the build, the BLAS
+// library with the kernels it selected, and the processor's instructions. If these are equal, steps
+// repeat bit for bit on any number of threads; if one differs, they may not.
+//   {version, build: SHA-256 of the file that contains this code, blas, cpu}, all text.
 cbor::Value environment();
 
-// What differs between two of them, "blas was X and is Y; …"; empty if nothing does.
+// The differences between two environments, "blas was X and is Y; …"; empty if there are none.
 std::string environment_difference(const cbor::Value& before, const cbor::Value& now);
 
 }  // namespace discreet::run

@@ -11,7 +11,7 @@
 
 namespace discreet::run {
 
-// HMAC-SHA-256 of the bytes under a stream of the secret.
+// HMAC-SHA-256 of the bytes under a stream derived from the secret.
 inline Digest mac(ByteView bytes, const random::Key& secret, std::string_view stream) {
   const random::Key key = secret.derive(stream);
   Digest out{};
@@ -19,7 +19,7 @@ inline Digest mac(ByteView bytes, const random::Key& secret, std::string_view st
   if (HMAC(EVP_sha256(), key.secret_bytes().data(), static_cast<int>(key.secret_bytes().size()),
            bytes.data(), bytes.size(), out.data(), &length) == nullptr ||
       length != out.size())
-    throw Error(ErrorCode::kIoError, std::string(stream), "OpenSSL could not compute an HMAC");
+    io_error(stream, "OpenSSL could not compute an HMAC");
   return out;
 }
 

@@ -23,8 +23,7 @@ namespace {
 using nlohmann::json;
 
 [[noreturn]] void reject(std::size_t line, const std::string& what) {
-  throw Error(ErrorCode::kMalformed, "recount",
-              fmt::format("line {} of trace.jsonl: {}", line, what));
+  malformed("recount", "line {} of trace.jsonl: {}", line, what);
 }
 
 double number_in(const json& line, const char* key, std::size_t number) {
@@ -66,7 +65,7 @@ class Counter {
   void header(const json& line) {
     delta_ = number_in(line, "accounted_delta", 1);
     if (!(delta_ > 0 && delta_ <= dp_.target_delta))
-      reject(1, fmt::format("accounted_delta is {}, expected a number in (0, {}]", delta_,
+      reject(1, fmt::format("accounted_delta is {}; expected a number in (0, {}]", delta_,
                             dp_.target_delta));
     const auto before = line.find("before");
     if (before == line.end()) return;
@@ -74,7 +73,7 @@ class Counter {
       for (const json& release : *before)
         accountant_->compose(accounting::decode_event(from_hex(release.at(0).get<std::string>())));
     } catch (const std::exception&) {
-      reject(1, "what was released before the first step cannot be read");
+      reject(1, "the releases before the first step cannot be read");
     }
   }
 
@@ -152,7 +151,7 @@ class Counter {
       return;
     const double declared = in_phase(dp_, phase_at(dp_, t)).noise_multiplier;
     if (scheduled > declared * kRounding)
-      reject(number, fmt::format("the noise multiplier is {}, and the configuration has {}",
+      reject(number, fmt::format("the noise multiplier is {}, but the configuration has {}",
                                  scheduled, declared));
   }
 
@@ -194,13 +193,13 @@ Recount recount(const Config& resolved, std::span<const TraceLine> lines) {
     return unknown;
   }
   if (lines.empty() || lines[0].kind != "run_header")
-    reject(1, "a trace starts with its run_header");
+    reject(1, "a trace must start with its run_header");
   Counter counter(resolved);
   std::size_t i = 0;
   try {
     for (; i < lines.size(); ++i) counter.read(lines[i], i + 1);
   } catch (const json::exception&) {
-    reject(i + 1, "a field has another type");
+    reject(i + 1, "a field has the wrong type");
   }
   return counter.finish();
 }

@@ -12,41 +12,42 @@
 
 namespace discreet::run {
 
-// What a run has spent, computed again from its configuration and the steps that its trace records:
-// a number that a file claims is never believed (soundness H8).
+// The spend of a run, recomputed from its configuration and the steps recorded in its trace: a
+// number that a file claims is never trusted.
 //
-// Every `iter` line is one release with the noise multiplier that the line names; where the event
-// is an epoch, or the epoch is accounted at once, every epoch that was started is one. Steps that
-// were executed again on other bits count again. What was released before the first step is in the
-// header. The sampler, the adjacency, the accountant and delta are those of the configuration.
+// Every `iter` line is one release with the noise multiplier stated in the line; if the event is an
+// epoch, or the epoch is accounted at once, every started epoch is one release. Steps that were
+// executed again on other bits count again. Releases before the first step are in the header. The
+// sampler, the adjacency, the accountant and delta are those of the configuration.
 //
-// Gaussian and rounded Gaussian noise: the multiplier that was accounted, so that the result is the
-// mechanism's own number in every bit (of a PER_EPOCH run that stopped inside an epoch too). Other
-// families: that of the schedule, without the rounding of sums, so that the result is a little
-// below the mechanism's.
+// For Gaussian and rounded Gaussian noise the accounted multiplier is used, so the result equals
+// the mechanism's own number in every bit (also for a PER_EPOCH run that stopped inside an epoch).
+// For other families the multiplier of the schedule is used, without the rounding of sums, so the
+// result is slightly below the mechanism's.
 struct Recount {
   bool known = false;                             // false: nothing below is set
-  std::string unknown;                            // why
-  accounting::Interval spent{};                   // epsilon of everything that is recorded
-  std::vector<accounting::RepeatedEvent> events;  // everything that is recorded
-  // Upper end after the planned steps, or where the budget ends the run before, if nothing but the
-  // plan decides the noise: mode fixed, without phases.
+  std::string unknown;                            // the reason
+  accounting::Interval spent{};                   // epsilon of everything recorded
+  std::vector<accounting::RepeatedEvent> events;  // everything recorded
+  // The upper end after the planned steps, or where the budget ends the run earlier, if the plan
+  // alone determines the noise: mode fixed, without phases.
   std::optional<double> planned;
-  std::vector<accounting::RepeatedEvent> planned_events;  // those behind `planned`
-  // Whether one more step, or epoch, would have passed target_epsilon; none as for `planned`.
+  std::vector<accounting::RepeatedEvent> planned_events;  // the events of `planned`
+  // True if one more step, or epoch, would exceed target_epsilon; empty under the same conditions
+  // as `planned`.
   std::optional<bool> at_budget;
-  // Bound of the distance, in total variation, of what was released from what the events say: what
-  // the noise sampler and the batch limit leave out, from the header's accounted_delta.
+  // A bound on the total variation distance between the releases and the recorded events: the error
+  // of the noise sampler and the batch limit, from accounted_delta of the header.
   double distance = 0;
 };
 
-// resolved: the configuration that the trace's header names. lines: of the whole trace. Throws
-// kMalformed, naming the line, if a step does not say its noise, or has more noise than a fixed
-// schedule of the configuration.
+// resolved: the configuration named in the header of the trace. lines: the whole trace. Throws
+// kMalformed, naming the line, if a step does not state its noise, or states more noise than a
+// fixed schedule of the configuration.
 Recount recount(const Config& resolved, std::span<const TraceLine> lines);
 
-// Whether a claimed upper end is less than a recomputed one. Two builds may differ in the last
-// digits of a certificate; state the larger of the two numbers.
+// True if a claimed upper end is below a recomputed one, beyond the last digits, in which two
+// builds may differ. Report the larger of the two numbers.
 bool is_below(double claimed, double recomputed) noexcept;
 
 }  // namespace discreet::run

@@ -26,9 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, "run", std::move(sentence));
-}
+constexpr const char* kOperator = "run";
 
 std::string_view text_of(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -42,10 +40,13 @@ cbor::Value texts_of(const nlohmann::json& object) {
   return cbor::map(std::move(entries));
 }
 
+std::uint64_t steps_in(std::span<const TraceLine> lines) {
+  return static_cast<std::uint64_t>(std::ranges::count(lines, "iter", &TraceLine::kind));
+}
+
 // `iter` lines after a position of the trace.
 std::uint64_t steps_in(const fs::path& trace, const TracePosition& after = {}) {
-  const std::vector<TraceLine> lines = trace_lines(trace, after);
-  return static_cast<std::uint64_t>(std::ranges::count(lines, "iter", &TraceLine::kind));
+  return steps_in(trace_lines(trace, after));
 }
 
 }  // namespace
@@ -102,10 +103,9 @@ nlohmann::json read_places(const fs::path& directory) {
   Config any;
   if (!places.is_array() || places.size() != files_of(any).size() ||
       !std::ranges::all_of(places, [](const auto& x) { return x.is_null() || x.is_string(); }))
-    throw Error(ErrorCode::kMalformed, "run",
-                fmt::format("{} is not a list of {} paths; delete it and put the files into the "
-                            "run's directory",
-                            (directory / kPlaces).string(), files_of(any).size()));
+    malformed(kOperator,
+              "{} is not a list of {} paths; delete it and put the files into the run's directory",
+              (directory / kPlaces).string(), files_of(any).size());
   return places;
 }
 
@@ -151,14 +151,12 @@ RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
   std::error_code ignored;
   const bool exists = fs::exists(directory_, ignored);
   if (resume && !exists)
-    refuse(fmt::format("{} does not exist: there is nothing to resume; leave out --resume",
-                       directory_.string()));
+    invalid_input(kOperator, "{} does not exist, so there is nothing to resume; remove --resume",
+                  directory_.string());
   if (!exists) {
     std::error_code error;
     fs::create_directories(directory_, error);
-    if (error)
-      throw Error(ErrorCode::kIoError, "run",
-                  fmt::format("cannot make {}: {}", directory_.string(), error.message()));
+    if (error) io_error(kOperator, "cannot create {}: {}", directory_.string(), error.message());
     made_directory_ = true;
   }
   lock_ = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -166,16 +164,15 @@ RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
   try {
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) fail_on_file("lock", directory_);
-      throw Error(ErrorCode::kIoError, "run",
-                  fmt::format("another process is writing {}", directory_.string()));
+      io_error(kOperator, "another process is writing {}", directory_.string());
     }
     if (::access(directory_.c_str(), W_OK) != 0) fail_on_file("write in", directory_);
     const bool empty = fs::is_empty(directory_);
     if (!resume && !empty)
-      refuse(
-          fmt::format("{} holds a run already, or other files; take another directory with "
-                      "--out, or go on with --resume",
-                      directory_.string()));
+      invalid_input(kOperator,
+                    "{} already contains a run or other files; choose another directory with "
+                    "--out, or continue with --resume",
+                    directory_.string());
     new_ = empty;
     // What a killed process was about to rename.
     for (const auto& entry : fs::directory_iterator(directory_)) {
@@ -184,8 +181,7 @@ RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
     }
     open_config(resolved);
     open_secret(resolved, secret);
-    open_header();
-    require_seal();
+    require_seal(open_header());
   } catch (...) {
     remove_if_new();
     ::close(lock_);
@@ -205,18 +201,18 @@ void RunFiles::open_config(const Config& resolved) {
       const bool is_named_only =
           was && fs::path(*was).parent_path() == normal_absolute(directory_ / "x").parent_path();
       if (was && is && !is_named_only && normal_absolute(*is) != *was)
-        differs = fmt::format("it began with {} and this is {}", *was, *is);
+        differs = fmt::format("it started with {}, but this is {}", *was, *is);
     }
     if (!differs.empty())
-      refuse(
-          fmt::format("{} is a run of another configuration: {}. A run goes on as it was begun; "
-                      "begin another in its own directory",
-                      directory_.string(), differs));
+      invalid_input(kOperator,
+                    "{} is a run of another configuration: {}. A run must continue with the "
+                    "configuration it started with; start another run in its own directory",
+                    directory_.string(), differs);
     return;
   }
   if (fs::exists(at("trace.jsonl")))
-    refuse(fmt::format("{} has a trace but no config.yaml: put it back, or begin another run",
-                       directory_.string()));
+    invalid_input(kOperator, "{} has a trace but no config.yaml: restore it, or start another run",
+                  directory_.string());
   write_places(resolved, directory_);
   write_atomically(path, bytes_of(write_yaml(as_published(resolved, directory_))));
 }
@@ -234,10 +230,10 @@ void RunFiles::open_secret(const Config& resolved, const std::optional<fs::path>
   const bool traced = fs::exists(at("trace.jsonl"));
   if (!fs::exists(path)) {
     if (traced)
-      refuse(
-          fmt::format("{} has a trace but no secret.key: its noise cannot be drawn again; begin "
-                      "another run",
-                      directory_.string()));
+      invalid_input(
+          kOperator,
+          "{} has a trace but no secret.key, so its noise cannot be drawn again; start another run",
+          directory_.string());
     secret_ = create_secret(path);
     return;
   }
@@ -251,18 +247,18 @@ void RunFiles::open_secret(const Config& resolved, const std::optional<fs::path>
   }
 }
 
-void RunFiles::open_header() {
+std::vector<TraceLine> RunFiles::open_header() {
   const fs::path path = at("trace.jsonl");
   std::vector<TraceLine> lines;
   if (fs::exists(path)) lines = trace_lines(path);
   if (lines.empty()) {
     // The header is on the disk before anything else is released.
     if (fs::exists(at("model.safetensors")) || fs::exists(at("checkpoint.cbor")))
-      refuse(
-          fmt::format("{} has a model or a checkpoint but no trace: what was released is not "
-                      "known; put it back, or begin another run",
-                      directory_.string()));
-    return;
+      invalid_input(kOperator,
+                    "{} has a model or a checkpoint but no trace, so its releases are unknown; "
+                    "restore the trace, or start another run",
+                    directory_.string());
+    return lines;
   }
   try {
     const nlohmann::json line = read_json(lines[0].text);
@@ -275,20 +271,20 @@ void RunFiles::open_header() {
         header_->admitted_hash = line.at("corpus").at("admitted_hash").get<std::string>();
     }
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCode::kMalformed, "trace",
-                fmt::format("line 1 is no header of a training run: {}", error.what()));
+    malformed("trace", "line 1 is not the header of a training run: {}", error.what());
   }
+  return lines;
 }
 
 // What lies between the checkpoint and the end is counted by its lines: none may be missing.
-void RunFiles::require_seal() const {
+void RunFiles::require_seal(std::span<const TraceLine> trace) const {
   if (!fs::exists(at(kSealFile))) return;  // of an earlier version, or killed before it
   if (!header_)
-    refuse(
-        fmt::format("{} has a seal but no trace: what was released is not known; put it back, or "
-                    "start another run",
-                    directory_.string()));
-  static_cast<void>(open_seal(directory_, *secret_));
+    invalid_input(kOperator,
+                  "{} has a seal but no trace, so its releases are unknown; restore the trace, or "
+                  "start another run",
+                  directory_.string());
+  static_cast<void>(open_seal(directory_, *secret_, trace));
 }
 
 std::optional<Checkpoint> RunFiles::checkpoint(const random::Key& key,
@@ -296,33 +292,36 @@ std::optional<Checkpoint> RunFiles::checkpoint(const random::Key& key,
   const fs::path path = at("checkpoint.cbor");
   if (!fs::exists(path)) return std::nullopt;
   if (!header_)
-    refuse(
-        fmt::format("{} has a checkpoint but no trace: what was released is not known; begin "
-                    "another run",
-                    directory_.string()));
+    invalid_input(
+        kOperator,
+        "{} has a checkpoint but no trace, so its releases are unknown; start another run",
+        directory_.string());
   return read_checkpoint(path, key, expected);
 }
 
-bool RunFiles::ends_sealed() const {
-  const std::vector<TraceLine> lines = trace_lines(at("trace.jsonl"));
-  if (lines.empty() || lines.back().kind != "run_end") return false;
-  const std::optional<Seal> seal = open_seal(directory_, *secret_);
-  return seal && seal->at.lines == lines.size();
+bool RunFiles::ends_sealed(std::span<const TraceLine> trace) const {
+  if (trace.empty() || trace.back().kind != "run_end") return false;
+  const std::optional<Seal> seal = open_seal(directory_, *secret_, trace);
+  return seal && seal->at.lines == trace.size();
 }
 
 std::uint64_t RunFiles::steps_after(const TracePosition& position, std::uint64_t t) const {
-  const std::uint64_t after = steps_in(at("trace.jsonl"), position);
+  // Read once: what is counted after the position and in all must be of one trace.
+  const std::vector<TraceLine> trace = trace_lines(at("trace.jsonl"));
+  if (!pass_through(trace, position))
+    malformed("trace", "line {} is not where the checkpoint was written", position.lines);
+  const std::uint64_t after = steps_in(std::span(trace).subspan(position.lines));
   // Also of a trace with a sealed end: that of an earlier interruption may have been put back.
   if (const auto counted = StepCount::read(directory_, *secret_)) {
-    const std::uint64_t all = steps_in(at("trace.jsonl"));
+    const std::uint64_t all = steps_in(trace);
     return after + std::max(*counted, all) - all;
   }
-  if (ends_sealed()) return after;
+  if (ends_sealed(trace)) return after;
   if (!planned_)
-    refuse(
-        fmt::format("{} has no trace.steps: the steps since the last checkpoint are not known; put "
-                    "it back, or start another run",
-                    directory_.string()));
+    invalid_input(kOperator,
+                  "{} has no trace.steps, so the steps since the last checkpoint are unknown; "
+                  "restore it, or start another run",
+                  directory_.string());
   return std::max(after, std::max(*planned_, t) - t);
 }
 

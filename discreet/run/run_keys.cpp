@@ -14,7 +14,7 @@ Digest data_commitment(const Digest& data, const random::Key& secret) {
   unsigned int length = 0;
   if (::HMAC(EVP_sha256(), key.secret_bytes().data(), random::Key::kSize, data.data(), data.size(),
              out.data(), &length) == nullptr)
-    throw Error(ErrorCode::kIoError, "train", "OpenSSL could not compute an HMAC");
+    io_error("train", "OpenSSL could not compute an HMAC");
   return out;
 }
 
@@ -48,8 +48,7 @@ RunStreams run_streams(const DpConfig& privacy, random::Key key,
   for (const random::Algorithm algorithm :
        {random::Algorithm::kAes128Ctr, random::Algorithm::kChaCha20})
     if (*recorded == spelling(algorithm)) return {std::move(key), algorithm};
-  throw Error(ErrorCode::kMalformed, "trace",
-              fmt::format("line 1 names the noise generator {}, which is none", *recorded));
+  malformed("trace", "line 1 names the unknown noise generator {}", *recorded);
 }
 
 }  // namespace discreet::run

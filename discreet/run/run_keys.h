@@ -11,22 +11,22 @@
 
 namespace discreet::run {
 
-// The keys of a native run: from its secret, bound to what they are used with.
+// The keys of a native run: derived from its secret, bound to what they are used with.
 
-// HMAC-SHA-256 of the digest of the data under a stream of the secret: whoever lacks the secret
-// cannot test a guess of the data.
+// HMAC-SHA-256 of the digest of the data under a stream of the secret: without the secret, nobody
+// can test a guess of the data.
 Digest data_commitment(const Digest& data, const random::Key& secret);
 
-// The key of this configuration on these data, and of no other pair: a secret.key that comes to lie
-// beside other settings gives other streams.
+// The key of this configuration on these data, and of no other pair: a secret.key copied to other
+// settings gives other streams.
 random::Key run_key(const random::Key& secret, const Config& resolved, const Digest& data);
 
-// The same for a run that was begun in this environment (environment.h): where bits may differ and
-// nothing is left to tell what was released, the streams differ too.
+// The same for a run started in this environment (environment.h): if bits may differ and no record
+// of the releases is left, the streams differ too.
 random::Key in_environment(const random::Key& run_key, const cbor::Value& environment);
 
-// The randomness of a run. Every stream is of the algorithm that the run began with: the generator
-// of another processor would draw other coins.
+// The randomness of a run. Every stream uses the algorithm with which the run started: the
+// generator of another processor would draw other coins.
 struct RunStreams {
   random::Key master;
   random::Algorithm algorithm;
@@ -35,15 +35,16 @@ struct RunStreams {
   mechanism::MechanismStreams mechanism() const {
     return {of(random::stream::kNoise), of("compression")};
   }
-  // Of the coins; lineage: of the mechanism, empty if no step was executed again on other bits.
+  // The stream of the coins. lineage: of the mechanism; empty if no step was executed again on
+  // other bits.
   random::Generator sampling(const std::string& lineage) const {
     random::Generator coins = of(random::stream::kSampling);
     return lineage.empty() ? std::move(coins) : coins.fork(lineage);
   }
 };
 
-// key: run_key(); not used if the configuration is not secure, as mechanism_streams(). recorded:
-// the name of the algorithm that the run began with; throws kMalformed if it is none.
+// key: run_key(); unused if the configuration is not secure, as in mechanism_streams(). recorded:
+// the name of the algorithm with which the run started; throws kMalformed if it is unknown.
 RunStreams run_streams(const DpConfig& privacy, random::Key key,
                        const std::optional<std::string>& recorded);
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "discreet/base/error.h"
-#include "discreet/base/file_descriptor_impl.h"
+#include "discreet/base/file_descriptor.h"
 #include "discreet/base/files.h"
 
 namespace discreet::run {
@@ -15,10 +15,10 @@ namespace {
 constexpr std::string_view kPrefix = "discreet-secret-1 ";
 constexpr std::size_t kLength = kPrefix.size() + 2 * random::Key::kSize + 1;
 
-[[noreturn]] void malformed(const std::filesystem::path& path) {
-  throw Error(ErrorCode::kMalformed, "secret.key",
-              fmt::format("{} holds no key: it must be one line of '{}' and 64 hexadecimal digits",
-                          path.string(), kPrefix));
+[[noreturn]] void no_key_in(const std::filesystem::path& path) {
+  malformed("secret.key",
+            "{} contains no key: it must be one line of '{}' and 64 hexadecimal digits",
+            path.string(), kPrefix);
 }
 
 int digit(std::uint8_t c) {
@@ -40,7 +40,7 @@ random::Key create_secret(const std::filesystem::path& path) {
   try {  // whole or not at all: half a key would keep a killed run from being started again
     write_new(path, line, Access::kOwner);
   } catch (const Error& error) {
-    throw Error(ErrorCode::kIoError, error.op(), error.sentence());
+    io_error(error.op(), "{}", error.sentence());
   }
   return key;
 }
@@ -49,19 +49,18 @@ random::Key load_secret(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) fail_on_file("read", path);
   if ((status.st_mode & 077) != 0)
-    throw Error(
-        ErrorCode::kIoError, "secret.key",
-        fmt::format("others may read {} (mode {:o}); the noise is only secret with chmod 600",
-                    path.string(), status.st_mode & 07777));
+    io_error("secret.key",
+             "others may read {} (mode {:o}), so the noise is not secret; run: chmod 600",
+             path.string(), status.st_mode & 07777);
   const SecretBytes line = read_secret(path);
   if (line.size() != kLength || line.back() != '\n' ||
       !std::equal(kPrefix.begin(), kPrefix.end(), line.begin()))
-    malformed(path);
+    no_key_in(path);
   SecretBytes key;
   for (std::size_t i = kPrefix.size(); i + 1 < kLength; i += 2) {
     const int high = digit(line[i]);
     const int low = digit(line[i + 1]);
-    if (high < 0 || low < 0) malformed(path);
+    if (high < 0 || low < 0) no_key_in(path);
     key.push_back(static_cast<std::uint8_t>(high * 16 + low));
   }
   return random::Key::from_bytes(key);

@@ -6,16 +6,16 @@
 
 namespace discreet::run {
 
-// `secret.key` of a run: its master key, of which noise, sampling coins and the seal of checkpoints
-// are derived streams. One line "discreet-secret-1 " and 64 hexadecimal digits; mode 0600. Nothing
-// else ever holds it.
+// `secret.key` of a run: its master key. Noise, sampling coins and the seal of checkpoints use
+// streams derived from it. One line "discreet-secret-1 " and 64 hexadecimal digits; mode 0600. No
+// other file contains it.
 
-// Makes a new key from the operating system and writes it. Throws kIoError if the file exists
-// already: a key is never replaced.
+// Creates a new key from the operating system's randomness and writes it. Throws kIoError if the
+// file exists: a key is never replaced.
 random::Key create_secret(const std::filesystem::path& path);
 
-// Reads it. Throws kIoError if it cannot be read or others may read it (say `chmod 600`),
-// kMalformed if it is no key. No sentence quotes what the file holds.
+// Reads the key. Throws kIoError if the file cannot be read, or if others may read it (use `chmod
+// 600`); kMalformed if it does not contain a key. No error sentence quotes the content of the file.
 random::Key load_secret(const std::filesystem::path& path);
 
 }  // namespace discreet::run

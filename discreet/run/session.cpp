@@ -45,13 +45,11 @@ Ended judged(const Mechanism& mechanism, const Forecast& forecast, std::optional
   if (!said || *said == is || *said == Ended::kInterrupted) return said.value_or(is);
   const std::string found = planned ? fmt::format("{} of {} planned steps were taken", t, *planned)
                                     : fmt::format("{} steps were taken, and none were planned", t);
-  throw Error(
-      ErrorCode::kInvalidInput, "run",
-      fmt::format("the run is not {}: {}{}; say interrupted, or leave it out", to_string(*said),
-                  found,
-                  is == Ended::kInterrupted     ? ", and the budget allows the next one"
-                  : is == Ended::kBudgetReached ? ", and the budget does not allow the next one"
-                                                : ""));
+  invalid_input("run", "the run is not {}: {}{}; pass interrupted, or omit it", to_string(*said),
+                found,
+                is == Ended::kInterrupted     ? ", and the budget allows the next one"
+                : is == Ended::kBudgetReached ? ", and the budget does not allow the next one"
+                                              : "");
 }
 
 std::optional<accounting::Interval> claimed(const Mechanism& mechanism, const Forecast& forecast,

@@ -84,9 +84,45 @@ TEST(StepCount, OfAnotherRunOrAlteredIsRejected) {
   EXPECT_THROW(static_cast<void>(RunFiles(killed.run, config(), true).steps_after({}, 0)), Error);
   const Killed edited(7);
   std::string text = text_of(edited.run / kStepCountFile);
-  text[text.find('7')] = '2';
+  for (std::size_t line = 0; line < text.size(); line += text.size() / 2) text[line + 20] = '2';
   write_atomically(edited.run / kStepCountFile, bytes_of(text));
   EXPECT_THROW(static_cast<void>(RunFiles(edited.run, config(), true).steps_after({}, 0)), Error);
+}
+
+// What a kill in the middle of a write leaves: the start of the new line over the old one.
+TEST(StepCount, AWriteThatWasCutOffLosesNoStep) {
+  for (int steps = 1; steps <= 2; ++steps) {
+    const Killed killed(steps);
+    const auto whole = text_of(killed.run / kStepCountFile);
+    StepCount(killed.run, load_secret(killed.run / "secret.key")).write(steps + 1);
+    const auto later = text_of(killed.run / kStepCountFile);
+    for (std::size_t cut = 0; cut <= later.size(); cut += 9) {
+      std::string torn = later.substr(0, cut);
+      if (whole.size() > cut) torn += whole.substr(cut);
+      write_atomically(killed.run / kStepCountFile, bytes_of(torn));
+      const auto counted = StepCount::read(killed.run, load_secret(killed.run / "secret.key"));
+      ASSERT_TRUE(counted);
+      EXPECT_GE(*counted, static_cast<std::uint64_t>(steps)) << cut;
+      EXPECT_LE(*counted, static_cast<std::uint64_t>(steps + 1)) << cut;
+    }
+  }
+}
+
+TEST(StepCount, ACountThatIsSetBackStaysSetBack) {
+  const Killed killed(5);
+  const auto secret = load_secret(killed.run / "secret.key");
+  StepCount count(killed.run, secret);
+  for (const std::uint64_t n : {2, 3, 9, 4, 0, 1}) {
+    count.write(n);
+    EXPECT_EQ(StepCount::read(killed.run, secret), n);
+  }
+}
+
+TEST(StepCount, TheSingleLineOfEarlierVersionsIsRead) {
+  const Killed killed(0);
+  const std::string text = text_of(killed.run / kStepCountFile);
+  ASSERT_EQ(text.find('\n'), text.size() - 1);
+  EXPECT_EQ(StepCount::read(killed.run, load_secret(killed.run / "secret.key")), 0u);
 }
 
 TEST(StepCount, GoesWithTheSealOfARunThatEnded) {

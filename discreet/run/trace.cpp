@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
-#include "discreet/base/file_descriptor_impl.h"
+#include "discreet/base/file_descriptor.h"
 #include "discreet/base/files.h"
 #include "discreet/base/json.h"
 #include "discreet/base/json_read_impl.h"
@@ -19,7 +19,7 @@ namespace discreet::run {
 namespace {
 
 [[noreturn]] void refuse_line(std::uint64_t number, const std::string& what) {
-  throw Error(ErrorCode::kMalformed, "trace", fmt::format("line {} {}", number, what));
+  malformed("trace", "line {} {}", number, what);
 }
 
 std::string line_of(std::string_view kind, const cbor::Value& record, const Digest& prev) {
@@ -34,7 +34,7 @@ std::string line_of(std::string_view kind, const cbor::Value& record, const Dige
 std::string follow(std::string_view line, TracePosition& position) {
   const std::uint64_t number = position.lines + 1;
   const nlohmann::json object = try_read_json(line);
-  if (object.is_discarded() || !object.is_object()) refuse_line(number, "is no JSON object");
+  if (object.is_discarded() || !object.is_object()) refuse_line(number, "is not a JSON object");
   const auto text = [&](const char* key) -> std::string {
     const auto at = object.find(key);
     if (at == object.end() || !at->is_string()) refuse_line(number, fmt::format("has no {}", key));
@@ -42,11 +42,11 @@ std::string follow(std::string_view line, TracePosition& position) {
   };
   if (text("prev") != to_hex(position.head))
     refuse_line(number,
-                "does not follow from the line before: one of the two was changed, or a line "
-                "between them removed");
+                "does not follow from the previous line: one of the two was changed, or a line "
+                "between them was removed");
   std::string kind = text("kind");
   if ((kind == "run_header") != (number == 1))
-    refuse_line(number, number == 1 ? "is no run_header" : "is a second run_header");
+    refuse_line(number, number == 1 ? "is not a run_header" : "is a second run_header");
   position.head = sha256(bytes_of(line));
   position.bytes += line.size() + 1;
   ++position.lines;
@@ -65,7 +65,7 @@ Reading follow_all(std::string_view text, std::uint64_t bytes) {
     const std::string_view rest = text.substr(out.position.bytes);
     const std::size_t end = rest.find('\n');
     if (end == std::string_view::npos)
-      refuse_line(out.position.lines + 1, "is cut short: the trace ends without a newline");
+      refuse_line(out.position.lines + 1, "is truncated: the trace ends without a newline");
     follow(rest.substr(0, end), out.position);
   }
   const std::string_view beyond = text.substr(std::min<std::size_t>(bytes, text.size()));
@@ -80,8 +80,7 @@ Descriptor open_to_go_on(const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
   if (!S_ISREG(status.st_mode))
-    throw Error(ErrorCode::kIoError, "trace",
-                fmt::format("{} is not a file: put the original one back", path.string()));
+    io_error("trace", "{} is not a file: restore the original one", path.string());
   return file;
 }
 
@@ -129,9 +128,8 @@ TraceWriter TraceWriter::resume(const std::filesystem::path& path, const TracePo
   Descriptor file = open_to_go_on(path);
   const Bytes bytes = read_all(file, path);
   if (bytes.size() < at.bytes)
-    throw Error(ErrorCode::kMalformed, "trace",
-                fmt::format("{} has {} bytes; the checkpoint has seen {}", path.string(),
-                            bytes.size(), at.bytes));
+    malformed("trace", "{} has {} bytes, but the checkpoint recorded {}", path.string(),
+              bytes.size(), at.bytes);
   const Reading reading = follow_all(text_of(bytes), at.bytes);
   if (!(reading.position == at))
     refuse_line(reading.position.lines, "is not where the checkpoint was written");
@@ -153,14 +151,13 @@ struct Passing {
   TracePosition end;
 };
 
-Passing pass_through(const Bytes& bytes, const std::filesystem::path& path,
+Passing passing(const Bytes& bytes, const std::filesystem::path& path,
                      const TracePosition& at) {
   std::string_view text = text_of(bytes);
   text = text.substr(0, text.rfind('\n') + 1);  // npos + 1 is 0
   if (text.size() < at.bytes)
-    throw Error(ErrorCode::kMalformed, "trace",
-                fmt::format("{} has {} bytes; the checkpoint has seen {}", path.string(),
-                            bytes.size(), at.bytes));
+    malformed("trace", "{} has {} bytes, but the checkpoint recorded {}", path.string(),
+              bytes.size(), at.bytes);
   Passing out{std::string(text), {}, follow_all(text, at.bytes).position};
   if (!(out.end == at)) refuse_line(out.end.lines, "is not where the checkpoint was written");
   while (out.end.bytes < text.size()) {
@@ -183,7 +180,7 @@ bool only_says_how_it_stopped(const TraceLine& line) {
 
 TraceWriter TraceWriter::reexecute(const std::filesystem::path& path, const TracePosition& at) {
   Descriptor file = open_to_go_on(path);
-  Passing found = pass_through(read_all(file, path), path, at);
+  Passing found = passing(read_all(file, path), path, at);
   while (!found.beyond.empty() && only_says_how_it_stopped(found.beyond.back())) {
     found.text.resize(found.text.size() - found.beyond.back().text.size() - 1);
     found.beyond.pop_back();
@@ -199,7 +196,7 @@ TraceWriter TraceWriter::reexecute(const std::filesystem::path& path, const Trac
 TraceWriter TraceWriter::extend(const std::filesystem::path& path, const TracePosition& at,
                                 const cbor::Value& resumed) {
   Descriptor file = open_to_go_on(path);
-  const Passing found = pass_through(read_all(file, path), path, at);
+  const Passing found = passing(read_all(file, path), path, at);
   TraceWriter writer(std::make_unique<File>(File{std::move(file)}));
   writer.file_->descriptor.truncate(found.text.size());
   writer.file_->descriptor.seek_end();
@@ -210,7 +207,16 @@ TraceWriter TraceWriter::extend(const std::filesystem::path& path, const TracePo
 }
 
 std::vector<TraceLine> trace_lines(const std::filesystem::path& path, const TracePosition& from) {
-  return pass_through(read_file(path, std::size_t{1} << 36), path, from).beyond;
+  return passing(read_file(path, std::size_t{1} << 36), path, from).beyond;
+}
+
+bool pass_through(std::span<const TraceLine> lines, const TracePosition& at) {
+  if (lines.size() < at.lines) return false;
+  TracePosition reached;
+  for (; reached.lines < at.lines; ++reached.lines)
+    reached.bytes += lines[reached.lines].text.size() + 1;
+  if (reached.lines > 0) reached.head = sha256(bytes_of(lines[reached.lines - 1].text));
+  return reached == at;
 }
 
 void TraceWriter::append(std::string_view kind, const cbor::Value& record) {
@@ -254,7 +260,7 @@ std::string difference(std::string_view before, std::string_view now) {
       if (!a.contains(key)) return fmt::format("{} was absent and is {}", key, value.dump());
     return {};
   }
-  return "the text is another";
+  return "the text differs";
 }
 
 TracePosition verify_trace(const std::filesystem::path& path, const std::optional<Digest>& head) {
@@ -263,7 +269,7 @@ TracePosition verify_trace(const std::filesystem::path& path, const std::optiona
   const TracePosition position = follow_all(text_of(bytes), bytes.size()).position;
   if (head && position.head != *head)
     refuse_line(position.lines,
-                fmt::format("is not the last line expected: its digest is {}, not {}",
+                fmt::format("is not the expected last line: its digest is {}, expected {}",
                             to_hex(position.head), to_hex(*head)));
   return position;
 }

@@ -68,9 +68,9 @@ TEST(Trace, NamesTheFirstLineThatWasChangedRemovedOrInserted) {
   EXPECT_TRUE(
       verdict(good.substr(0, second) + "{}\n" + good.substr(second)).starts_with("line 2 "));
   EXPECT_TRUE(verdict(good.substr(second)).starts_with("line 1 "));
-  EXPECT_TRUE(verdict(good.substr(0, good.size() - 1)).starts_with("line 3 is cut short"));
-  EXPECT_TRUE(verdict(good + "not json\n").starts_with("line 4 is no JSON object"));
-  EXPECT_TRUE(verdict(good + "[1]\n").starts_with("line 4 is no JSON object"));
+  EXPECT_TRUE(verdict(good.substr(0, good.size() - 1)).starts_with("line 3 is truncated"));
+  EXPECT_TRUE(verdict(good + "not json\n").starts_with("line 4 is not a JSON object"));
+  EXPECT_TRUE(verdict(good + "[1]\n").starts_with("line 4 is not a JSON object"));
   EXPECT_TRUE(verdict("").starts_with("line 1 is missing"));
   // What a chain alone cannot tell, a kept head does: the last line removed.
   EXPECT_EQ(verdict(good.substr(0, third)), "accepted");

@@ -23,12 +23,10 @@ using admission::Descriptor;
 // The step under which a run reserves the schedule of amplified classes.
 constexpr std::uint64_t kSchedule = std::uint64_t{1} << 62;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "corpus", std::move(sentence));
-}
+constexpr const char* kOperator = "corpus";
 
 const std::string& needed(const std::optional<std::string>& value, const char* key) {
-  if (!value) refuse(fmt::format("corpus.{} is missing", key));
+  if (!value) invalid_config(kOperator, "corpus.{} is missing", key);
   return *value;
 }
 
@@ -63,11 +61,14 @@ Corpus::Corpus(const Config& config, data::Dataset& data, int threads, std::stri
       run_(std::move(run)) {
   const CorpusConfig& c = config.corpus;
   if (config.data.format != DataFormat::kCsv)
-    refuse("data.format must be csv: a contribution is a line of it");
+    invalid_config(kOperator, "data.format must be csv: a contribution is one line of it");
   if (config.data.holdout > 0)
-    refuse("data.holdout would test on contributions without a promise; name a data.test");
+    invalid_config(kOperator,
+                   "data.holdout would test on contributions without a promise; set data.test");
   if (!config.data.private_bounds.empty())
-    refuse("data.private_bounds are a release that no contribution was promised; declare bounds");
+    invalid_config(
+        kOperator,
+        "data.private_bounds is a release that no contribution was promised; declare bounds");
   const std::string& policy = needed(c.policy, "policy");
   policy_ = admission::read_policy(text_of(policy), policy);
   const std::string& uses = needed(c.uses, "uses");
@@ -112,6 +113,17 @@ void Corpus::admit(const Config& config, data::Dataset& data, int threads, const
         by_anchor[v.descriptor->content_anchor].push_back(i);
   for (const admission::Verdict& v : verdicts)
     if (!v.descriptor) ++refused_[std::string(to_string(*v.refusal))];
+  std::map<Digest, std::size_t> records;
+  for (const Digest& anchor : data.anchors) ++records[anchor];
+  // Who signed for this payload, in whatever state their consent is. With fewer records than
+  // claimants, the consent of one would cover what another gave, and has perhaps withdrawn.
+  const auto is_contested = [&](const Digest& anchor, const std::vector<std::size_t>& claims) {
+    std::set<std::pair<std::string_view, std::string_view>> claimants;
+    for (const std::size_t i : claims)
+      if (!verdicts[i].signer.empty())
+        claimants.emplace(verdicts[i].descriptor->contributor, verdicts[i].signer);
+    return claimants.size() > records.at(anchor);
+  };
   std::vector<std::size_t> kept;
   std::map<Digest, std::size_t> taken;
   for (std::size_t row = 0; row < data.rows; ++row) {
@@ -123,6 +135,7 @@ void Corpus::admit(const Config& config, data::Dataset& data, int threads, const
     const admission::Verdict* v = i ? &verdicts[*i] : nullptr;
     if (v != nullptr && v->admitted()) {
       kept.push_back(row);
+      contested_.push_back(is_contested(data.anchors[row], found->second) ? 1 : 0);
       descriptors_.push_back(*v->descriptor);
       hashes_.push_back(v->hash);
       admission::Contribution& own = contributions[*i];
@@ -134,8 +147,7 @@ void Corpus::admit(const Config& config, data::Dataset& data, int threads, const
           to_string(v != nullptr ? *v->refusal : admission::Refusal::kNoAttestation))];
     }
   }
-  if (kept.empty())
-    throw Error(ErrorCode::kInvalidInput, "corpus", sentence() + ": there is nothing to train on");
+  if (kept.empty()) invalid_input(kOperator, "{}: there are no records to train on", sentence());
   keep_rows(data, kept);
 }
 
@@ -156,10 +168,10 @@ void Corpus::resolve(const ModelLayout& layout, const mechanism::SamplingPlan& s
     }
     if (amplified && (sampling.mode != SamplingMode::kPoisson || !sampling.rate ||
                       *sampling.rate > amplified->rate.from_above()))
-      refuse(
-          fmt::format("class {} is amplified for Poisson sampling at rate {}; sample so, and at "
-                      "most at that rate",
-                      d.data_class, amplified->rate.to_text()));
+      invalid_config(kOperator,
+                     "class {} is amplified for Poisson sampling at rate {}; use that sampling, "
+                     "with at most that rate",
+                     d.data_class, amplified->rate.to_text());
     classes_.push_back({d, admission::resolve(policy_, d, layout, noise_), amplified.has_value()});
     admitted_[i].least_multiplier = classes_.back().recorded_multiplier();
     routes_.plans.push_back(classes_.back().resolution.plan);
@@ -170,10 +182,10 @@ void Corpus::resolve(const ModelLayout& layout, const mechanism::SamplingPlan& s
 namespace {
 
 [[noreturn]] void exhausted(std::size_t contributions, std::uint64_t steps) {
-  throw Error(ErrorCode::kPrivacyBudgetExceeded, "corpus",
-              fmt::format("of {} contributions of amplified classes the schedule of steps has not "
-                          "{} left: {}; plan fewer steps, or leave them out of the descriptors",
-                          contributions, steps, "USES_EXHAUSTED"));
+  budget_exceeded(kOperator,
+                  "{} contributions of amplified classes have fewer than {} steps of their "
+                  "schedule left: {}; plan fewer steps, or remove them from the descriptors",
+                  contributions, steps, "USES_EXHAUSTED");
 }
 
 }  // namespace
@@ -188,9 +200,8 @@ void Corpus::require_room(const mechanism::Mechanism& mechanism) {
     if (!classes_[class_of_[i]].amplified) continue;
     const std::uint64_t cap = classes_[class_of_[i]].resolution.most_uses;
     if (steps_ > cap)
-      throw Error(ErrorCode::kPrivacyBudgetExceeded, "corpus",
-                  fmt::format("class {} is promised {} steps, and the run has {}",
-                              descriptors_[i].data_class, cap, steps_));
+      budget_exceeded(kOperator, "class {} is promised {} steps, but the run has {}",
+                      descriptors_[i].data_class, cap, steps_);
     claims_.push_back({hashes_[i], steps_, cap});
   }
   if (!plan_only_ || uses_ == nullptr) return;
@@ -235,7 +246,7 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
   std::vector<std::size_t> places;
   for (const std::uint64_t record : records) {
     const std::uint32_t c = class_of_.at(record);
-    if (absent_[record] != 0) {
+    if (absent_[record] != 0 || contested_[record] != 0) {
       out.push_back(kNoRoute);
       continue;
     }
@@ -255,6 +266,7 @@ std::vector<std::uint32_t> Corpus::reserve(std::uint64_t step,
 Digest Corpus::admitted_hash() const {
   Sha256 out;
   for (const Digest& hash : hashes_) out.update(hash);
+  if (std::ranges::count(contested_, 1) != 0) out.update(contested_);
   return out.finish();
 }
 

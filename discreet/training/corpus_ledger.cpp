@@ -15,9 +15,7 @@
 namespace discreet::training {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "corpus", std::move(sentence));
-}
+constexpr const char* kOperator = "corpus";
 
 ledger::RawKey raw(const admission::PublicKey& key) {
   ledger::RawKey out;
@@ -32,7 +30,9 @@ std::optional<std::uint64_t> amplified_delta(const admission::Policy& policy) {
     const std::uint64_t delta =
         c.amplified->delta.units * static_cast<std::uint64_t>(ledger::kNano);
     if (out && *out != delta)
-      refuse("amplified classes of one corpus have one delta: that of the ledger");
+      invalid_config(
+          kOperator,
+          "all amplified classes of a corpus must have the same delta: that of the ledger");
     out = delta;
   }
   return out;
@@ -40,8 +40,10 @@ std::optional<std::uint64_t> amplified_delta(const admission::Policy& policy) {
 
 ledger::Header header_of(const admission::Policy& policy, const Config& config) {
   if (!ledger::is_note_name(policy.corpus))
-    refuse(fmt::format("the corpus is named '{}': the name of a ledger has no spaces and no plus",
-                       policy.corpus));
+    invalid_config(
+        kOperator,
+        "the corpus is named '{}', but the name of a ledger must not contain spaces or plus signs",
+        policy.corpus);
   ledger::Header out;
   out.origin = policy.corpus;
   out.accountant = std::string(to_string(policy.accountant));
@@ -58,15 +60,16 @@ ledger::Header header_of(const admission::Policy& policy, const Config& config) 
 
 admission::SigningKey key_of(const CorpusConfig& corpus) {
   if (!corpus.ledger_key)
-    refuse(
-        "corpus.ledger_key is missing: it signs the ledger; make one with 'discreet keygen "
-        "steward' and set corpus.ledger_key: steward.key");
+    invalid_config(kOperator,
+                   "corpus.ledger_key is missing: it signs the ledger; create one with 'discreet "
+                   "keygen steward' and set corpus.ledger_key: steward.key");
   const SecretBytes pem = read_secret(*corpus.ledger_key);
   const std::string_view text = text_of(pem);
   if (admission::SigningKey::is_encrypted(text))
-    refuse(
-        fmt::format("{} is under a passphrase, which a run cannot ask for; give it a key without",
-                    *corpus.ledger_key));
+    invalid_config(
+        kOperator,
+        "{} has a passphrase, which a run cannot ask for; use a key without a passphrase",
+        *corpus.ledger_key);
   admission::require_private(*corpus.ledger_key, text);
   return admission::SigningKey::from_pem(text);
 }
@@ -95,16 +98,16 @@ CorpusLedger::CorpusLedger(const Config& config, const admission::Policy& policy
                            std::filesystem::path note, bool append)
     : note_(std::move(note)), policy_(encode(policy)) {
   const CorpusConfig& corpus = config.corpus;
-  if (!corpus.ledger) refuse("corpus.ledger is missing: name the file of the ledger");
+  if (!corpus.ledger)
+    invalid_config(kOperator, "corpus.ledger is missing: set the file of the ledger");
   file_ = *corpus.ledger;
   header_ = header_of(policy, config);
   kept_ = kept_note(note_);
   if (append && !kept_ && std::filesystem::exists(note_.parent_path() / "checkpoint.cbor"))
-    throw Error(
-        ErrorCode::kMalformed, "corpus",
-        fmt::format("{} is missing, and the run has a checkpoint: without the note a ledger "
-                    "that was rolled back could not be told; put it back",
-                    note_.string()));
+    malformed(kOperator,
+              "{} is missing, but the run has a checkpoint: without the note, a rolled back ledger "
+              "could not be detected; restore it",
+              note_.string());
   if (!append) {
     ledger::Store store(file_, ledger::Store::Mode::kRead);
     store.begin_snapshot();
@@ -126,19 +129,18 @@ CorpusLedger::CorpusLedger(const Config& config, const admission::Policy& policy
   }
   const ledger::Header& there = state().header();
   if (there.policy != sha256(policy_))
-    refuse(
-        fmt::format("{} was begun under policy {}, and this is {}; another contract is another "
-                    "ledger: name another corpus.ledger",
-                    file_.string(), to_hex(there.policy), to_hex(sha256(policy_))));
+    invalid_config(kOperator,
+                   "{} was created under policy {}, but this is {}; another contract needs another "
+                   "ledger: set another corpus.ledger",
+                   file_.string(), to_hex(there.policy), to_hex(sha256(policy_)));
   if (amplified_delta(policy) && there.delta != header_.delta)
-    refuse(fmt::format("{} has another delta than the amplified classes", file_.string()));
+    invalid_config(kOperator, "{} has another delta than the amplified classes", file_.string());
   header_ = there;
 }
 
 void CorpusLedger::refuse_missing() const {
-  throw Error(ErrorCode::kMalformed, "corpus",
-              fmt::format("{} is gone, but the run has a note of it ({}); put the ledger back",
-                          file_.string(), note_.string()));
+  malformed(kOperator, "{} is missing, but the run has a note of it ({}); restore the ledger",
+            file_.string(), note_.string());
 }
 
 void CorpusLedger::require_extends(const std::string& note) {
@@ -152,8 +154,7 @@ void CorpusLedger::make() {
     ledger_.emplace(ledger::Ledger::create(file_, header_, policy_, std::move(*key_)));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidInput) throw;
-    throw Error(ErrorCode::kIoError, "corpus",
-                fmt::format("another run has made {} just now; begin again", file_.string()));
+    io_error(kOperator, "another run has just created {}; start again", file_.string());
   }
   key_.reset();
 }
@@ -176,12 +177,19 @@ void CorpusLedger::require_recent(const std::string& run, std::uint64_t at,
   if (!appends || !state().epochs(run).empty()) return;
   constexpr std::uint64_t kDay = 86'400;  // clocks, time zones and runs that wait for a machine
   const std::uint64_t today = now();
+  if (at > today + kDay)
+    invalid_config(kOperator,
+                   "corpus.at is {}, and now it is {}: consent that is not valid yet would be used. "
+                   "Set corpus.at to the date of the run",
+                   admission::instant_text(static_cast<admission::Instant>(at)),
+                   admission::instant_text(static_cast<admission::Instant>(today)));
   if (at + std::max(epoch_seconds, kDay) >= today) return;
-  refuse(
-      fmt::format("corpus.at is {}, and now it is {}: consent that ended in between would be used. "
-                  "Set corpus.at to the date of the run; only --resume and replay go back",
-                  admission::instant_text(static_cast<admission::Instant>(at)),
-                  admission::instant_text(static_cast<admission::Instant>(today))));
+  invalid_config(
+      kOperator,
+      "corpus.at is {}, but now it is {}: contributions that ended in between would be used. Set "
+      "corpus.at to the date of the run; only --resume and replay may use an earlier date",
+      admission::instant_text(static_cast<admission::Instant>(at)),
+      admission::instant_text(static_cast<admission::Instant>(today)));
 }
 
 void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contribution> admitted,
@@ -193,11 +201,10 @@ void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contributi
     return;
   }
   if (!ledger_)
-    throw Error(
-        ErrorCode::kInvalidInput, "corpus",
-        fmt::format("epoch {} of run {} is not in the ledger: executed again, a run appends "
-                    "nothing",
-                    r.epoch, r.run));
+    invalid_input(
+        kOperator,
+        "epoch {} of run {} is not in the ledger, and executing a run again appends nothing",
+        r.epoch, r.run);
   const std::uint64_t as_of = std::max({r.at, state().last_as_of(), this_hour()});
   if (r.epoch != 0) admitted.clear();
   std::erase_if(admitted, [&](const ledger::Ledger::Contribution& c) {

@@ -15,9 +15,7 @@
 namespace discreet::training {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "corpus", std::move(sentence));
-}
+constexpr const char* kOperator = "corpus";
 
 std::uint64_t whole_below(double x) {
   return static_cast<std::uint64_t>(std::floor(numerics::round_down(x, 2)));
@@ -79,7 +77,7 @@ ledger::Family family_of(NoiseFamily family) {
     case NoiseFamily::kDiscreteGaussian: return ledger::Family::kDiscreteGaussian;
     case NoiseFamily::kSkellam: return ledger::Family::kSkellam;
   }
-  refuse("the ledger has no such noise");
+  invalid_config(kOperator, "the ledger does not support this noise");
 }
 
 // Whether `recorded` hides no more than `used` does.
@@ -140,8 +138,8 @@ std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
                                                     d.noise_multiplier.units, d.occurrences, 0};
     const auto recorded = ledger::event_of(by_class.at(d.data_class), bound).event.mechanism();
     if (!is_no_better(recorded, mechanism.use_of(i)))
-      refuse(fmt::format("class {} would be recorded with more noise than its uses have",
-                         d.data_class));
+      invalid_config(kOperator, "class {} would be recorded with more noise than its uses have",
+                     d.data_class);
   }
   std::vector<ledger::Terms> out;
   for (auto& [name, terms] : by_class) out.push_back(std::move(terms));
@@ -166,9 +164,9 @@ void require_room(std::span<const CorpusClass> classes, const mechanism::Mechani
       mechanism::sampler_delta(privacy.noise_family, mechanism.layout().private_parameters(),
                                2 * steps * slots, promised->epsilon(delta).epsilon.upper);
   if (left_out > 0x1p-50 * delta)
-    refuse(
-        "noise.family must be rounded_gaussian: with so many parameters and steps the ledger's "
-        "delta has no room for what the sampler of continuous noise leaves out");
+    invalid_config(kOperator,
+                   "noise.family must be rounded_gaussian: with this many parameters and steps, "
+                   "the error of the continuous sampler does not fit into the ledger's delta");
 }
 
 }  // namespace discreet::training

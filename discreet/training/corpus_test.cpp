@@ -1,14 +1,19 @@
 // Runs on signed contributions and the ledger they append to.
+#include "discreet/training/corpus.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <set>
 
+#include "discreet/admission/anchor_file.h"
 #include "discreet/admission/descriptor.h"
+#include "discreet/admission/uses.h"
 #include "discreet/base/error.h"
 #include "discreet/base/error_testing.h"
 #include "discreet/base/json.h"
+#include "discreet/data/open.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/ledger/withdrawal.h"
@@ -233,7 +238,86 @@ TEST(GovernedRun, AWithdrawalWhileARunIsStoppedIsHonouredWhenItGoesOn) {
   std::filesystem::create_directory(corpus.folder / "again");
   training::train(corpus.resolved(), again);
   EXPECT_EQ(corpus.read("again", "model.safetensors"), corpus.read("run", "model.safetensors"));
-  EXPECT_EQ(corpus.verified("run").counts.epochs, 3u) << "executed again, a run appends nothing";
+  EXPECT_EQ(corpus.verified("run").counts.epochs, 3u) << "executing a run again appends nothing";
+}
+
+// What follows sees the data of a file without these lines, in every bit.
+TEST(GovernedRun, TakesRefusedRecordsOutOfTheData) {
+  const SmallCorpus corpus;
+  const auto open = [&] {
+    return data::open_data(corpus.resolved(), {}, data::BadRow::kRefuse, nullptr, false).train;
+  };
+  data::Dataset admitted = open();
+  const std::size_t all = admitted.rows;
+  const Corpus judge(corpus.resolved(), admitted, 1, "run", corpus.folder / "note",
+                     Corpus::Writes::kNothing);
+  EXPECT_EQ(judge.admitted(), all - 1);
+  std::istringstream lines(corpus.read(".", "train.csv"));
+  std::string rest, line;
+  for (int i = -1; std::getline(lines, line); ++i)
+    if (i != 3) rest += line + "\n";  // which nobody signed
+  corpus.put("train.csv", rest);
+  const data::Dataset without = open();
+  EXPECT_EQ(admitted.rows, without.rows);
+  EXPECT_EQ(admitted.x, without.x);
+  EXPECT_EQ(admitted.label, without.label);
+  EXPECT_EQ(admitted.target, without.target);
+  EXPECT_EQ(admitted.anchors, without.anchors);
+}
+
+// The ledger would state an epsilon for noise that everybody can remove.
+TEST(GovernedRun, IsPrivateOrDoesNotStart) {
+  SmallCorpus corpus;
+  corpus.config.privacy.secure = false;
+  EXPECT_EQ(code_of([&] { corpus.train("run"); }), ErrorCode::kInvalidDpConfig);
+  corpus.config.privacy.secure = true;
+  corpus.config.privacy.debug = true;
+  EXPECT_EQ(code_of([&] { corpus.train("run"); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_FALSE(std::filesystem::exists(corpus.ledger()));
+}
+
+TEST(GovernedRun, DoesNotStartOnADayToCome) {
+  SmallCorpus corpus;
+  corpus.config.corpus.at = instant_text(SmallCorpus::kAt + 2 * 86'400);
+  EXPECT_EQ(code_of([&] { corpus.train("run"); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_FALSE(std::filesystem::exists(corpus.ledger()));
+  corpus.config.corpus.at = instant_text(SmallCorpus::kAt + 3600);
+  corpus.train("run");
+}
+
+// Whoever has a key of the policy and knows a line can sign for it, under weaker terms.
+TEST(GovernedRun, UsesNoRecordForWhichAnotherContributorSigned) {
+  const SigningKey library = SigningKey::from_seed(Bytes(32, 7));
+  for (const bool withdrawn : {false, true}) {
+    SmallCorpus corpus;
+    corpus.put("policy.yaml", corpus.read(".", "policy.yaml") + "  - {name: library, public_key: " +
+                                  to_hex(library.public_key().bytes()) + ", classes: [open]}\n");
+    const std::string honest = corpus.read(".", "anchors.jsonl");
+    Descriptor d =
+        decode_descriptor(parse_anchors(honest, "anchors.jsonl").at(5).contribution.descriptor);
+    d.contributor = "mallory";
+    d.data_class = "open";
+    d.clip_norm = {2 * Scaled::kUnit};
+    d.noise_multiplier = {Scaled::kUnit * 4 / 10};
+    d.occurrences = 20;
+    const Bytes bytes = encode(d);
+    const std::string forged = R"({"descriptor": ")" + to_hex(bytes) + R"(", "attestation": ")" +
+                               to_hex(attest(library, bytes)) + "\"}\n";
+    corpus.put("anchors.jsonl", withdrawn ? honest + forged : forged + honest);
+    if (withdrawn) {
+      corpus.put("withdrawn.txt", to_hex(corpus.hashes[5]) + "\n");
+      corpus.config.corpus.withdrawn = (corpus.folder / "withdrawn.txt").string();
+    }
+    corpus.train("run");
+    const UseStore uses(corpus.folder / "corpus.uses");
+    EXPECT_EQ(uses.used(sha256(bytes)), 0u);
+    EXPECT_EQ(uses.used(corpus.hashes[5]), 0u);
+    std::uint64_t all = 0;
+    for (const Digest& hash : corpus.hashes) all += uses.used(hash);
+    EXPECT_GT(all, 100u);
+    // Nothing public tells: the ledger has as many contributions as without.
+    EXPECT_EQ(corpus.verified("run").counts.admissions, 199u);
+  }
 }
 
 TEST(GovernedRun, IsNotResumedWithOtherContributions) {
@@ -360,14 +444,15 @@ TEST(GovernedRun, RefusesALedgerOfAnotherPolicyARolledBackOneAndALostOne) {
   EXPECT_NE(message("run", true).find("earlier checkpoint"), std::string::npos)
       << message("run", true);
   std::filesystem::remove(corpus.ledger());
-  EXPECT_NE(message("run", true).find("is gone"), std::string::npos) << message("run", true);
+  EXPECT_NE(message("run", true).find("is missing"), std::string::npos) << message("run", true);
   std::filesystem::copy(corpus.folder / "good.db", corpus.ledger());
   EXPECT_EQ(message("run", true), "");
 
   std::string policy = corpus.read(".", "policy.yaml");
   SmallCorpus::replace(policy, "stddev: 4", "stddev: 5");
   corpus.put("policy.yaml", policy);
-  EXPECT_NE(message("other", false).find("another contract is another ledger"), std::string::npos);
+  EXPECT_NE(message("other", false).find("another contract needs another ledger"),
+            std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(corpus.folder / "other" / "trace.jsonl"));
 }
 

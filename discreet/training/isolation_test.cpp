@@ -1,4 +1,4 @@
-// Structural isolation (soundness F5): one step from equal state, with and without a payload, is
+// Structural isolation: one step from equal state, with and without a payload, is
 // the same in every bit outside the payload's profile: weights, momentum and second moments.
 #include <fmt/core.h>
 #include <gtest/gtest.h>

@@ -14,26 +14,15 @@
 namespace discreet::training {
 namespace {
 
-ModelLayout layout_of(const NetworkShape& shape) {
-  std::vector<Tensor> tensors;
-  for (std::size_t l = 0; l + 1 < shape.sizes.size(); ++l) {
-    const std::string layer = fmt::format("layer{}", l);
-    tensors.push_back({.name = layer + ".weight", .shape = {shape.sizes[l + 1], shape.sizes[l]}});
-    tensors.push_back({.name = layer + ".bias", .shape = {shape.sizes[l + 1]}});
-  }
-  return ModelLayout(std::move(tensors));
-}
-
 NetworkShape checked(NetworkShape shape) {
-  const auto refuse = [](std::string sentence) {
-    throw Error(ErrorCode::kInvalidDpConfig, "model", std::move(sentence));
-  };
-  if (shape.sizes.size() < 2) refuse("a model needs inputs and outputs");
+  if (shape.sizes.size() < 2) invalid_config("model", "a model needs inputs and outputs");
   for (const std::size_t size : shape.sizes)
-    if (size == 0) refuse("a layer of the model has size 0");
+    if (size == 0) invalid_config("model", "a layer of the model has size 0");
   if (!shape.classifies && shape.sizes.back() != 1)
-    refuse(fmt::format("a model that predicts a number has 1 output, not {}", shape.sizes.back()));
-  if (shape.classifies && shape.sizes.back() < 2) refuse("a classifier needs at least 2 classes");
+    invalid_config("model", "a model that predicts a number must have 1 output, found {}",
+                   shape.sizes.back());
+  if (shape.classifies && shape.sizes.back() < 2)
+    invalid_config("model", "a classifier needs at least 2 classes");
   return shape;
 }
 
@@ -78,6 +67,16 @@ float softmax_loss(std::span<float> outputs, std::uint32_t label, bool& correct)
 
 }  // namespace
 
+ModelLayout layout_of(const NetworkShape& shape) {
+  std::vector<Tensor> tensors;
+  for (std::size_t l = 0; l + 1 < shape.sizes.size(); ++l) {
+    const std::string layer = fmt::format("layer{}", l);
+    tensors.push_back({.name = layer + ".weight", .shape = {shape.sizes[l + 1], shape.sizes[l]}});
+    tensors.push_back({.name = layer + ".bias", .shape = {shape.sizes[l + 1]}});
+  }
+  return ModelLayout(std::move(tensors));
+}
+
 Network::Network(NetworkShape shape, const random::Key& key)
     : shape_(checked(std::move(shape))), layout_(layout_of(shape_)) {
   const random::Generator generator(random::Algorithm::kPhilox4x32,
@@ -120,9 +119,8 @@ void Network::forward(std::vector<std::vector<float>>& values, std::size_t recor
 std::vector<float> Network::predict(std::span<const float> x, std::size_t records,
                                     int threads) const {
   if (x.size() != records * shape_.sizes[0])
-    throw Error(ErrorCode::kInvalidInput, "Network::predict",
-                fmt::format("{} numbers for {} records of {} features", x.size(), records,
-                            shape_.sizes[0]));
+    invalid_input("Network::predict", "found {} numbers for {} records of {} features", x.size(),
+                  records, shape_.sizes[0]);
   std::vector<std::vector<float>> values = {{x.begin(), x.end()}};
   forward(values, records, threads);
   return std::move(values.back());
@@ -132,13 +130,12 @@ std::size_t Network::check(std::size_t numbers, std::span<const std::uint32_t> l
                            std::span<const float> targets) const {
   const std::size_t records = shape_.classifies ? labels.size() : targets.size();
   if (numbers != records * shape_.sizes[0])
-    throw Error(
-        ErrorCode::kInvalidInput, "Network::backward",
-        fmt::format("{} numbers for {} records of {} features", numbers, records, shape_.sizes[0]));
+    invalid_input("Network::backward", "found {} numbers for {} records of {} features", numbers,
+                  records, shape_.sizes[0]);
   for (const std::uint32_t label : labels)
     if (label >= shape_.sizes.back())
-      throw Error(ErrorCode::kInvalidInput, "Network::backward",
-                  fmt::format("label {} is none of the {} classes", label, shape_.sizes.back()));
+      invalid_input("Network::backward", "label {} is not one of the {} classes", label,
+                    shape_.sizes.back());
   return records;
 }
 

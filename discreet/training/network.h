@@ -11,22 +11,25 @@
 
 namespace discreet::training {
 
-// A chain of dense layers: sizes[0] inputs, sizes.back() outputs, an activation after every layer
-// but the last. Two sizes are the linear and the softmax model. The loss of a record is the
-// cross-entropy of the softmax of the outputs, or, for one output without classes, half the squared
-// error.
+// A chain of dense layers with sizes[0] inputs and sizes.back() outputs, and an activation after
+// every layer except the last. With two sizes it is the linear or softmax model. The loss of a
+// record is the cross-entropy of the softmax of the outputs or, for one output without classes,
+// half the squared error.
 struct NetworkShape {
   std::vector<std::size_t> sizes;  // at least 2, each >= 1
   Activation activation = Activation::kRelu;
   bool classifies = true;  // false: sizes.back() must be 1
 };
 
+// Tensors layer0.weight [out][in], layer0.bias [out], layer1.weight and so on.
+ModelLayout layout_of(const NetworkShape& shape);
+
 struct Losses {
   std::vector<float> losses;  // one per record; confidential
   std::uint64_t correct = 0;  // records whose largest output is their label
 };
 
-// What a microbatch leaves: the losses, and the passes of the layers, which borrow from it.
+// The result of a microbatch: the losses, and the passes of the layers, which borrow from it.
 struct BackwardResult : Losses {
   BackwardPass<float> pass;
   std::vector<std::vector<float>> activations;       // inputs of each layer [B][size]
@@ -35,13 +38,12 @@ struct BackwardResult : Losses {
 
 class Network {
  public:
-  // Weights uniform in ±sqrt(6 / inputs) (ReLU) or ±sqrt(6 / (inputs + outputs)) (tanh), biases 0,
-  // drawn from `key` (public randomness). A model of one layer begins at 0: its loss is convex, and
-  // random weights would only add to the noise. Throws kInvalidDpConfig for a shape that is none.
+  // Weights are uniform in ±sqrt(6 / inputs) (ReLU) or ±sqrt(6 / (inputs + outputs)) (tanh), biases
+  // 0, drawn from `key` (public randomness). A model of one layer starts at 0: its loss is convex,
+  // and random weights would only add noise. Throws kInvalidDpConfig for an invalid shape.
   Network(NetworkShape shape, const random::Key& key);
 
   const NetworkShape& shape() const noexcept { return shape_; }
-  // Tensors layer0.weight [out][in], layer0.bias [out], layer1.weight and so on.
   const ModelLayout& layout() const noexcept { return layout_; }
   std::span<float> tensor(std::size_t i) { return parameters_.at(i); }
   std::span<const float> tensor(std::size_t i) const { return parameters_.at(i); }
@@ -49,15 +51,15 @@ class Network {
   // The outputs for records x [records][inputs], as [records][outputs].
   std::vector<float> predict(std::span<const float> x, std::size_t records, int threads = 1) const;
 
-  // As backward, without its passes.
+  // As backward, but only the losses.
   Losses losses(std::span<const float> x, std::span<const std::uint32_t> labels,
                 std::span<const float> targets, int threads = 1) const;
 
-  // Losses and passes of a microbatch: output gradients are those of each record's own loss, not
-  // divided by anything. labels: one per record (classifies); targets: one per record (otherwise).
-  // Throws kInvalidInput for sizes that do not fit or a label that is no class. Same bits for any
-  // number of threads.
-  //   used: the result of an earlier microbatch, whose memory the new one takes over
+  // Losses and passes of a microbatch. Output gradients are those of each record's own loss,
+  // without averaging. labels: one per record (classifies); targets: one per record (otherwise).
+  // Throws kInvalidInput for sizes that do not fit or a label that is not a class. The bits do not
+  // depend on threads.
+  //   used: the result of an earlier microbatch, whose memory is reused
   BackwardResult backward(std::vector<float> x, std::span<const std::uint32_t> labels,
                           std::span<const float> targets, int threads = 1,
                           BackwardResult used = {}) const;
@@ -66,10 +68,10 @@ class Network {
   // The number of records; throws as backward.
   std::size_t check(std::size_t numbers, std::span<const std::uint32_t> labels,
                     std::span<const float> targets) const;
-  // Outputs become the gradients of the losses.
+  // Replaces the outputs by the gradients of the losses.
   void measure(std::span<float> outputs, std::span<const std::uint32_t> labels,
                std::span<const float> targets, int threads, Losses& out) const;
-  // From values[0], the records, to the values after every layer.
+  // Computes the values after every layer from values[0], the records.
   void forward(std::vector<std::vector<float>>& values, std::size_t records, int threads) const;
   NetworkShape shape_;
   ModelLayout layout_;

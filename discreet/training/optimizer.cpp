@@ -17,8 +17,7 @@ namespace {
 
 void require(bool good, const char* option, double value, const char* range) {
   if (good) return;
-  throw Error(ErrorCode::kInvalidDpConfig, "optimizer",
-              fmt::format("optimizer.{} is {}; it must be {}", option, value, range));
+  invalid_config("optimizer", "optimizer.{} is {}; it must be {}", option, value, range);
 }
 
 template <class T>
@@ -32,7 +31,7 @@ template <class T>
 void unpack(const cbor::Value& value, std::span<T> out) {
   const ByteView bytes = value.as_bytes();
   if (bytes.size() != out.size_bytes())
-    throw Error(ErrorCode::kMalformed, "optimizer", "the saved state is of another model");
+    malformed("optimizer", "the saved state belongs to another model");
   if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
 }
 
@@ -58,7 +57,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, const ModelLayout& layout)
   require(!o.average || (*o.average >= 0 && *o.average < 1), "average", o.average.value_or(0),
           "in [0, 1)");
   require(o.schedule == RateSchedule::kConstant || o.steps > 0, "steps",
-          static_cast<double>(o.steps), "the length of the run for a rate that falls");
+          static_cast<double>(o.steps), "the length of the run, for a decreasing rate");
 }
 
 double Optimizer::rate() const {
@@ -77,8 +76,7 @@ void Optimizer::step(const GradientSum& gradient, std::span<const double> noise_
     fits = gradient.tensor(i).size() == first_.tensor(i).size() &&
            (first_.tensor(i).empty() || parameters[i].size() == first_.tensor(i).size());
   if (!fits)
-    throw Error(ErrorCode::kInvalidInput, "optimizer",
-                "gradients, noise variances or parameters are of another model");
+    invalid_input("optimizer", "gradients, noise variances or parameters belong to another model");
   const double rate_now = rate();
   ++t_;
   if (options_.average && average_.empty()) {
@@ -159,14 +157,14 @@ void Optimizer::restore(ByteView bytes) {
     const auto& averages = saved.at("average").as_array();
     next.average_.assign(averages.empty() ? 0 : first_.tensors(), {});
     if (!averages.empty() && averages.size() != first_.tensors())
-      throw Error(ErrorCode::kMalformed, "optimizer", "the saved averages are of another model");
+      malformed("optimizer", "the saved averages belong to another model");
     for (std::size_t i = 0; i < next.average_.size(); ++i) {
       next.average_[i].resize(first_.tensor(i).size());
       unpack<float>(averages[i], next.average_[i]);
     }
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kMalformed) throw;
-    throw Error(ErrorCode::kMalformed, "optimizer", error.sentence());
+    malformed("optimizer", "{}", error.sentence());
   }
   *this = std::move(next);
 }

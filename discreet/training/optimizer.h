@@ -11,7 +11,8 @@
 
 namespace discreet::training {
 
-// How parameters follow released gradients. All of it is post-processing: it costs no privacy.
+// Updates parameters from released gradients. This is post-processing and costs no privacy.
+// Learning rates:
 //   constant  rate
 //   cosine    rate * (1 + cos(pi t / steps)) / 2
 //   linear    rate * (1 - t / steps)
@@ -22,26 +23,26 @@ struct OptimizerOptions {
   double momentum = 0;  // SGD, in [0, 1): v = momentum v + g; w -= rate v
   double beta1 = 0.9;   // Adam
   double beta2 = 0.999;
-  double floor = 1e-8;      // Adam: least square root of the second moment, > 0
+  double floor = 1e-8;      // Adam: smallest square root of the second moment, > 0
   double weight_decay = 0;  // >= 0, decoupled: w -= rate * weight_decay * w
   RateSchedule schedule = RateSchedule::kConstant;
-  std::uint64_t steps = 0;  // of the run; needed by cosine and linear
-  // Averaging of iterates: average = d average + (1 - d) w, d in [0, 1); none without.
+  std::uint64_t steps = 0;  // of the run; required by cosine and linear
+  // Averaging of iterates: average = d average + (1 - d) w, d in [0, 1); empty: no averaging.
   std::optional<double> average = {};
 };
 
-// The state of an optimizer for tensors of given sizes. Arithmetic in binary64, parameters
-// binary32; every coordinate depends on its own history only.
+// The state of an optimizer for tensors of given sizes. Arithmetic is in binary64, parameters are
+// binary32; every coordinate depends only on its own history.
 class Optimizer {
  public:
   // Throws kInvalidDpConfig, naming the option, if one is out of range.
   Optimizer(const OptimizerOptions& options, const ModelLayout& layout);
 
   // One step. gradient: as released. noise_variance: of each part's noise on the released gradient,
-  // per private tensor of the layout; Adam subtracts its bias-corrected average from the second
-  // moment, which the noise inflates, down to floor^2 (soundness C7). parameters: one span per
-  // tensor; tensors that are not private stay as they are. threads: results do not depend on it.
-  // Throws kInvalidInput for other sizes.
+  // per private tensor of the layout. The noise inflates Adam's second moment, so Adam subtracts
+  // the bias-corrected average of this variance, down to floor^2. parameters: one span per tensor;
+  // tensors that are not private do not change. threads: does not affect results. Throws
+  // kInvalidInput for other sizes.
   void step(const GradientSum& gradient, std::span<const double> noise_variance,
             std::span<const std::span<float>> parameters, int threads = 1);
 
@@ -50,12 +51,12 @@ class Optimizer {
   // The averaged parameters of tensor i; empty without averaging or before the first step.
   std::span<const float> average(std::size_t i) const;
 
-  // Deterministic CBOR, and back bit for bit; kMalformed for other bytes, the state as it was.
+  // Deterministic CBOR, restored bit for bit; kMalformed for other bytes, the state unchanged.
   Bytes save() const;
   void restore(ByteView bytes);
 
  private:
-  // The moments of coordinates [begin, end) of tensor i, then their move.
+  // Updates the moments of coordinates [begin, end) of tensor i, then the coordinates.
   void descend(std::size_t i, std::size_t begin, std::size_t end, std::span<const double> g,
                double rate, std::span<float> w);
   void descend_adam(std::size_t i, std::size_t begin, std::size_t end, std::span<const double> g,

@@ -12,24 +12,24 @@
 
 namespace discreet::training {
 
-// What a run of a configuration will be, without its steps. Public, if the number of records is.
+// The outcome of a run of a configuration, without executing its steps. Public if the number of
+// records is.
 struct Plan {
-  Digest config_hash{};          // as the run's header will have it
+  Digest config_hash{};          // as in the run's header
   mechanism::Forecast forecast;  // steps and epsilon of the completed run
-  std::uint64_t parameters = 0;  // that are trained
+  std::uint64_t parameters = 0;  // number of trained parameters
   std::vector<std::string> not_private;
-  std::vector<std::string> notes;            // sentences for a person
-  std::vector<Corpus::ClassBounds> classes;  // of a governed run: its real noise and bounds
-  // Clipping from backward passes (ghost, fused) charges more rounding than clipping gradients of
-  // each record. What the run would spend, over the same steps, by the latter; none if it takes
-  // that already, or could not.
+  std::vector<std::string> notes;            // sentences for the user
+  std::vector<Corpus::ClassBounds> classes;  // of a governed run: its actual noise and bounds
+  // Clipping from backward passes (ghost, fused) charges more rounding than clipping explicit
+  // gradients. This is the epsilon of the same steps with explicit gradients; empty if the run
+  // already uses them, or cannot.
   std::optional<double> epsilon_explicit;
 };
 
 // Opens the data and everything else that the run will open, and throws what it would throw before
-// its first step, in the same words (setup.h). Writes nothing and releases nothing. It reads the
-// records to see whether they can be read; none of the plan depends on them but through their
-// number and width.
+// its first step, with the same sentences (setup.h). Writes nothing and releases nothing. It reads
+// the records to check that they are readable; the plan depends only on their number and width.
 Plan plan_run(const Config& resolved, int threads = 1,
               data::BadRow on_bad_row = data::BadRow::kRefuse);
 

@@ -18,19 +18,18 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "binary32 is written as it is in memory");
 
-[[noreturn]] void malformed(const std::string& what) {
-  throw Error(ErrorCode::kMalformed, "model.safetensors", what);
-}
+constexpr const char* kOperator = "model.safetensors";
 
 struct Parts {
   nlohmann::json header;
   ByteView data;
 };
 Parts parts_of(ByteView bytes) {
-  if (bytes.size() < 8) malformed("the file is shorter than its length");
+  if (bytes.size() < 8)
+    malformed(kOperator, "the file is shorter than the length in its first bytes");
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | bytes[static_cast<std::size_t>(i)];
-  if (length > bytes.size() - 8) malformed("the header is longer than the file");
+  if (length > bytes.size() - 8) malformed(kOperator, "the header is longer than the file");
   const ByteView text = bytes.subspan(8, length);
   return {read_json({reinterpret_cast<const char*>(text.data()), text.size()}),
           bytes.subspan(8 + length)};
@@ -55,8 +54,7 @@ Bytes encode_safetensors(const ModelLayout& layout, std::span<const std::span<co
                                  {"data_offsets", cbor::array({offset, end})}})});
     offset = end;
   }
-  if (!fits)
-    throw Error(ErrorCode::kInvalidInput, "model.safetensors", "the values are of another model");
+  if (!fits) invalid_input(kOperator, "the values belong to another model");
   std::string header = to_json(cbor::map(std::move(entries)));
   header.append((8 - header.size() % 8) % 8, ' ');  // the numbers begin at a multiple of 8
   Bytes out;
@@ -78,7 +76,7 @@ std::map<std::string, std::string> safetensors_metadata(ByteView bytes) try {
       .header.value("__metadata__", nlohmann::json::object())
       .get<std::map<std::string, std::string>>();
 } catch (const nlohmann::json::exception& error) {
-  malformed(fmt::format("the header is none: {}", error.what()));
+  malformed(kOperator, "the header is malformed: {}", error.what());
 }
 
 namespace {
@@ -106,10 +104,10 @@ std::vector<Place> places_of(const Parts& parts) {
   std::uint64_t expected = 0;
   for (const Place& place : places) {
     if (place.begin != expected || place.end < place.begin || place.end > parts.data.size())
-      malformed(fmt::format("the place of {} does not fit its shape", place.tensor.name));
+      malformed(kOperator, "the offsets of {} do not match its shape", place.tensor.name);
     expected = place.end;
   }
-  if (expected != parts.data.size()) malformed("bytes follow the last tensor");
+  if (expected != parts.data.size()) malformed(kOperator, "bytes follow the last tensor");
   return places;
 }
 
@@ -120,19 +118,20 @@ std::vector<NamedTensor> safetensors_shapes(ByteView bytes) try {
   for (Place& place : places_of(parts_of(bytes))) out.push_back(std::move(place.tensor));
   return out;
 } catch (const nlohmann::json::exception& error) {
-  malformed(fmt::format("the header is none: {}", error.what()));
+  malformed(kOperator, "the header is malformed: {}", error.what());
 }
 
 std::vector<NamedTensor> decode_safetensors(ByteView bytes) try {
   const Parts parts = parts_of(bytes);
   std::vector<NamedTensor> out;
   for (Place& place : places_of(parts)) {
-    if (place.type != "F32") malformed(fmt::format("{} is not F32", place.tensor.name));
+    if (place.type != "F32") malformed(kOperator, "{} is not F32", place.tensor.name);
     std::uint64_t elements = 1;
     for (const std::uint64_t n : place.tensor.shape)
-      if (__builtin_mul_overflow(elements, n, &elements)) malformed("a shape is too large");
+      if (__builtin_mul_overflow(elements, n, &elements))
+        malformed(kOperator, "a shape is too large");
     if ((place.end - place.begin) % 4 != 0 || (place.end - place.begin) / 4 != elements)
-      malformed(fmt::format("the place of {} does not fit its shape", place.tensor.name));
+      malformed(kOperator, "the offsets of {} do not match its shape", place.tensor.name);
     place.tensor.values.resize(elements);
     if (elements != 0)
       std::memcpy(place.tensor.values.data(), parts.data.data() + place.begin, 4 * elements);
@@ -140,7 +139,7 @@ std::vector<NamedTensor> decode_safetensors(ByteView bytes) try {
   }
   return out;
 } catch (const nlohmann::json::exception& error) {
-  malformed(fmt::format("the header is none: {}", error.what()));
+  malformed(kOperator, "the header is malformed: {}", error.what());
 }
 
 }  // namespace discreet::training

@@ -6,6 +6,7 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
+#include "discreet/config/prevalidation.h"
 #include "discreet/data/features.h"
 #include "discreet/data/private_bounds.h"
 #include "discreet/training/model.h"
@@ -14,10 +15,6 @@ namespace discreet::training {
 namespace {
 
 constexpr const char* kOperator = "train";
-
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
-}
 
 Digest digest_of(const data::Data& data) {
   Sha256 hash;
@@ -47,7 +44,9 @@ void keep_one(data::Dataset& data) {
 Setup::Setup(const Config& resolved, const SetupOptions& options)
     : config_(resolved), options_(options) {
   if (!privacy().target_steps && !privacy().enabled)
-    refuse("a run without privacy ends by its steps only; give run.epochs or target_steps");
+    invalid_config(
+        kOperator,
+        "a run without privacy ends only by its number of steps; set run.epochs or target_steps");
   open_data();
   open_corpus();
   build();
@@ -59,7 +58,7 @@ Setup::Setup(const Config& resolved, const SetupOptions& options)
 void Setup::open_data() {
   const std::optional<random::Generator> bounds_noise = bounds_stream();
   data = data::open_data(config_, {}, options_.on_bad_row, bounds_noise ? &*bounds_noise : nullptr,
-                         options_.plan_only);
+                         options_.plan_only, options_.arrays);
   notes = data.notes;
   rows = data.train.rows;
   const Digest digest = digest_of(data);
@@ -68,15 +67,22 @@ void Setup::open_data() {
   if (options_.require_data) options_.require_data(commitment);
   // Beyond N0 batches larger than most_records() are no rare event (apply.md).
   if (privacy().declared_size && rows > *privacy().declared_size)
-    refuse(fmt::format(
+    invalid_config(
+        kOperator,
         "declared_size is {}, but there are {} records; declare at least as many as there may be",
-        *privacy().declared_size, rows));
+        *privacy().declared_size, rows);
 }
 
 void Setup::open_corpus() {
   if (!config_.corpus.policy) return;
   if (!privacy().target_steps)
-    refuse("a corpus needs planned steps: give run.epochs or target_steps");
+    invalid_config(kOperator, "a corpus needs planned steps: set run.epochs or target_steps");
+  // Its ledger would state an epsilon that does not hold. Replay writes none.
+  if (const auto reasons = not_private_reasons(privacy()); !reasons.empty() && !options_.again)
+    invalid_config(kOperator,
+                   "contributions were promised noise, and the run is not private ({}); train on "
+                   "contributions without debug, heuristic accounting or --insecure-seed",
+                   reasons.front());
   const Corpus::Writes writes = options_.plan_only ? Corpus::Writes::kNothing
                                 : options_.again   ? Corpus::Writes::kUses
                                                    : Corpus::Writes::kAll;
@@ -132,11 +138,15 @@ std::string Setup::ledger_run(const std::string& lineage) const {
   return to_hex(ByteView(identity("ledger", lineage)).first(16));
 }
 
-// Of bounds that are released before training: of the file as it is, since no record is read yet.
+// Of bounds that are released before training: of the file or the arrays as they are, since no
+// record is read yet.
 std::optional<random::Generator> Setup::bounds_stream() const {
-  if (config_.data.private_bounds.empty() || !config_.data.train) return std::nullopt;
-  const Digest file = sha256(read_file(*config_.data.train, std::size_t{1} << 40));
-  return data::private_bounds_stream(privacy(), run::run_key(options_.secret, config_, file));
+  if (config_.data.private_bounds.empty()) return std::nullopt;
+  if (options_.arrays == nullptr && !config_.data.train) return std::nullopt;
+  const Digest source = options_.arrays != nullptr
+                            ? data::digest_of(options_.arrays->train)
+                            : sha256(read_file(*config_.data.train, std::size_t{1} << 40));
+  return data::private_bounds_stream(privacy(), run::run_key(options_.secret, config_, source));
 }
 
 }  // namespace discreet::training

@@ -58,10 +58,9 @@ void add_to(EpochTally& tally, const Losses& own) {
 }
 
 // classes: of the records, if they are contributions; else empty.
-void clip(Training& training, bool more, std::span<const std::uint32_t> classes) {
+void accumulate(Training& training, bool more, std::span<const std::uint32_t> classes) {
   const BackwardResult& gradients = training.gradients;
-  const DpConfig& privacy = training.config.privacy;
-  if (!privacy.enabled || privacy.clip_ghost || privacy.fused_kernel) {
+  if (training.mechanism.takes_passes()) {
     training.mechanism.accumulate(gradients.pass, more, classes);
     return;
   }
@@ -154,10 +153,10 @@ StepReport step(Training& training, run::Session& session,
     for (const Piece& piece : pieces_of(batch, training.config.privacy)) {
       compute_gradients(training, piece.records);
       add_to(tally, training.gradients);
-      clip(training, piece.more,
-           training.corpus == nullptr
-               ? std::span<const std::uint32_t>()
-               : std::span(classes).subspan(piece.first, piece.records.size()));
+      accumulate(training, piece.more,
+                 training.corpus == nullptr
+                     ? std::span<const std::uint32_t>()
+                     : std::span(classes).subspan(piece.first, piece.records.size()));
     }
     // Noise, account: nothing is released before both are done.
     released.emplace(training.mechanism.release());

@@ -16,27 +16,27 @@
 
 namespace discreet::training {
 
-// What the batches of an epoch so far have cost; confidential.
+// Losses of the batches of the current epoch; confidential.
 struct EpochTally {
   std::uint64_t records = 0;
   std::uint64_t correct = 0;
   double loss = 0;  // sum over the records, in order
 };
 
-// The model measured once per epoch: the line `evaluation` of the trace. Confidential: means over
-// the realised batches, and held-out records have no guarantee.
+// An evaluation of the model, once per epoch: the line `evaluation` of the trace. Confidential: it
+// contains means over the realised batches, and held-out records have no guarantee.
 struct Evaluation {
-  std::uint64_t t = 0;                   // steps done
-  std::uint64_t epoch = 0;               // epochs begun
-  std::optional<double> train_loss;      // of the batches of the epoch; none if all were empty
-  std::optional<double> train_accuracy;  // none for models that predict numbers, too
-  std::optional<double> test_loss;       // of all held-out records; none without
+  std::uint64_t t = 0;                   // completed steps
+  std::uint64_t epoch = 0;               // started epochs
+  std::optional<double> train_loss;      // of the batches of the epoch; empty if all were empty
+  std::optional<double> train_accuracy;  // also empty for models that predict numbers
+  std::optional<double> test_loss;       // of all held-out records; empty without them
   std::optional<double> test_accuracy;
   double rate = 0;  // of the next step
   cbor::Value to_cbor() const;
 };
 
-// All that a step reads or changes. Whoever makes one has checked that the parts fit together.
+// Everything that a step reads or changes. The caller must ensure the members are consistent.
 struct Training {
   const Config& config;
   const data::Dataset& train;
@@ -47,31 +47,33 @@ struct Training {
   mechanism::Mechanism mechanism;
   EpochTally tally;
   int threads = 1;
-  std::optional<std::uint64_t> planned_steps;  // none: until the budget is reached
+  std::optional<std::uint64_t> planned_steps;  // empty: until the budget is reached
   Corpus* corpus = nullptr;                    // null: records are not contributions
-  BackwardResult gradients = {};  // of the last microbatch: the next takes over its memory
+  BackwardResult gradients = {};  // of the last microbatch; the next one reuses its memory
 
-  // What is released: the average of iterates if there is one, else the weights.
+  // The released model: the average of iterates if there is one, otherwise the weights.
   std::vector<std::span<const float>> model() const;
-  // The model, optimizer and tally as deterministic CBOR, and back (kMalformed, nothing changed).
+  // The model, optimizer and tally as deterministic CBOR; restore throws kMalformed, nothing
+  // changed.
   Bytes save() const;
   void restore(ByteView bytes);
 };
 
 struct StepReport {
-  mechanism::StepResult released;        // without its gradients, which are in the weights
+  mechanism::StepResult released;        // without its gradients, which are applied to the weights
   std::optional<Evaluation> evaluation;  // at the end of an epoch and of the run
 };
 
 // One optimizer step: sample, gradients, clip, noise, account, update, trace, checkpoint. Without
-// privacy (enabled: false) the same, neither clipped nor noised.
+// privacy (enabled: false) the same without clipping and noise.
 //   checkpoint: writes one; called if it is due after this step.
-// Throws as the mechanism, then with weights, optimizer, tally and mechanism as they were, and as
-// RunFiles, then with the step done.
+// Throws as the mechanism does, with weights, optimizer, tally and mechanism unchanged; and as
+// RunFiles does, with the step completed.
 StepReport step(Training& training, run::Session& session,
                 const std::function<void()>& write_checkpoint);
 
-// Mean loss and accuracy of a model of this shape over a data set; same bits for any threads.
+// Mean loss and accuracy of a model of this shape over a data set; the bits do not depend on
+// threads.
 struct Score {
   double loss = 0;
   std::optional<double> accuracy;

@@ -65,6 +65,7 @@ class Run {
     if (header) options.generator = header->generator;
     options.threads = options_.threads;
     options.on_bad_row = options_.on_bad_row;
+    options.arrays = options_.arrays;
     options.ledger_note = files_.directory() / "ledger.note";
     options.again = options_.again;
     options.require_data = [this](const Digest& commitment) { require_same_data(commitment); };
@@ -100,12 +101,11 @@ class Run {
   // does not release the same noise again on contributions that nothing compares.
   void begin_first(const run::TracePosition& at) {
     if (corpus() != nullptr && !options_.again && corpus()->ledger().has(setup_->ledger_run({})))
-      throw Error(
-          ErrorCode::kInvalidInput, kOperator,
-          fmt::format("the ledger has this run already, and {} has no trace of it: what was "
-                      "released is not known; put trace.jsonl back, or begin another run "
-                      "in a new directory",
-                      files_.directory().string()));
+      invalid_input(
+          kOperator,
+          "the ledger already contains this run, but {} has no trace of it, so its releases are "
+          "unknown; restore trace.jsonl, or start another run in a new directory",
+          files_.directory().string());
     name_in_corpus();
     files_.begin_trace(header(), at);
     begin_corpus();
@@ -114,10 +114,10 @@ class Run {
 
   void require_same_data(const Digest& commitment) const {
     if (files_.header() && files_.header()->data_commitment != to_hex(commitment))
-      throw Error(ErrorCode::kInvalidInput, kOperator,
-                  fmt::format("the data are not those that {} was begun with; put them back, or "
-                              "begin another run",
-                              files_.directory().string()));
+      invalid_input(
+          kOperator,
+          "the data differ from those with which {} started; restore them, or start another run",
+          files_.directory().string());
   }
 
   void require_same_run() {
@@ -132,8 +132,7 @@ class Run {
     compare("the configuration", header->config_hash, to_hex(config_hash(config_)));
     compare("the model", header->layout_hash, to_hex(mechanism().layout().hash()));
     if (!differs.empty())
-      throw Error(ErrorCode::kInvalidInput, kOperator,
-                  fmt::format("{} is another run: {}", files_.directory().string(), differs));
+      invalid_input(kOperator, "{} is another run: {}", files_.directory().string(), differs);
   }
 
   // A record of another place would be drawn with the noise of this one. What was withdrawn from
@@ -146,12 +145,11 @@ class Run {
                           ? *header->admitted_hash == to_hex(corpus()->admitted_hash())
                           : *header->admitted == now;
     if (same) return;
-    throw Error(ErrorCode::kInvalidInput, kOperator,
-                fmt::format("the contributions are not those that {} was begun with: {} were "
-                            "admitted then, and {} are now, or others; put the files of the corpus "
-                            "back, or begin another run. 'discreet withdraw' takes a contribution "
-                            "out of a run that goes on",
-                            files_.directory().string(), *header->admitted, now));
+    invalid_input(kOperator,
+                  "the contributions differ from those with which {} started: {} were admitted "
+                  "then, and {} now, or others; restore the files of the corpus, or start another "
+                  "run. 'discreet withdraw' removes a contribution from a run that continues",
+                  files_.directory().string(), *header->admitted, now);
   }
 
   cbor::Value header() {
@@ -210,13 +208,12 @@ class Run {
     const std::uint64_t again = released - t + t % mechanism().sampling().steps_per_event();
     const double spent = mechanism().spent().epsilon.upper;
     if (privacy().enabled && spent > privacy().target_epsilon)
-      throw Error(
-          ErrorCode::kPrivacyBudgetExceeded, kOperator,
-          fmt::format("{}. The {} steps since the last checkpoint or of a cut epoch (all planned "
-                      "ones where trace.steps is missing, as in runs of earlier versions) would be "
-                      "charged again, which takes epsilon to {}, above the target {}; go on where "
-                      "the run was begun",
-                      differs, again, spent, privacy().target_epsilon));
+      budget_exceeded(
+          kOperator,
+          "{}. The {} steps since the last checkpoint or of a partial epoch (all planned steps if "
+          "trace.steps is missing, as in runs of earlier versions) would be charged again, which "
+          "raises epsilon to {}, above the target {}; continue where the run was started",
+          differs, again, spent, privacy().target_epsilon);
     use_lineage();
     lineage_epoch_ = t / mechanism().sampling().steps_per_epoch;
     begin_corpus();
@@ -229,8 +226,8 @@ class Run {
     // Before any step: else the charge would be forgotten if this process ended.
     write_checkpoint();
     notes_.push_back(
-        fmt::format("what the run was begun with is not what it goes on with ({}): {} steps were "
-                    "charged again, and the run can no longer be replayed",
+        fmt::format("the environment changed since the run started ({}): {} steps were charged "
+                    "again, and the run can no longer be replayed",
                     differs, again));
   }
 

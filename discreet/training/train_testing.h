@@ -12,7 +12,7 @@
 
 namespace discreet::training {
 
-// A run small enough for a test: two bells in the plane, one per class, as CSV files.
+// A run small enough for a test: two Gaussian clusters in the plane, one per class, as CSV files.
 class SmallRun {
  public:
   SmallRun() {

@@ -15,9 +15,7 @@ cbor::Value number(const std::optional<double>& x) {
   return x && std::isfinite(*x) ? cbor::Value(*x) : nullptr;
 }
 
-[[noreturn]] void malformed(const std::string& what) {
-  throw Error(ErrorCode::kMalformed, "checkpoint", what);
-}
+constexpr const char* kOperator = "checkpoint";
 
 }  // namespace
 
@@ -58,10 +56,11 @@ Bytes Training::save() const {
 void Training::restore(ByteView bytes) try {
   const cbor::Value saved = cbor::decode(bytes);
   const auto& parameters = saved.at("parameters").as_array();
-  if (parameters.size() != network.layout().size()) malformed("its model is another");
+  if (parameters.size() != network.layout().size())
+    malformed(kOperator, "it belongs to another model");
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (parameters[i].as_bytes().size() != network.tensor(i).size_bytes())
-      malformed(fmt::format("{} has another size", network.layout().tensors()[i].name));
+      malformed(kOperator, "{} has the wrong size", network.layout().tensors()[i].name);
   const EpochTally next{saved.at("records").as_unsigned(), saved.at("correct").as_unsigned(),
                         saved.at("loss").as_float()};
   optimizer.restore(saved.at("optimizer").as_bytes());
@@ -72,7 +71,7 @@ void Training::restore(ByteView bytes) try {
   }
 } catch (const Error& error) {
   if (error.code() == ErrorCode::kMalformed) throw;
-  malformed(error.sentence());
+  malformed(kOperator, "{}", error.sentence());
 }
 
 Score score(const Network& network, std::span<const std::span<const float>> model,

@@ -10,8 +10,8 @@ namespace discreet::unlearning {
 // The eigenvalues of a symmetric k x k matrix, by cyclic Jacobi rotations; unordered.
 std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::size_t k);
 
-// Replaces the lower triangle of a symmetric d x d matrix by its Cholesky factor. False if a pivot
-// is not positive; the matrix is then spoilt.
+// Replaces the lower triangle of a symmetric d x d matrix by its Cholesky factor. Returns false if
+// a pivot is not positive; the content of the matrix is then undefined.
 bool cholesky(std::span<double> matrix, std::size_t d) noexcept;
 
 // Solves L L' x = b in place, with the factor of `cholesky`.

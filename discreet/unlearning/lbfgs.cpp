@@ -1,7 +1,5 @@
 #include "discreet/unlearning/lbfgs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -19,8 +17,7 @@ using Vector = std::vector<double>;
 
 void require_length(std::size_t given, std::size_t wanted) {
   if (given != wanted) {
-    throw Error(ErrorCode::kInvalidInput, "Lbfgs",
-                fmt::format("a vector has {} elements; give {}", given, wanted));
+    invalid_input("Lbfgs", "the vector has {} elements; expected {}", given, wanted);
   }
 }
 
@@ -28,9 +25,8 @@ void require_length(std::size_t given, std::size_t wanted) {
 
 Lbfgs::Lbfgs(std::size_t dimension, std::size_t memory) : dimension_(dimension), memory_(memory) {
   if (dimension < 1 || memory < 1) {
-    throw Error(
-        ErrorCode::kInvalidInput, "Lbfgs",
-        fmt::format("dimension {} and memory {}: both must be at least 1", dimension, memory));
+    invalid_input("Lbfgs", "dimension {} and memory {}: both must be at least 1", dimension,
+                  memory);
   }
 }
 

@@ -11,21 +11,21 @@
 
 namespace discreet::unlearning {
 
-// Gaussian noise, never the same twice: a generator and how much of it is consumed.
+// Gaussian noise that never repeats: a generator and the number of indices consumed.
 class NoiseSource {
  public:
-  // A fresh key of the operating system. For noise that protects somebody.
+  // A fresh key from the operating system, for noise that protects people.
   static NoiseSource secure() {
     return NoiseSource(random::Generator::secure(random::Key::from_system()));
   }
-  // Philox under a public seed: for tests and comparisons, protects nobody.
+  // Philox under a public seed, for tests and comparisons; it protects nobody.
   static NoiseSource insecure(std::uint64_t seed) {
     return NoiseSource(
         random::Generator(random::Algorithm::kPhilox4x32, random::Key::from_seed(seed)));
   }
   explicit NoiseSource(random::Generator generator) : generator_(std::move(generator)) {}
 
-  // A source that shares no value with this one. name: not empty, used once.
+  // An independent source. name: not empty; use each name once.
   NoiseSource fork(std::string_view name) const { return NoiseSource(generator_.fork(name)); }
 
   bool is_secure() const noexcept { return generator_.is_secure(); }

@@ -73,7 +73,7 @@ TEST(Saved, AMemoryPairGoesOnWhereItWas) {
         pair = std::move(next);
       });
       EXPECT_EQ(sha256(again->save(Records::kLeftOut)), sha256(straight->save(Records::kLeftOut)));
-      EXPECT_THROW(again->erase(record(0), label(0)), Error) << "deleted before";
+      EXPECT_THROW(again->erase(record(0), label(0)), Error) << "already deleted";
       EXPECT_EQ(again->deletes_seen(), 3u);
     }
   }

@@ -13,7 +13,7 @@ from discreet.accounting import (
 from discreet.errors import Error
 from discreet.events import Event
 from discreet.mechanism import Mechanism, clip, load_config
-from discreet.training import Run, train
+from discreet.training import Run, open_run, train
 
 __version__: str = _version()
 
@@ -32,5 +32,6 @@ __all__ = [
     "calibrate",
     "clip",
     "load_config",
+    "open_run",
     "train",
 ]

@@ -1,11 +1,11 @@
-"""Certified accountants in the shape of Opacus, and imports from Opacus and dp-accounting.
+"""Certified accountants with the interface of Opacus, and imports from Opacus and dp-accounting.
 
     privacy_engine.accountant = discreet.compat.PLDAccountant()   # before make_private
 
     discreet.compat.register_with_opacus()                         # or by name
     PrivacyEngine(accountant="pld")
 
-Neither library is needed to import this module: their objects are recognised by what they have.
+Importing this module needs neither library: their objects are recognised by their attributes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import copy
 import dataclasses
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import Any, Callable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Callable, Union
 
-from discreet.accounting import Account, Accountant, Interval, _count, _refuse
+from discreet.accounting import Account, Accountant, Interval, _count
+from discreet.errors import refuse
 from discreet.events import (
     Event,
     FixedSize,
@@ -31,8 +32,10 @@ from discreet.events import (
 )
 
 History = Iterable[tuple[float, float, int]]  # (noise_multiplier, sample_rate, steps)
+Release = tuple[
+    Union[NoSampling, Poisson, FixedSize, TruncatedPoisson], Union[Gaussian, GaussianGroups, Laplace], int]
 
-# Groups beyond this many in one subsample are more likely a mistake than a model.
+# More groups than this in one subsample are probably a mistake.
 _MOST_GROUPS = 100_000
 
 
@@ -41,8 +44,8 @@ _MOST_GROUPS = 100_000
 def from_opacus_history(history: History, *, accountant: str = "pld") -> Accountant:
     """The accountant of an Opacus `history`: Gaussian steps on Poisson subsamples, add/remove.
 
-    history: (noise_multiplier, sample_rate, steps) entries. One without noise has no finite epsilon
-    and is refused.
+    history: (noise_multiplier, sample_rate, steps) entries. An entry without noise has no finite
+    epsilon and is rejected.
     """
     result = Accountant(accountant)
     for noise_multiplier, sample_rate, steps in _entries(history):
@@ -51,27 +54,27 @@ def from_opacus_history(history: History, *, accountant: str = "pld") -> Account
 
 
 class OpacusAccountant:
-    """Base of the accountants below; they differ in how epsilon is bounded.
+    """Base of the accountants below; they differ in how they bound epsilon.
 
-    history: (noise_multiplier, sample_rate, steps) entries, as in Opacus. It may be read, extended
-    and replaced; every answer is computed from what it holds.
-    Its meaning is Gaussian noise on Poisson samples under add/remove adjacency. Opacus records the
-    same for poisson_sampling=False, where it does not hold: see amplification.shuffled_epsilon.
-    Noise that reacts to released values needs a filter (discreet.filters), as with any accountant.
+    history: (noise_multiplier, sample_rate, steps) entries, as in Opacus. You may read, extend and
+    replace it; every answer is computed from its current content.
+    It means Gaussian noise on Poisson samples under add/remove adjacency. Opacus records the same
+    for poisson_sampling=False, where that is wrong: see amplification.shuffled_epsilon.
+    Noise that depends on released values needs a filter (discreet.filters), as with any accountant.
     """
 
     _name: str  # of the discreet.Accountant behind it
 
     def __init__(self) -> None:
         self.history: list[tuple[float, float, int]] = []
-        # What has been composed so far, and into what; see _current.
+        # The composed part of the history, and its accountant; see _current.
         self._composed: Counter[tuple[float, float]] = Counter()
         self._accountant = Accountant(self._name)
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-        """Records one step. No noise is recorded too: epsilon is infinite from then on."""
+        """Records one step. A step without noise is recorded too: epsilon is then infinite."""
         noise_multiplier, sample_rate = float(noise_multiplier), float(sample_rate)
-        _gaussian_step(noise_multiplier or 1.0, sample_rate)  # refuses values out of range
+        _gaussian_step(noise_multiplier or 1.0, sample_rate)  # rejects values out of range
         if self.history and tuple(self.history[-1][:2]) == (noise_multiplier, sample_rate):
             self.history[-1] = (noise_multiplier, sample_rate, self.history[-1][2] + 1)
         else:
@@ -80,23 +83,23 @@ class OpacusAccountant:
     def get_epsilon(self, delta: float, **settings: Any) -> float:
         """The certified upper end of epsilon: never an estimate.
 
-        Accuracy settings of Opacus (alphas, eps_error, delta_error) are accepted and not needed.
+        Accuracy settings of Opacus (alphas, eps_error, delta_error) are accepted but not needed.
         """
         if not settings.get("poisson", True):
-            _refuse("get_epsilon", "poisson is False; this history is about Poisson samples, and "
-                                   "the bound for other samplers is in discreet.amplification")
+            refuse("get_epsilon", "poisson must be True, but it is False: this history records Poisson samples; for "
+                                  "other samplers use discreet.amplification")
         return self.get_account(delta).epsilon.upper
 
-    def get_account(self, delta: float) -> Account:
-        """Everything known about epsilon: the interval, adjacency and accountant."""
+    def get_account(self, delta: float) -> Account[Interval, float]:
+        """The full result: interval, adjacency and accountant."""
         if any(entry[0] == 0 for entry in _entries(self.history)):
             nothing = Accountant(self._name).epsilon(delta)  # refuses a delta out of range
             return dataclasses.replace(nothing, epsilon=Interval(math.inf, math.inf))
         return self._current().epsilon(delta)
 
     def _current(self) -> Accountant:
-        # A history mostly grows, and accountants keep what they have evaluated: compose what is new
-        # since the last question, or start again if something has gone.
+        # A history usually grows, and accountants cache their evaluations: compose only the entries that are new
+        # since the last query, or start again if an entry was removed.
         wanted: Counter[tuple[float, float]] = Counter()
         for noise_multiplier, sample_rate, steps in _entries(self.history):
             wanted[noise_multiplier, sample_rate] += steps
@@ -109,7 +112,7 @@ class OpacusAccountant:
 
     @classmethod
     def mechanism(cls) -> str:
-        """The accountant's name, under which `register_with_opacus` makes it known."""
+        """The accountant's name, under which `register_with_opacus` registers it."""
         return cls._name
 
     def __len__(self) -> int:
@@ -139,22 +142,22 @@ class OpacusAccountant:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continues from a state_dict of this class or of any accountant of Opacus.
 
-        A history says what was released, not how it is bounded, so the mechanisms may differ.
+        A history records releases, not how they are bounded, so the mechanisms may differ.
         """
         for key in ("history", "mechanism"):
             if not state_dict or key not in state_dict:
-                _refuse("load_state_dict", f"the state has no {key!r}; give what state_dict made")
+                refuse("load_state_dict", f"the state has no {key!r}; pass the result of state_dict()")
         if state_dict["mechanism"] not in _HISTORIES_OF:
-            _refuse("load_state_dict", f"the mechanism is {state_dict['mechanism']!r}, whose "
-                                       f"history is unknown; known are {sorted(_HISTORIES_OF)}")
+            refuse("load_state_dict", f"the mechanism is {state_dict['mechanism']!r}; it must be one of "
+                                      f"{sorted(_HISTORIES_OF)}, whose histories are known")
         history = list(_entries(state_dict["history"]))
         for noise_multiplier, sample_rate, _ in history:
-            _gaussian_step(noise_multiplier or 1.0, sample_rate)  # refuses values out of range
+            _gaussian_step(noise_multiplier or 1.0, sample_rate)  # rejects values out of range
         self.history = history
 
 
 class PLDAccountant(OpacusAccountant):
-    """Tight to about ten digits. Takes the place of Opacus's PRVAccountant."""
+    """Tight to about ten digits. Replaces Opacus's PRVAccountant."""
 
     _name = "pld"
 
@@ -172,14 +175,14 @@ class RDPAccountant(OpacusAccountant):
 class GDPAccountant(OpacusAccountant):
     """Exact for full batches; below rate 1 the bound is that of RDP.
 
-    The central limit approximation, which can be far below the truth, is only in `get_account`,
-    named as what it is. Noise and rate may change, unlike in Opacus's GaussianAccountant.
+    The central limit approximation, which can be far too small, is only in `get_account`, under a
+    name that says so. Unlike in Opacus's GaussianAccountant, noise and rate may change.
     """
 
     _name = "gdp"
 
     def get_epsilon(self, delta: float, poisson: bool = True, **settings: Any) -> float:
-        """The certified upper end of epsilon; poisson=False is refused."""
+        """The certified upper end of epsilon; poisson=False is rejected."""
         return super().get_epsilon(delta, poisson=poisson, **settings)
 
 
@@ -191,9 +194,9 @@ _HISTORIES_OF = frozenset({"prv", "rdp", "gdp", "pld"})
 
 
 def register_with_opacus(*, replace: bool = False) -> None:
-    """Makes PrivacyEngine(accountant="pld") and calibration with it work in Opacus.
+    """Makes PrivacyEngine(accountant="pld"), and calibration with it, work in Opacus.
 
-    replace: also puts the accountants here in the place of Opacus's "prv", "rdp" and "gdp".
+    replace: also replace Opacus's "prv", "rdp" and "gdp" by the accountants here.
     """
     from opacus.accountants import register_accountant
 
@@ -203,11 +206,11 @@ def register_with_opacus(*, replace: bool = False) -> None:
             register_accountant(name, kind, force=True)
 
 
-def _entries(history):
+def _entries(history: Iterable[Any]) -> Iterator[tuple[float, float, int]]:
     for entry in history:
         if not isinstance(entry, (tuple, list)) or len(entry) != 3:
-            _refuse("history", f"an entry of the history is {entry!r}; give "
-                               "(noise_multiplier, sample_rate, steps)")
+            refuse("history", f"an entry of the history is {entry!r}; it must be "
+                              "(noise_multiplier, sample_rate, steps)")
         noise_multiplier, sample_rate, steps = entry
         yield float(noise_multiplier), float(sample_rate), _count("steps", steps, least=1)
 
@@ -221,7 +224,7 @@ def _gaussian_step(noise_multiplier: float, sample_rate: float) -> Event:
 
 def from_dp_event(event: Any, *, accountant: str = "pld",
                   adjacency: str = "add_remove") -> Accountant:
-    """The accountant of a dp-accounting event tree. An event without a bound is refused by name."""
+    """The accountant of a dp-accounting event tree. An event without a bound is rejected by name."""
     result = Accountant(accountant)
     for one, count in events_of_dp_event(event, adjacency=adjacency):
         result.compose(one, count)
@@ -229,11 +232,11 @@ def from_dp_event(event: Any, *, accountant: str = "pld",
 
 
 def events_of_dp_event(event: Any, *, adjacency: str = "add_remove") -> list[tuple[Event, int]]:
-    """A dp-accounting event tree as events and how often each happens.
+    """A dp-accounting event tree as events, each with its number of occurrences.
 
-    Understood are NoOp, Gaussian, Laplace, Composed and SelfComposed events, PoissonSampled and
-    SampledWithoutReplacement of those with Gaussians (several in one sample are one Gaussian) or
-    one Laplace, and TruncatedSubsampledGaussian. Any other is refused by name.
+    Supported are NoOp, Gaussian, Laplace, Composed and SelfComposed events, PoissonSampled and
+    SampledWithoutReplacement of Gaussians (several in one sample equal one Gaussian) or of one
+    Laplace, and TruncatedSubsampledGaussian. Any other event is rejected by name.
     adjacency: "add_remove", "zero_out" (dp-accounting's REPLACE_SPECIAL) or "replace_one".
     """
     found: list[tuple[Event, int]] = []
@@ -242,7 +245,7 @@ def events_of_dp_event(event: Any, *, adjacency: str = "add_remove") -> list[tup
     return found
 
 
-def _walk(event, times):
+def _walk(event: Any, times: int) -> Iterator[Release]:
     """(sampling, mechanism, count) of every release in the tree."""
     kind = type(event).__name__
     if kind == "NoOpDpEvent":
@@ -272,27 +275,26 @@ def _walk(event, times):
     elif kind == "LaplaceDpEvent":
         yield NoSampling(), Laplace(event.noise_multiplier), times
     else:
-        _refuse("from_dp_event", f"{kind} is not understood; describe what it releases with "
-                                 "discreet.events")
+        refuse("from_dp_event", f"{kind} is not supported; describe its releases with discreet.events")
 
 
-def _sampled(kind, sampling, event, times):
-    """What is released of one sample. Summing its parts as if each had its own under-counts."""
+def _sampled(kind: str, sampling: Poisson | FixedSize, event: Any, times: int) -> Iterator[Release]:
+    """The releases of one sample. Accounting its parts as separate samples would underestimate the cost."""
     parts = list(_walk(event, 1))
     if not parts:
         return
     if any(not isinstance(inner, NoSampling) for inner, _, _ in parts):
-        _refuse("from_dp_event", f"{kind} holds another sampling; give the one that both are")
+        refuse("from_dp_event", f"{kind} contains another sampling event; give the single sampling that both equal")
     total = sum(count for _, _, count in parts)
     if total == 1:
         yield sampling, parts[0][1], times
         return
-    if any(not isinstance(mechanism, Gaussian) for _, mechanism, _ in parts):
-        _refuse("from_dp_event", f"{kind} holds several releases of one sample and not all are "
-                                 "Gaussian; there is no bound for them together")
+    gaussians = [(mechanism, count) for _, mechanism, count in parts if isinstance(mechanism, Gaussian)]
+    if len(gaussians) != len(parts):
+        refuse("from_dp_event", f"{kind} contains several releases of one sample, and not all are Gaussian; there is no "
+                                "joint bound for them")
     if total > _MOST_GROUPS:
-        _refuse("from_dp_event", f"{kind} holds {total} releases of one sample; give at most "
-                                 f"{_MOST_GROUPS}, or one Gaussian that they are")
-    groups = [Group(mechanism.noise_multiplier, 1.0)
-              for _, mechanism, count in parts for _ in range(count)]
+        refuse("from_dp_event", f"{kind} contains {total} releases of one sample; give at most {_MOST_GROUPS}, or the "
+                                "single Gaussian that they equal")
+    groups = [Group(mechanism.noise_multiplier, 1.0) for mechanism, count in gaussians for _ in range(count)]
     yield sampling, GaussianGroups(groups), times

@@ -1,14 +1,36 @@
-"""The one exception of the package."""
+"""The exception of the package."""
+
+from __future__ import annotations
+
+from typing import NoReturn
 
 
-class Error(Exception):
-    """Ends an operation; every object involved is as it was before the call.
+class Error(ValueError):
+    """Ends an operation. Every object involved has the state it had before the call.
+
+    It is also a ValueError, so that code which handles invalid arguments handles it too.
 
     code: the reason in capitals, such as "INVALID_DP_CONFIG"; its spelling never changes.
     op: the operator or function that failed.
-    sentence: names the offending value and what to do about it.
+    sentence: what was expected, what was found and what to do.
+
+        try:
+            discreet.account(sampling_rate=2, noise_multiplier=1, steps=10, delta=1e-5)
+        except discreet.Error as error:
+            print(error.code, error.sentence)
     """
 
     code: str
     op: str
     sentence: str
+
+
+def refusal(op: str, sentence: str, code: str = "INVALID_DP_CONFIG") -> Error:
+    """The Error for a failed operation."""
+    error = Error(f"{code}: {op}: {sentence}")
+    error.code, error.op, error.sentence = code, op, sentence
+    return error
+
+
+def refuse(op: str, sentence: str, code: str = "INVALID_DP_CONFIG") -> NoReturn:
+    raise refusal(op, sentence, code)

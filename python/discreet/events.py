@@ -1,4 +1,4 @@
-"""What a mechanism releases, in the one vocabulary that every accountant reads.
+"""Events: what a mechanism releases, in the vocabulary that all accountants share.
 
     >>> from discreet import Accountant
     >>> from discreet.events import Event, Gaussian, Poisson

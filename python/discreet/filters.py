@@ -1,4 +1,4 @@
-"""Budgets that stay valid when each step's noise is chosen after seeing the earlier releases.
+"""Budgets that remain valid if the noise of each step is chosen after seeing earlier releases.
 
     >>> from discreet.filters import ZcdpFilter
     >>> budget = ZcdpFilter.for_target(epsilon=3.0, delta=1e-5)

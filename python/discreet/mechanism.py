@@ -15,34 +15,36 @@ import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any, Union, cast
 
 from discreet import _core
 from discreet._core import Clipped, Sampler, clip
 from discreet.accounting import Account, Interval
-from discreet.errors import Error
+from discreet.errors import Error, refuse
 
 __all__ = ["Budget", "Clipped", "Config", "Mechanism", "Sampler", "Step", "Tensor", "clip",
            "load_config"]
 
-_UPWARDS = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)  # what is printed is a bound
+ConfigSource = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+_UPWARDS = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)  # the printed number is a bound
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A configuration that is valid, with every key filled in."""
+    """A valid configuration with every key filled in."""
 
-    yaml: str  # every setting; reads back to the same hash
-    hash: str  # SHA-256 of the canonical form: same meaning, same hash
-    notes: list[str]  # what was changed or has no effect; for a person to read
-    not_private: list[str]  # why a run under it is stamped not_private; empty if it is not
+    yaml: str  # every setting; reading it gives the same hash
+    hash: str  # SHA-256 of the canonical form: equal meaning gives an equal hash
+    notes: list[str]  # what was changed or has no effect; for people
+    not_private: list[str]  # why a run of it is marked not_private; empty if it is private
 
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """What a layout says about a tensor beyond its name.
+    """The properties of a tensor in a layout, besides its name.
 
     layer: by default the name up to its last dot; group: by default the layer.
-    adapter: the low-rank or prefix module it is part of.
+    adapter: the low-rank or prefix module that it belongs to.
     """
 
     shape: tuple[int, ...] = ()
@@ -66,28 +68,28 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What one optimizer step gives.
+    """The result of one optimizer step.
 
-    Only `gradients`, `epsilon` and `released` may leave the room: `metrics` and `trace` are not
-    noised and hold values that depend on the records.
+    You may publish only `gradients`, `epsilon` and `released`: `metrics` and `trace` contain values
+    that depend on the records and have no noise.
     """
 
     t: int
     # name → noisy average, of run.compute_dtype (bfloat16: float32 arrays of such values).
-    gradients: dict
+    gradients: dict[str, Any]
     epsilon: Budget
-    metrics: dict  # confidential
-    released: dict | None  # noised clip fractions, under metrics.release: dp
+    metrics: dict[str, Any]  # confidential
+    released: dict[str, Any] | None  # noised clip fractions, under metrics.release: dp
     warnings: list[str]
-    trace: dict  # the `iter` line; confidential
+    trace: dict[str, Any]  # the `iter` line; confidential
 
 
-def load_config(config: str | os.PathLike | Mapping, settings: Mapping | None = None) -> Config:
+def load_config(config: ConfigSource, settings: Mapping[str, Any] | None = None) -> Config:
     """Reads, checks and resolves a configuration; discreet.Error says what is wrong and where.
 
     config: YAML text, the path of a file (a PathLike, or a string ending in .yaml or .yml), or the
-        dictionary that such a file would hold.
-    settings: key → value, instead of what the configuration says, as `discreet check --set`.
+        dictionary that such a file would contain.
+    settings: key → value; overrides the configuration, like `discreet check --set`.
     """
     return Config(*_core.load_config(*_text(config), _settings(settings)))
 
@@ -95,20 +97,20 @@ def load_config(config: str | os.PathLike | Mapping, settings: Mapping | None = 
 class Mechanism:
     """The private step: clips microbatches, adds noise, and accounts before it releases.
 
-    A call that fails raises discreet.Error, releases nothing, and leaves the state as it was.
+    A call that fails raises discreet.Error, releases nothing, and leaves the state unchanged.
 
-    config, settings: as load_config takes them.
-    layout: name → shape of a tensor without the records, or a Tensor.
-    key: 32 secret bytes, of which noise and batches are drawn; a fresh one if none is given. Keep
-        it to go on after a restart, and never use it for another run. With secure: false the
-        configuration's seed counts instead, and the run is not private.
+    config, settings: as for load_config.
+    layout: name → shape of a tensor without the records dimension, or a Tensor.
+    key: 32 secret bytes from which noise and batches are drawn; by default a fresh key. Keep it to
+        continue after a restart, and never use it for another run. With secure: false the
+        configuration's seed is used instead, and the run is not private.
     data_commitment: SHA-256 digest of a commitment to the data, bound into the replay tokens.
-    threads: results do not depend on it.
+    threads: does not affect results.
     """
 
-    def __init__(self, config: str | os.PathLike | Mapping,
+    def __init__(self, config: ConfigSource,
                  layout: Mapping[str, Sequence[int] | Tensor], *, key: bytes | None = None,
-                 data_commitment: bytes | None = None, settings: Mapping | None = None,
+                 data_commitment: bytes | None = None, settings: Mapping[str, Any] | None = None,
                  threads: int = 1) -> None:
         tensors = []
         for name, tensor in layout.items():
@@ -119,57 +121,58 @@ class Mechanism:
         self._core = _core.MechanismSession(*_text(config), _settings(settings), tensors, key,
                                             data_commitment, threads)
 
-    def apply(self, gradients: Mapping | Sequence[Mapping]) -> Step:
-        """One optimizer step: the dictionary name → array [records, ...] of its one microbatch, or
-        a list of them, one for each of gradient_accumulation_steps.
+    def apply(self, gradients: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Step:
+        """One optimizer step.
 
-        Arrays are float32 or float64, C-contiguous, and never copied. Tensors that are public or
-        not trainable may be left out; they are not read and receive no gradient.
+        gradients: the dictionary name → array [records, ...] of its single microbatch, or a list of
+            them, one for each of gradient_accumulation_steps. Arrays are float32 or float64,
+            C-contiguous, and never copied. Tensors that are public or not trainable are optional;
+            they are not read and receive no gradient.
         """
         all_of_them = [gradients] if isinstance(gradients, Mapping) else gradients
         return self._step(self._core.apply([dict(one) for one in all_of_them]))
 
-    def accumulate(self, gradients: Mapping) -> None:
-        """Clips one microbatch into the step; release() ends it."""
+    def accumulate(self, gradients: Mapping[str, Any]) -> None:
+        """Clips one microbatch and adds it to the step; release() finishes the step."""
         self._core.accumulate(dict(gradients))
 
     def release(self) -> Step:
-        """The step of the microbatches that were accumulated."""
+        """Releases the step of the accumulated microbatches."""
         return self._step(self._core.release())
 
     def sampler(self, rows: int) -> Sampler:
-        """Who takes part in which step, by the configured law, of records 0 … rows − 1."""
+        """Selects the records of each step from 0 … rows − 1, by the configured law."""
         return self._core.sampler(rows)
 
     @property
     def t(self) -> int:
-        """Optimizer steps done."""
+        """The number of completed optimizer steps."""
         return self._core.t()
 
     @property
-    def spent(self) -> Account:
-        """Spent so far; decide by epsilon.upper."""
+    def spent(self) -> Account[Interval, float]:
+        """The cost so far. Use epsilon.upper for decisions."""
         _, delta, adjacency, accountant = self._core.budget()
         return Account(Interval(*self._core.spent()), delta, adjacency, accountant)
 
     @property
     def config(self) -> Config:
-        """As it was resolved."""
+        """The resolved configuration."""
         return Config(self._core.yaml(), self._core.hash(), self._core.notes(), self.not_private)
 
     @property
     def not_private(self) -> list[str]:
-        """Why the run is stamped not_private; empty if it is not."""
+        """Why the run is marked not_private; empty if it is private."""
         return self._core.not_private()
 
     @property
     def most_records(self) -> int:
-        """The most records of a step; more are refused."""
+        """The maximum number of records of a step; larger batches are rejected."""
         return self._core.most_records()
 
     @property
     def replay(self) -> str:
-        """dp_replay_t of the state as it is."""
+        """dp_replay_t of the current state."""
         return self._core.replay()
 
     @property
@@ -178,38 +181,38 @@ class Mechanism:
         return self._core.fingerprint()
 
     def save(self) -> bytes:
-        """The state as deterministic CBOR, without the key. Confidential: it holds raw sums."""
+        """The state as deterministic CBOR, without the key. Confidential: it contains raw sums."""
         return self._core.save()
 
     def restore(self, saved: bytes, released: int | None = None) -> None:
-        """Takes back what save() gave under the same configuration and layout.
+        """Restores the output of save() for the same configuration and layout.
 
-        released is how many steps the run had released when it ended. Equal to the t of the saved
-        state, the run goes on bit for bit. If it is more, the steps in between are executed again on
-        what may be other gradients: noise comes from a fresh stream, what was released is charged
-        again, and the batches must be drawn anew (a sampler made afterwards is). Secure runs must
-        say it.
+        released: the number of steps that the run had released when it stopped. If it equals the t
+        of the saved state, the run continues bit for bit. If it is larger, the steps in between are
+        executed again, possibly on other gradients: noise comes from a fresh stream, the released
+        steps are charged again, and the batches must be drawn again (a sampler created afterwards
+        does that). Required for secure runs.
         """
         self._core.restore(saved, released)
 
     @property
     def lineage(self) -> str:
-        """Names the fork of the noise after steps were executed again; empty before."""
+        """The name of the noise stream after steps were executed again; otherwise empty."""
         return self._core.lineage()
 
-    def trace_header(self) -> dict:
+    def trace_header(self) -> dict[str, Any]:
         """The `run_header` line of the trace."""
-        return self._core.trace_header()
+        return cast("dict[str, Any]", self._core.trace_header())
 
-    def trace_end(self) -> dict:
+    def trace_end(self) -> dict[str, Any]:
         """The `run_end` line of the trace."""
-        return self._core.trace_end()
+        return cast("dict[str, Any]", self._core.trace_end())
 
-    def failure(self, error: Error) -> dict:
+    def failure(self, error: Error) -> dict[str, Any]:
         """The `failure` line of the trace, for an error that ended the run."""
-        return self._core.failure(error.code, error.op, error.sentence)
+        return cast("dict[str, Any]", self._core.failure(error.code, error.op, error.sentence))
 
-    def _step(self, raw: dict) -> Step:
+    def _step(self, raw: dict[str, Any]) -> Step:
         target, delta, adjacency, _ = self._core.budget()
         budget = Budget(Interval(*raw["before"]), Interval(*raw["after"]), target, delta, adjacency,
                         raw["past_warning"])
@@ -223,8 +226,8 @@ class Mechanism:
                 f"delta {spent.delta}, {spent.adjacency}>")
 
 
-def _text(config: str | os.PathLike | Mapping) -> tuple[bytes, str]:
-    """The YAML of a configuration, and what errors call it."""
+def _text(config: ConfigSource) -> tuple[bytes, str]:
+    """The YAML of a configuration, and its name in errors."""
     if isinstance(config, Mapping):
         return _json(config).encode(), "config"  # JSON is YAML
     if isinstance(config, str) and not config.endswith((".yaml", ".yml")):
@@ -232,16 +235,13 @@ def _text(config: str | os.PathLike | Mapping) -> tuple[bytes, str]:
     return pathlib.Path(config).read_bytes(), os.fspath(config)
 
 
-def _settings(settings: Mapping | None) -> list[str]:
+def _settings(settings: Mapping[str, Any] | None) -> list[str]:
     for key in settings or {}:
         if not isinstance(key, str) or not key or "=" in key or any(c.isspace() for c in key):
-            sentence = f"settings has the key {key!r}; give the name of a key of the configuration, without = and spaces"
-            error = Error(f"INVALID_DP_CONFIG: settings: {sentence}")
-            error.code, error.op, error.sentence = "INVALID_DP_CONFIG", "settings", sentence
-            raise error
+            refuse("settings", f"settings has the key {key!r}; expected the name of a configuration key, without = and spaces")
     return [f"{key}={_json(value)}" for key, value in (settings or {}).items()]
 
 
-def _json(value) -> str:
-    # NumPy's numbers are given by the Python numbers they are.
+def _json(value: object) -> str:
+    # NumPy's numbers have an equal Python number.
     return json.dumps(value, default=lambda number: number.item())

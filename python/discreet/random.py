@@ -1,4 +1,4 @@
-"""Random numbers that depend on (key, stream, step, tensor, coordinate) and on nothing else."""
+"""Random numbers that depend only on (key, stream, step, tensor, coordinate)."""
 
 from discreet._core import Generator
 

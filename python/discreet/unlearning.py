@@ -1,4 +1,4 @@
-"""Online learning from which records can be deleted again, with a budget for deletions.
+"""Online learning with deletable records, and a budget for deletions.
 
     >>> from discreet.unlearning import Calibrator, MemoryPair, Phase, PrivacyOdometer
     >>> odometer = PrivacyOdometer(eps_total=1.0, delta_total=1e-5, lambda_=0.1, gamma=5.0)
@@ -7,19 +7,30 @@
     <Phase.CALIBRATION: 1>
 
 The accounting "specification" computes the specification's own numbers, which certify nothing
-(`odometer.guarantee` says so). "zcdp", "rdp" and "gdp" enforce their constants and are certified; see
-docs/concepts/unlearning.md for what each guarantee means.
+(`odometer.guarantee` says so). "zcdp", "rdp" and "gdp" enforce their constants and are certified.
+docs/concepts/unlearning.md defines each guarantee.
 """
 
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import secrets
 import warnings
 import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from discreet import _core
+from discreet import _core, errors
 from discreet._core import epsilon_lower_bound
 from discreet.errors import Error
 
-__all__ = ["Calibrator", "CapacityError", "MemoryPair", "Phase", "PrivacyOdometer", "epsilon_lower_bound"]
+__all__ = ["Calibrator", "CapacityError", "DriftDetector", "ErmEngine", "ExactEngine", "MemoryPair", "Phase", "PrivacyOdometer",
+           "Service", "StreamEngine", "epsilon_lower_bound", "joint_stats"]
 
 
 class Phase(Enum):
@@ -32,51 +43,61 @@ class CapacityError(Error, RuntimeError):
     """The odometer is not finalized, or its capacity is used up: retrain without the record."""
 
 
-def _stats_dict(stats):
+def _stats_dict(stats: _core.CalibrationStats) -> dict[str, Any]:
     for message in stats.warnings:
         warnings.warn(message, stacklevel=3)
     return {name: getattr(stats, name) for name in ("G", "D", "c", "C", "N_star")}
 
 
-def _stats(stats):
+def _stats(stats: Mapping[str, Any]) -> _core.CalibrationStats:
     return _core.CalibrationStats(**{name: stats[name] for name in ("G", "D", "c", "C", "N_star")
                                      if name in stats})
 
 
 class Calibrator(_core.Calibrator):
-    """Estimates G, D, c and C from observed gradients and parameters, and N* from them.
+    """Estimates G, D, c and C from observed gradients and parameters, and derives N* from them.
 
     quantile: of the gradient norms, in (0, 1]. D_cap: upper limit of D, or None.
     """
 
-    c_hat = None
-    C_hat = None
+    c_hat: float | None = None
+    C_hat: float | None = None
 
-    def estimate_bounds(self, model):
+    def estimate_bounds(self, model: object) -> tuple[float, float]:
         """(c, C) from model.lbfgs_bounds(), or (1, 1)."""
-        bounds = getattr(model, "lbfgs_bounds", lambda: None)()
-        return (1.0, 1.0) if bounds is None else bounds
+        return _lbfgs_bounds(model) or (1.0, 1.0)
 
-    def finalize(self, gamma, model=None):
-        """A dictionary with G, D, c, C and N_star; each fallback that was used is a warning."""
-        bounds = getattr(model, "lbfgs_bounds", lambda: None)()
-        stats = _stats_dict(self.finalize_stats(gamma, bounds))
+    def finalize(self, gamma: float, model: object = None) -> dict[str, Any]:
+        """A dictionary with G, D, c, C and N_star; warns about each fallback used."""
+        stats = _stats_dict(self.finalize_stats(gamma, _lbfgs_bounds(model)))
         self.c_hat, self.C_hat = stats["c"], stats["C"]
         return stats
 
 
+def _lbfgs_bounds(model: object) -> tuple[float, float] | None:
+    bounds: Callable[[], tuple[float, float] | None] = getattr(model, "lbfgs_bounds", lambda: None)
+    return bounds()
+
+
 class PrivacyOdometer(_core.PrivacyOdometer):
-    """How many deletions a privacy and a regret budget afford, and the noise that each needs.
+    """The number of deletions that a privacy and a regret budget allow, and the noise that each needs.
 
     gamma sets gamma_learn and gamma_priv unless these are given. accounting: "specification", "zcdp",
-    "rdp" or "gdp". The rest is for the certified ones: guarantee "per-record", "set-level" or
-    "transcript"; reserve, the share for noised releases; and the constants that are enforced on every
-    record: loss, dimension, G_f, D, R, Y.
+    "rdp" or "gdp". The remaining arguments are for the certified ones: guarantee "per-record",
+    "set-level" or "transcript"; reserve, the share for noised releases; and the constants that are
+    enforced on every record: loss, dimension, G_f, D, R, Y.
     """
 
-    def __init__(self, eps_total, delta_total, lambda_, delta_B=0.05, T=100000, gamma=0.05, *,
-                 gamma_learn=None, gamma_priv=None, accounting="specification", guarantee="per-record",
-                 reserve=0.0, loss="logistic", dimension=1, G_f=1.0, D=1.0, R=1.0, Y=1.0):
+    L: float  # the four constants of the last calibration
+    D: float
+    c: float
+    C: float
+
+    def __init__(self, eps_total: float, delta_total: float, lambda_: float, delta_B: float = 0.05, T: int = 100000,
+                 gamma: float = 0.05, *, gamma_learn: float | None = None, gamma_priv: float | None = None,
+                 accounting: str = "specification", guarantee: str = "per-record", reserve: float = 0.0,
+                 loss: str = "logistic", dimension: int = 1, G_f: float = 1.0, D: float = 1.0, R: float = 1.0,
+                 Y: float = 1.0) -> None:
         super().__init__(
             eps_total=eps_total, delta_total=delta_total, lambda_=lambda_, delta_B=delta_B, T=T,
             gamma_learn=gamma if gamma_learn is None else gamma_learn,
@@ -84,26 +105,26 @@ class PrivacyOdometer(_core.PrivacyOdometer):
             guarantee=guarantee, reserve=reserve, loss=loss, dimension=dimension, G_f=G_f, D=D, R=R, Y=Y)
 
     @property
-    def _status(self):
+    def _status(self) -> str:
         return self.status
 
-    def finalize_with(self, stats, T_estimate, deletes_from=1):
-        """Solves for the capacity, once the model that uses this odometer has warmed up."""
+    def finalize_with(self, stats: Mapping[str, Any], T_estimate: int, deletes_from: int = 1) -> None:
+        """Computes the capacity, after the model that uses this odometer has warmed up."""
         self.finalize_stats(_stats(stats), T_estimate, deletes_from)
         self._take(stats)
 
-    def recalibrate(self, stats, T_estimate, deletes_from=1):
-        """Solves anew with what is left of the budget."""
+    def recalibrate(self, stats: Mapping[str, Any], T_estimate: int, deletes_from: int = 1) -> None:
+        """Computes the capacity again from the remaining budget."""
         self.recalibrate_stats(_stats(stats), T_estimate, deletes_from)
         self._take(stats)
 
-    def _take(self, stats):
+    def _take(self, stats: Mapping[str, Any]) -> None:
         self.L, self.D, self.c, self.C = (stats.get(name, 1.0) for name in ("G", "D", "c", "C"))
         for message in self.messages:
             warnings.warn(message, stacklevel=3)
 
-    def spend(self, deletes=1):
-        """Counts deletions, all or none; CapacityError when fewer are left."""
+    def spend(self, deletes: int = 1) -> None:
+        """Counts deletions, all or none; CapacityError if fewer are left."""
         with _capacity_error():
             super().spend(deletes)
 
@@ -111,53 +132,300 @@ class PrivacyOdometer(_core.PrivacyOdometer):
 class MemoryPair(_core.MemoryPair):
     """An online learner with phases CALIBRATION, LEARNING and INTERLEAVING.
 
-    loss: "squared" or "logistic" (labels -1 and 1). insecure_seed: for tests; noise that protects
-    somebody comes from the operating system's generator.
+    loss: "squared" or "logistic" (labels -1 and 1). insecure_seed: for tests only; by default the noise
+    comes from the operating system's generator.
     """
 
-    def __init__(self, dim, odometer, calibrator=None, *, loss="squared", insecure_seed=None):
+    def __init__(self, dim: int, odometer: PrivacyOdometer, calibrator: Calibrator | None = None, *,
+                 loss: str = "squared", insecure_seed: int | None = None) -> None:
         super().__init__(dim, odometer, Calibrator() if calibrator is None else calibrator, loss,
                          insecure_seed)
         self.odometer = odometer
 
     @property
-    def phase(self):
+    def phase(self) -> Phase:
         return Phase(self.phase_number)
 
     @property
-    def stats(self):
-        """What the last calibration found, as finalize_with takes it."""
+    def stats(self) -> dict[str, Any]:
+        """The result of the last calibration, for finalize_with."""
         found = self.calibration_stats
         return {name: getattr(found, name) for name in ("G", "D", "c", "C", "N_star")}
 
-    def finalize_calibration(self, gamma_or_stats):
-        """Ends CALIBRATION: with gamma_learn, or with statistics of Calibrator.finalize."""
+    def observed_stats(self, gamma: float) -> dict[str, Any]:
+        """The statistics of this learner's calibration so far, which joint_stats combines with those of others."""
+        return _stats_dict(self.calibrator.finalize_stats(gamma, self.lbfgs_bounds()))
+
+    def finalize_calibration(self, gamma_or_stats: float | dict[str, Any]) -> dict[str, Any]:
+        """Ends CALIBRATION: with gamma_learn, or with statistics from Calibrator.finalize."""
         if isinstance(gamma_or_stats, dict):
             return _stats_dict(self.finalize_stats(_stats(gamma_or_stats)))
         return _stats_dict(self.finalize_gamma(gamma_or_stats))
 
-    def delete(self, x, y):
-        """Deletes one live copy of the record; CapacityError when the odometer is not ready."""
+    def delete(self, x: Sequence[float], y: float) -> None:
+        """Deletes one live copy of the record; CapacityError if the odometer is not ready."""
         with _capacity_error():
             self.erase(x, y)
 
-    def on_phase(self, hook):
-        """hook(from_phase, to_phase) is called after each change of phase."""
-        # The core holds no reference to the hook: it could not be collected together with the model.
+    def on_phase(self, hook: Callable[[Phase, Phase], object]) -> None:
+        """Calls hook(from_phase, to_phase) after each change of phase."""
+        # The core must not hold a reference to the hook: the cycle through the model could not be collected.
         self._hook = hook
-        model = weakref.ref(self)
-        self.on_phase_number(lambda old, new: model()._hook(Phase(old), Phase(new)))
+        reference = weakref.ref(self)
+
+        def changed(old: int, new: int) -> None:
+            model = reference()
+            if model is not None:
+                model._hook(Phase(old), Phase(new))
+
+        self.on_phase_number(changed)
 
 
-class _capacity_error:
-    """Turns the core's PRIVACY_BUDGET_EXCEEDED into CapacityError."""
+def joint_stats(stats: Sequence[Mapping[str, Any]], gamma: float) -> dict[str, Any]:
+    """The worst case of several learners' statistics, so that one N* and one capacity hold for all of them.
 
-    def __enter__(self):
+    Each learner of a distributed or federated setting contributes MemoryPair.observed_stats, passes the joint statistics to
+    finalize_calibration, and reports with on_phase when it has warmed up.
+    """
+    if not stats:
+        _refuse("there are no statistics; pass those of at least one learner")
+    worst = {"G": max(s["G"] for s in stats), "D": max(s["D"] for s in stats), "c": min(s["c"] for s in stats),
+             "C": max(s["C"] for s in stats)}
+    return {**worst, "N_star": _core.sample_complexity(_stats(worst), gamma)}
+
+
+class DriftDetector(_core.DriftDetector):
+    """Detects that the losses of new records are too high for the published model, so that it should be recalibrated.
+
+    Losses are clipped to [0, loss_bound] and summed over windows of `window` records. sigma is the standard deviation of the
+    noise on a window's sum; its cost, `rho`, is charged once to the odometer's reserve, when the detector is created. With
+    sigma 0 the losses must come from public records.
+    """
+
+    def __init__(self, *, loss_bound: float = 1.0, window: int = 100, threshold: float = 0.5, sigma: float = 0.0,
+                 odometer: PrivacyOdometer | None = None, insecure_seed: int | None = None) -> None:
+        with _capacity_error():
+            super().__init__(loss_bound, window, threshold, sigma, odometer, insecure_seed)
+
+    def observe(self, loss: float) -> bool | None:
+        """Adds the loss of one record. Returns None inside a window, and at its end whether it shows drift."""
+        return super().observe(loss)
+
+
+# ---------------------------------------------------------------- engines
+
+
+class _Engine:
+    """The common part of the engines. The caller numbers the records; a call that fails changes nothing."""
+
+    if TYPE_CHECKING:  # of the core's classes
+
+        def erase(self, ids: Sequence[int]) -> None: ...
+
+    def insert(self, id: int, x: Any, y: float) -> None:
+        """Inserts a record. Values beyond the bounds of the engine are clipped to them."""
+        super().insert(id, _vector(x), float(y))  # type: ignore[misc]
+
+    def delete(self, ids: Any) -> None:
+        """Deletes one or several records, all or none; CapacityError if the budget does not allow it: retrain instead."""
+        with _capacity_error():
+            self.erase([ids] if isinstance(ids, int) else [int(id) for id in ids])
+
+    def publish(self) -> Any:
+        """The model for publication: `parameters`, `sigma`, `residual_bound` and `guarantee`."""
+        with _capacity_error():
+            return super().publish()  # type: ignore[misc]
+
+
+class ExactEngine(_Engine, _core.ExactEngine):
+    """Ridge regression from integer sums: after a delete, the state is bit-identical to one without the record.
+
+    dimension, R (bound on a record's norm), Y (bound on the label), bits (of the grid), lambda_, N (public divisor of the
+    loss), n_max (maximum number of live records), tolerance (of a release).
+    """
+
+    def __init__(self, dimension: int, **options: Any) -> None:
+        super().__init__({"dimension": dimension, **options})
+
+
+class ErmEngine(_Engine, _core.ErmEngine):
+    """Empirical risk minimisation that keeps the records; every release is certified to be close to retraining and has noise.
+
+    dimension, loss ("logistic" or "squared"), lambda_, N, n_max, R, Y, tau (certified gradient norm), sigma (noise of a
+    release), eps_total, delta_total, accounting ("zcdp", "rdp", "gdp"), guarantee ("per-record", "set-level", "transcript").
+    """
+
+    def __init__(self, dimension: int, *, insecure_seed: int | None = None, **options: Any) -> None:
+        super().__init__({"dimension": dimension, **options}, insecure_seed)
+
+
+class StreamEngine(_Engine, _core.StreamEngine):
+    """Online learning that keeps no records; a delete adds noise that hides the record's remaining influence.
+
+    odometer: a certified one, finalized before the first delete. release_sigma: standard deviation of the noise on each release
+    under the guarantee "transcript".
+    """
+
+    def __init__(self, odometer: PrivacyOdometer, *, release_sigma: float = 0.0, insecure_seed: int | None = None) -> None:
+        super().__init__(odometer, release_sigma, insecure_seed)
+        self.odometer = odometer
+
+
+def _vector(x: Any) -> Any:
+    return _numbers(x, 1, "a record")
+
+
+def _numbers(values: Any, dimensions: int, what: str) -> Any:
+    import numpy as np
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        _refuse(f"{what} must be numbers; found {type(values).__name__}")
+    if np.ndim(values) != dimensions:
+        _refuse(f"{what} must have {dimensions} dimension{'s' if dimensions > 1 else ''}; found {np.ndim(values)}")
+    return array
+
+
+def _refuse(sentence: str, code: str = "INVALID_INPUT") -> NoReturn:
+    errors.refuse("unlearning", sentence, code)
+
+
+# ---------------------------------------------------------------- the durable service
+
+
+class Service:
+    """A model in a folder from which people can be deleted, with signed receipts: `discreet unlearn` from Python.
+
+    The result of a call is durable when the call returns. A request that is repeated with the same content changes nothing and
+    returns the same answer. The command can use the same folder; one process may use it at a time.
+
+        with Service.create("churn", "exact", dimension=2, N=1000, n_max=2000, lambda_=0.01) as service:
+            service.insert(["ann", "bob"], [[0.1, 0.2], [0.3, -0.1]], [1, -1])
+            service.publish()
+            receipts = service.delete("ann", request="ticket-4711")
+
+    folder: created by `create` or `discreet unlearn init`. passphrase: of the ledger's key, if it has one.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, passphrase: str = "") -> None:
+        self.folder = pathlib.Path(folder)
+        self._passphrase = passphrase
+        self.ledger = self.folder / "ledger.db"
+        self.key = self.folder / "ledger.key"
+        settings = self.folder / "settings.json"
+        if settings.exists():
+            try:
+                said = json.loads(settings.read_text("utf-8"))
+                self.ledger, self.key = pathlib.Path(said["ledger"]), pathlib.Path(said["key"])
+            except (ValueError, KeyError, TypeError):
+                _refuse(f"{settings} was not written by 'discreet unlearn init'; restore it")
+        self._service: _core.UnlearningService | None = _core.UnlearningService(self.folder / "model.db", self.ledger)
+
+    @classmethod
+    def create(cls, folder: str | os.PathLike[str], engine: str = "exact", *, dimension: int, name: str = "model",
+               **options: Any) -> Service:
+        """Creates the folder with an empty model, a ledger and its key pair, and opens it.
+
+        engine: "exact", "erm" or "stream". name: public; it is in every receipt. options: those of ExactEngine or ErmEngine;
+        for a stream, those of PrivacyOdometer, and calibration, quantile and D_cap.
+        """
+        _core.unlearning_create(pathlib.Path(folder), name, engine, {"dimension": dimension, **options}, True)
+        return cls(folder)
+
+    def insert(self, subjects: Sequence[str], X: Any, y: Any, *, request: str | None = None, reinsert: bool = False) -> int:
+        """Inserts records and returns how many were new.
+
+        subjects: the person of each record. request: a name for this call; by default a digest of its content. reinsert: accept
+        records of a subject that was deleted.
+        """
+        rows = self._rows(subjects, X, y)
+        if request is None:
+            content = hashlib.sha256(json.dumps([str(subject) for subject in subjects]).encode())
+            for part, dimensions in ((X, 2), (y, 1)):
+                content.update(_numbers(part, dimensions, "records").tobytes())
+            request = f"rows-{content.hexdigest()}"
+        return int(self._open().insert(request, rows, reinsert))
+
+    def delete(self, subjects: str | Sequence[str], *, request: str | None = None,
+               withdrawal: str | None = None) -> list[dict[str, Any]]:
+        """Deletes all records of each subject, all or none, and returns one receipt per subject for the requester.
+
+        `discreet ledger check` verifies a receipt. A deletion is never rejected for lack of budget: the model is then retrained
+        without the records. withdrawal: the hash of the descriptor whose withdrawal in the ledger requested the deletion.
+        """
+        names = [subjects] if isinstance(subjects, str) else [str(subject) for subject in subjects]
+        if not names:
+            _refuse("no subject is named; name the subjects whose records to delete")
+        request = f"delete-{secrets.token_hex(16)}" if request is None else request
+        return list(self._open().erase(request, names, self.ledger, self._pem(), self._passphrase, withdrawal))
+
+    def publish(self) -> Any:
+        """Publishes the current model, so that `predict` uses it, and returns it."""
+        with _capacity_error():
+            return self._open().publish()
+
+    def predict(self, X: Any) -> Any:
+        """The score of each record by the last published model. Warns if the model has seen fewer records than N*."""
+        values, ready = self._open().predict(_numbers(X, 2, "X"))
+        if not ready:
+            warnings.warn("the model has seen fewer records than its regret target needs (N*)", stacklevel=2)
+        return values
+
+    def retrain(self) -> None:
+        """Trains again on the live records, from the public initial state: a new generation."""
+        self._open().retrain()
+
+    def confirm(self) -> int:
+        """Writes the receipts that a killed process left out to the ledger, and returns their number."""
+        return int(self._open().confirm(self.ledger, self._pem(), self._passphrase))
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Live records, budget, generation and, for a stream, the specification's metrics. Confidential."""
+        return dict(self._open().status())
+
+    def verify(self, *, forgotten: tuple[Any, Any] | None = None, test: tuple[Any, Any] | None = None, runs: int = 2000,
+               confidence: float = 0.95, seed: int = 1) -> dict[str, Any]:
+        """Compares the model with a retrained one and attacks copies of it; spends and changes nothing. Confidential.
+
+        forgotten, test: (X, y) of deleted records, and of records that the model never saw. "holds" tells whether every
+        comparison meets its requirement; a low bound from the attack proves nothing.
+        """
+        rows = [[] if part is None else self._rows(["-"] * len(part[0]), *part) for part in (forgotten, test)]
+        return dict(self._open().verify(*rows, runs, confidence, seed))
+
+    def close(self) -> None:
+        """Closes the folder, so that other processes can use it."""
+        self._service = None
+
+    def __enter__(self) -> Service:
         return self
 
-    def __exit__(self, kind, error, trace):
-        if isinstance(error, Error) and error.code == "PRIVACY_BUDGET_EXCEEDED":
-            raised = CapacityError(error.sentence)
-            raised.code, raised.op, raised.sentence = error.code, error.op, error.sentence
-            raise raised from error
-        return False
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def _open(self) -> Any:
+        if self._service is None:
+            _refuse("the service is closed; open it again with Service(folder)")
+        return self._service
+
+    def _pem(self) -> str:
+        return self.key.read_text("utf-8")
+
+    @staticmethod
+    def _rows(subjects: Sequence[str], X: Any, y: Any) -> Any:
+        names = [subjects] if isinstance(subjects, str) else [str(subject) for subject in subjects]
+        return _core.unlearning_rows(names, _numbers(X, 2, "X"), _numbers(y, 1, "y"))
+
+
+@contextlib.contextmanager
+def _capacity_error() -> Iterator[None]:
+    """Converts the core's PRIVACY_BUDGET_EXCEEDED to CapacityError."""
+    try:
+        yield
+    except Error as error:
+        if error.code != "PRIVACY_BUDGET_EXCEEDED":
+            raise
+        raised = CapacityError(error.sentence)
+        raised.code, raised.op, raised.sentence = error.code, error.op, error.sentence
+        raise raised from error

@@ -15,6 +15,7 @@
 #include "discreet/accounting/sampling/truncated_poisson.h"
 #include "discreet/base/error.h"
 #include "python/src/accounting.h"
+#include "python/src/gil.h"
 
 namespace discreet::python {
 
@@ -25,15 +26,15 @@ namespace {
 
 using Pair = std::pair<double, double>;  // lower, upper
 using Schedule = std::vector<std::tuple<double, std::uint64_t, std::uint64_t>>;
-using Unlocked = nb::call_guard<nb::gil_scoped_release>;
+using WithoutLock = nb::call_guard<Unlocked>;
 
 Pair pair_of(const Interval& interval) { return {interval.lower, interval.upper}; }
 
 Direction direction_named(const std::string& text) {
   if (text == "remove") return Direction::kRemove;
   if (text == "add") return Direction::kAdd;
-  throw Error(ErrorCode::kInvalidInput, "direction",
-              "direction is '" + text + "'; give remove, add or nothing for the worse of both");
+  invalid_input("direction",
+                "direction is '{}'; it must be remove, add, or empty for the worse of both", text);
 }
 
 std::vector<AllocationEpochs> epochs_of(const Schedule& schedule) {
@@ -54,21 +55,21 @@ void add_amplification(nb::module_& m) {
                            ? allocation_epsilon(epochs, delta, width)
                            : allocation_epsilon(epochs, delta, direction_named(direction), width));
       },
-      "schedule"_a, "delta"_a, "direction"_a, "relative_width"_a, Unlocked());
+      "schedule"_a, "delta"_a, "direction"_a, "relative_width"_a, WithoutLock());
   m.def(
       "allocation_delta",
       [](const Schedule& schedule, double epsilon, const std::string& direction, double width) {
         return pair_of(
             allocation_delta(epochs_of(schedule), epsilon, direction_named(direction), width));
       },
-      "schedule"_a, "epsilon"_a, "direction"_a, "relative_width"_a, Unlocked());
+      "schedule"_a, "epsilon"_a, "direction"_a, "relative_width"_a, WithoutLock());
   m.def(
       "fixed_size_replace_one_epsilon",
       [](double rate, double sigma, std::uint64_t steps, double delta, double width) {
         return pair_of(fixed_size_replace_one_epsilon({rate, sigma, steps}, delta, width));
       },
       "sampling_rate"_a, "noise_multiplier"_a, "steps"_a, "delta"_a, "relative_width"_a,
-      Unlocked());
+      WithoutLock());
   m.def(
       "shuffle_epsilon",
       [](double sigma, std::uint64_t batches, std::uint64_t epochs, double delta,
@@ -77,7 +78,7 @@ void add_amplification(nb::module_& m) {
         return pair_of(replace_one ? shuffle_replace_one_epsilon(shuffled, delta)
                                    : shuffle_zero_out_epsilon(shuffled, delta));
       },
-      "noise_multiplier"_a, "batches"_a, "epochs"_a, "delta"_a, "replace_one"_a, Unlocked());
+      "noise_multiplier"_a, "batches"_a, "epochs"_a, "delta"_a, "replace_one"_a, WithoutLock());
   m.def(
       "truncated_poisson_epsilon",
       [](double rate, std::uint64_t batch, std::uint64_t population, double sigma,
@@ -86,13 +87,13 @@ void add_amplification(nb::module_& m) {
                                                  direction_named(direction), width));
       },
       "sampling_rate"_a, "batch"_a, "population"_a, "noise_multiplier"_a, "steps"_a, "delta"_a,
-      "direction"_a, "relative_width"_a, Unlocked());
+      "direction"_a, "relative_width"_a, WithoutLock());
   m.def(
       "shuffle_model_epsilon",
       [](std::uint64_t records, double epsilon0, double delta0, double delta) {
         return pair_of(shuffle_epsilon({records, epsilon0, delta0}, delta));
       },
-      "records"_a, "epsilon0"_a, "delta0"_a, "delta"_a, Unlocked());
+      "records"_a, "epsilon0"_a, "delta0"_a, "delta"_a, WithoutLock());
 }
 
 }  // namespace discreet::python

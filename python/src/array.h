@@ -22,20 +22,17 @@ using Array = nb::ndarray<>;
 inline Array in_place(const char* op, nb::handle object) {
   Array array;
   if (!nb::try_cast(object, array, /*convert=*/false)) {
-    throw Error(
-        ErrorCode::kInvalidInput, op,
-        "this is not a writable array; give a NumPy array or CPU tensor that may be written");
+    invalid_input(op, "this is not a writable array; pass a writable NumPy array or CPU tensor");
   }
   if (array.device_type() != nb::device::cpu::value) {
-    throw Error(ErrorCode::kInvalidInput, op,
-                "the array is not in main memory; move it to the CPU");
+    invalid_input(op, "the array is not in main memory; move it to the CPU");
   }
   std::int64_t expected = 1;
   for (std::size_t i = array.ndim(); i-- > 0;) {
     if (array.shape(i) != 1 && array.size() > 0 && array.stride(i) != expected) {
-      throw Error(ErrorCode::kInvalidInput, op,
-                  "the array is not contiguous in C order; give one that is (a copy would lose "
-                  "what is written)");
+      invalid_input(op,
+                    "the array is not contiguous in C order; pass one that is (a copy would lose "
+                    "what is written)");
     }
     expected *= static_cast<std::int64_t>(array.shape(i));
   }
@@ -47,9 +44,7 @@ template <class T>
 std::span<const T> readable_of(const char* op, nb::handle object, const char* wanted) {
   nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu> array;
   if (!nb::try_cast(object, array, /*convert=*/false)) {
-    throw Error(
-        ErrorCode::kInvalidInput, op,
-        fmt::format("this is not a contiguous one-dimensional array of {}; give one", wanted));
+    invalid_input(op, "expected a contiguous one-dimensional array of {}", wanted);
   }
   return {array.data(), array.size()};
 }
@@ -65,8 +60,7 @@ std::span<T> elements(const Array& array) {
 }
 
 [[noreturn]] inline void refuse_dtype(const char* op, const char* wanted) {
-  throw Error(ErrorCode::kInvalidInput, op,
-              fmt::format("the array has the wrong dtype; give {}", wanted));
+  invalid_input(op, "the array has the wrong dtype; expected {}", wanted);
 }
 
 // Elements of exactly the type T.
@@ -90,9 +84,8 @@ void require_shape(const char* op, const A& array, std::initializer_list<std::si
   std::vector<std::size_t> found;
   for (std::size_t d = 0; d < array.ndim(); ++d) found.push_back(array.shape(d));
   if (found != std::vector<std::size_t>(expected))
-    throw Error(ErrorCode::kInvalidInput, op,
-                fmt::format("expected an array of shape [{}], found [{}]",
-                            fmt::join(expected, ", "), fmt::join(found, ", ")));
+    invalid_input(op, "expected an array of shape [{}], found [{}]", fmt::join(expected, ", "),
+                  fmt::join(found, ", "));
 }
 
 // Calls f with a value of the arrays' precision, which all of them share: float32 or float64.

@@ -24,17 +24,16 @@ Adjacency adjacency_named(const std::string& text) {
        {Adjacency::kAddRemove, Adjacency::kZeroOut, Adjacency::kReplaceOne}) {
     if (to_string(each) == text) return each;
   }
-  throw Error(ErrorCode::kInvalidDpConfig, "adjacency",
-              "adjacency is '" + text + "'; give add_remove, zero_out or replace_one");
+  invalid_config("adjacency", "adjacency is '{}'; it must be add_remove, zero_out or replace_one",
+                 text);
 }
 
 std::uint64_t count_of(const char* what, const nb::int_& value) {
   const std::uint64_t count = PyLong_AsUnsignedLongLong(value.ptr());
   if (PyErr_Occurred() != nullptr || PyBool_Check(value.ptr())) {
     PyErr_Clear();
-    throw Error(ErrorCode::kInvalidDpConfig, what,
-                fmt::format("{} is {}; give a whole number from 0 to 2^64 - 1", what,
-                            nb::str(value).c_str()));
+    invalid_config(what, "{} is {}; it must be an integer from 0 to 2^64 - 1", what,
+                   nb::str(value).c_str());
   }
   return count;
 }
@@ -50,8 +49,7 @@ Member from_argument(const char* name, Argument<Member> value) {
   if constexpr (std::is_integral_v<Member>) {
     const std::uint64_t count = count_of(name, value);
     if (count > std::numeric_limits<Member>::max()) {
-      throw Error(ErrorCode::kInvalidDpConfig, name,
-                  fmt::format("{} is {}; too many", name, count));
+      invalid_config(name, "{} is {}, which is too large", name, count);
     }
     return static_cast<Member>(count);
   } else {
@@ -111,16 +109,18 @@ void add_events(nb::module_& m) {
              Field{"noise_multiplier", &Gaussian::noise_multiplier});
   add_record(m, "Group", "A part of the parameters with its own clip bound and noise multiplier.",
              Field{"noise_multiplier", &Group::noise_multiplier}, Field{"clip", &Group::clip});
-  add_record(m, "Adaptation",
-             "Centred counts released beside the gradient, each with noise of this deviation.",
-             Field{"counts", &Adaptation::counts}, Field{"deviation", &Adaptation::deviation});
+  add_record(
+      m, "Adaptation",
+      "Centred counts released together with the gradient, each with noise of this deviation.",
+      Field{"counts", &Adaptation::counts}, Field{"deviation", &Adaptation::deviation});
   add_record(m, "GaussianGroups",
-             "Gaussian noise on several groups of one subsample: together one Gaussian.",
+             "Gaussian noise on several groups of one subsample: together they equal one Gaussian.",
              Field{"groups", &GaussianGroups::groups},
              Field{"flat_clip", &GaussianGroups::flat_clip},
              Field{"adaptation", &GaussianGroups::adaptation})
-      .def_prop_ro("effective_noise_multiplier", &effective_noise_multiplier,
-                   "Of the one Gaussian that the groups are, rounded towards less noise.");
+      .def_prop_ro(
+          "effective_noise_multiplier", &effective_noise_multiplier,
+          "Multiplier of the single Gaussian that equals the groups, rounded down (less noise).");
   add_record(m, "Laplace", "Laplace noise; scale: scale / L1 sensitivity, above 0.",
              Field{"scale", &Laplace::scale});
   add_record(m, "DiscreteGaussian",
@@ -130,14 +130,15 @@ void add_events(nb::module_& m) {
   add_record(m, "RoundedGaussian", "A Gaussian sampled exactly and rounded to the grid.",
              Field{"noise_multiplier", &RoundedGaussian::noise_multiplier});
   add_record(m, "Skellam",
-             "Skellam noise of a variance per coordinate on integer vectors of bounded norms.",
+             "Skellam noise with a variance per coordinate, on integer vectors of bounded norms.",
              Field{"variance", &Skellam::variance}, Field{"l1", &Skellam::l1},
              Field{"l2", &Skellam::l2}, Field{"linf", &Skellam::linf});
-  add_record(m, "Guarantee", "A mechanism of which only (epsilon, delta)-DP is known.",
+  add_record(m, "Guarantee",
+             "A mechanism that is (epsilon, delta)-DP, with nothing else known about it.",
              Field{"epsilon", &Guarantee::epsilon}, Field{"delta", &Guarantee::delta});
 
   add_record<NoSampling>(m, "NoSampling", "Every record, in every step.");
-  add_record(m, "Poisson", "Each record by its own coin; rate: in (0, 1].",
+  add_record(m, "Poisson", "Each record independently; rate: in (0, 1].",
              Field{"rate", &Poisson::rate});
   add_record(m, "TruncatedPoisson",
              "Poisson, cut to at most `batch` records; population: declared and public.",
@@ -146,7 +147,7 @@ void add_events(nb::module_& m) {
   add_record(m, "FixedSize", "Exactly `batch` of `population` records, without replacement.",
              Field{"batch", &FixedSize::batch}, Field{"population", &FixedSize::population});
   add_record(m, "BallsAndBins",
-             "Each record in one of `batches` batches by lot; the event is the epoch.",
+             "Each record in one random batch of `batches`; the event is the epoch.",
              Field{"batches", &BallsAndBins::batches});
   add_record(m, "ShuffledEpoch",
              "A permutation cut into `batches` batches; the event is the epoch.",

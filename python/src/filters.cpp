@@ -28,7 +28,7 @@ void add_bytes(nb::class_<Filter>& filter) {
           "The state as deterministic CBOR.")
       .def_static(
           "restore", [](const nb::bytes& saved) { return Filter::restore(view(saved)); }, "saved"_a,
-          "Goes on where `save` stopped; never restore an older state.")
+          "Continues where `save` stopped; never restore an outdated state.")
       .def("__eq__", [](const Filter& self, nb::handle other) {
         return nb::isinstance<Filter>(other) && self == nb::cast<const Filter&>(other);
       });
@@ -51,10 +51,11 @@ least one order is within its budget.)");
       .def(
           "admits", [](const RdpFilter& self, const Doubles& d) { return self.admits(d); },
           "divergences"_a,
-          "Whether a step that spends divergences[i] at orders[i] may be released.")
+          "True if a step that spends divergences[i] at orders[i] may be released.")
       .def(
           "spend", [](RdpFilter& self, const Doubles& d) { self.spend(d); }, "divergences"_a,
-          "Records the step before it is released; PRIVACY_BUDGET_EXCEEDED if not admitted.")
+          "Records the step; call it before the release. PRIVACY_BUDGET_EXCEEDED if it is not "
+          "admitted.")
       .def_prop_ro("orders", [](const RdpFilter& self) { return copy_of(self.orders()); })
       .def_prop_ro("budgets", [](const RdpFilter& self) { return copy_of(self.budgets()); })
       .def_prop_ro("spent", [](const RdpFilter& self) {
@@ -70,11 +71,13 @@ A step of parameter rho (1/(2σ²) for a Gaussian) spends rho.)");
   zcdp.def(nb::init<double>(), "budget"_a)
       .def_static("for_target", &ZcdpFilter::for_target, nb::kw_only(), "epsilon"_a, "delta"_a,
                   "The filter with the largest budget that gives (epsilon, delta)-DP.")
-      .def("admits", &ZcdpFilter::admits, "rho"_a, "Whether a step of rho may be released.")
+      .def("admits", &ZcdpFilter::admits, "rho"_a,
+           "True if a step that spends rho may be released.")
       .def("spend", &ZcdpFilter::spend, "rho"_a,
-           "Records the step before it is released; PRIVACY_BUDGET_EXCEEDED if not admitted.")
+           "Records the step; call it before the release. PRIVACY_BUDGET_EXCEEDED if it is not "
+           "admitted.")
       .def("epsilon", &ZcdpFilter::epsilon, "delta"_a,
-           "Of the whole budget: the claim for the run, whenever it ends.")
+           "Epsilon of the whole budget: the claim for the run, whenever it stops.")
       .def_prop_ro("budget", &ZcdpFilter::budget)
       .def_prop_ro("spent", &ZcdpFilter::spent);
   add_bytes(zcdp);
@@ -127,16 +130,16 @@ the data: they steer the run and are never published.)")
                                                              owner);
           },
           "spends"_a, "records"_a = nb::none(),
-          "Charges spends[k] to record records[k] (all records in order if left out) where it "
-          "fits\n"
-          "its budget; returns for each whether it did: who takes part in the step.")
+          "Charges spends[k] to record records[k] (by default all records in order) if it fits "
+          "the\nrecord's budget. Returns for each whether it did: the records that take part in "
+          "the step.")
       .def_prop_ro(
           "spent",
           [](nb::handle_t<IndividualFilters> self) {
             const auto spent = nb::cast<const IndividualFilters&>(self).spent();
             return ReadOnly(spent.data(), {spent.size()}, self);
           },
-          "What each record has spent, as a read-only view.")
+          "The spend of each record, as a read-only view.")
       .def_prop_ro("budget", &IndividualFilters::budget);
 }
 

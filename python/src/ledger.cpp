@@ -1,6 +1,5 @@
 #include "discreet/ledger/ledger.h"
 
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
@@ -11,12 +10,14 @@
 
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
+#include "discreet/base/text/printable.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/proof.h"
 #include "discreet/ledger/receipt.h"
 #include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/ledger/withdrawal.h"
+#include "python/src/gil.h"
 #include "python/src/rooms.h"
 
 namespace discreet::python {
@@ -30,9 +31,9 @@ namespace {
 using Path = std::filesystem::path;
 using Text = std::optional<std::string>;
 
-std::optional<admission::PublicKey> key_of(const Text& text) {
+std::optional<LedgerKey> key_of(const Text& text) {
   if (!text) return std::nullopt;
-  return public_key_from_text(*text);
+  return ledger_key_from_text(*text);
 }
 
 admission::SigningKey signer_of(const std::string& pem, const Text& passphrase) {
@@ -93,7 +94,7 @@ std::vector<Row> rows(const Path& path, std::uint64_t begin, std::uint64_t count
 nb::dict traced(const Path& path, const std::string& descriptor) {
   const Digest hash = descriptor_hash(descriptor);
   const Trace found = [&] {
-    const nb::gil_scoped_release others_may_run;
+    const Unlocked others_may_run;
     Store store(path, Store::Mode::kRead);
     store.begin_snapshot();
     return trace(store, hash);
@@ -130,40 +131,40 @@ nb::dict traced(const Path& path, const std::string& descriptor) {
 
 void add_ledger(nb::module_& m) {
   nb::class_<Verification>(m, "LedgerVerification",
-                           "What `verify` found; true where the ledger verifies.")
+                           "The result of `verify`; true if the ledger verifies.")
       .def("__bool__", [](const Verification& v) { return v.ok; })
       .def_ro("ok", &Verification::ok)
       .def_ro("kind", &Verification::kind,
               "If not ok: file, entry, tree, signature, unsigned, rollback or fork.")
-      .def_ro("problem", &Verification::problem)
-      .def_ro("entry", &Verification::entry, "The first wrong entry, where it is known.")
+      .def_prop_ro("problem", [](const Verification& v) { return printable(v.problem); })
+      .def_ro("entry", &Verification::entry, "The first wrong entry, if known.")
       .def_ro("size", &Verification::size, "Entries read.")
-      .def_ro("note", &Verification::note, "The last checkpoint that verified.")
+      .def_ro("note", &Verification::note, "The last verified checkpoint.")
       .def_ro("attestations", &Verification::attestations,
-              "Signatures of contributors that were verified.")
+              "Number of verified signatures of contributors.")
       .def_prop_ro("root", [](const Verification& v) { return to_hex(v.root); })
       .def_prop_ro("counts", [](const Verification& v) { return counts_of(v.counts); })
       .def_prop_ro("classes", [](const Verification& v) { return totals_of(v.classes); })
       .def_prop_ro(
           "summarised", [](const Verification& v) { return totals_of(v.summarised); },
-          "Totals as the last summary says; they can no longer be recomputed.")
+          "Totals from the last summary; they can no longer be recomputed.")
       .def_prop_ro("header_json", [](const Verification& v) {
         return v.header ? Text(json_of(*v.header)) : Text();
       });
 
-  nb::class_<ProofVerdict>(m, "ProofVerdict", "What `verify_proof` found; true where it holds.")
+  nb::class_<ProofVerdict>(m, "ProofVerdict", "The result of `verify_proof`; true if it holds.")
       .def("__bool__", [](const ProofVerdict& v) { return v.ok; })
       .def_ro("ok", &ProofVerdict::ok)
-      .def_ro("problem", &ProofVerdict::problem)
+      .def_prop_ro("problem", [](const ProofVerdict& v) { return printable(v.problem); })
       .def_ro("origin", &ProofVerdict::origin)
       .def_ro("size", &ProofVerdict::size)
       .def_ro("entry", &ProofVerdict::entry)
       .def_ro("from_size", &ProofVerdict::from_size);
 
-  nb::class_<BundleVerdict>(m, "BundleVerdict", "What `verify_bundle` found; true where it holds.")
+  nb::class_<BundleVerdict>(m, "BundleVerdict", "The result of `verify_bundle`; true if it holds.")
       .def("__bool__", [](const BundleVerdict& v) { return v.ok; })
       .def_ro("ok", &BundleVerdict::ok)
-      .def_ro("problem", &BundleVerdict::problem)
+      .def_prop_ro("problem", [](const BundleVerdict& v) { return printable(v.problem); })
       .def_ro("origin", &BundleVerdict::origin)
       .def_ro("descriptor", &BundleVerdict::descriptor)
       .def_ro("uses", &BundleVerdict::uses)
@@ -177,7 +178,7 @@ void add_ledger(nb::module_& m) {
         how.key = key_of(public_key);
         how.checkpoint = checkpoint;
         how.attestations = attestations;
-        const nb::gil_scoped_release others_may_run;
+        const Unlocked others_may_run;
         return verify(path, how);
       },
       "path"_a, "public_key"_a, "checkpoint"_a, "attestations"_a);
@@ -195,19 +196,18 @@ void add_ledger(nb::module_& m) {
       [](const Path& path) {
         Store store(path, Store::Mode::kRead);
         const auto note = store.last_note();
-        if (!note) throw Error(ErrorCode::kInvalidInput, "ledger", "the ledger was never signed");
+        if (!note) invalid_input("ledger", "the ledger was never signed");
         return std::pair(note->size, note->text);
       },
       "path"_a);
   m.def("ledger_trace", &traced, "path"_a, "descriptor"_a);
-  m.def("ledger_prove_entry", &prove_entry, "path"_a, "entry"_a,
-        nb::call_guard<nb::gil_scoped_release>());
+  m.def("ledger_prove_entry", &prove_entry, "path"_a, "entry"_a, nb::call_guard<Unlocked>());
   m.def("ledger_prove_consistency", &prove_consistency, "path"_a, "from_size"_a,
-        nb::call_guard<nb::gil_scoped_release>());
+        nb::call_guard<Unlocked>());
   m.def(
       "ledger_verify_proof",
       [](const std::string& proof, const std::string& public_key, const Text& checkpoint) {
-        return verify_proof(proof, public_key_from_text(public_key), checkpoint);
+        return verify_proof(proof, ledger_key_from_text(public_key), checkpoint);
       },
       "proof"_a, "public_key"_a, "checkpoint"_a);
   m.def(
@@ -215,8 +215,9 @@ void add_ledger(nb::module_& m) {
       [](const nb::bytes& receipt, const nb::bytes& leaf,
          const std::string& public_key) -> std::optional<std::pair<std::uint64_t, std::uint64_t>> {
         Place place;
-        if (!verify_inclusion_receipt(view_of(receipt), view_of(leaf),
-                                      public_key_from_text(public_key), &place))
+        const LedgerKey key = ledger_key_from_text(public_key);
+        if (!verify_inclusion_receipt(view_of(receipt), view_of(leaf), key.key, &place) ||
+            (!place.origin.empty() && !key.is_of(place.origin)))
           return std::nullopt;
         return std::pair(place.index, place.size);
       },
@@ -235,7 +236,7 @@ void add_ledger(nb::module_& m) {
          const Text& passphrase, const Text& checkpoint) {
         const auto withdrawals = read_deletion_events(events);
         admission::SigningKey signer = signer_of(key, passphrase);
-        const nb::gil_scoped_release others_may_run;
+        const Unlocked others_may_run;
         Ledger ledger = Ledger::open(path, std::move(signer), checkpoint);
         const std::size_t recorded = ledger.withdraw(withdrawals);
         return std::pair(recorded, ledger.note());

@@ -10,10 +10,11 @@
 #include <memory>
 #include <variant>
 
-#include "discreet/base/nearest.h"
+#include "discreet/base/text/nearest.h"
 #include "discreet/mechanism/clip/clip_plan.h"
 #include "discreet/mechanism/clip/clip_rows.h"
 #include "python/src/array.h"
+#include "python/src/gil.h"
 #include "python/src/rooms.h"
 
 namespace nb = nanobind;
@@ -44,17 +45,14 @@ Cut cut_of(const std::string& strategy) {
   const auto found = std::find(names.begin(), names.end(), strategy);
   if (found != names.end()) return cuts[found - names.begin()];
   const auto meant = nearest(strategy, names);
-  throw Error(
-      ErrorCode::kInvalidDpConfig, kOperator,
-      fmt::format("'{}' is no strategy of clip{}; give {}", strategy,
-                  meant ? fmt::format(" (did you mean {}?)", *meant) : "", fmt::join(names, ", ")));
+  invalid_config(kOperator, "unknown strategy '{}'{}; expected {}", strategy,
+                 meant ? fmt::format(" (did you mean {}?)", *meant) : "", fmt::join(names, ", "));
 }
 
 Nonfinite nonfinite_of(const std::string& policy) {
   if (policy == "abort") return Nonfinite::kAbort;
   if (policy == "zero") return Nonfinite::kZero;
-  throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-              fmt::format("nonfinite is '{}'; give abort or zero", policy));
+  invalid_config(kOperator, "nonfinite is '{}'; it must be abort or zero", policy);
 }
 
 template <class Real>
@@ -72,16 +70,14 @@ struct Borrowed {
       const std::string name = nb::cast<std::string>(key);
       Rows<Real> rows;
       if (!nb::try_cast(value, rows, /*convert=*/false) || rows.ndim() == 0)
-        throw Error(
-            ErrorCode::kInvalidGradient, kOperator,
-            fmt::format("tensor {} is not a C-contiguous array [records, ...] of the dtype "
-                        "of the first one, float32 or float64; give one (nothing is copied)",
-                        name));
+        invalid_gradient(kOperator,
+                         "tensor {} must be a C-contiguous array [records, ...] of the dtype of "
+                         "the first one, float32 or float64 (nothing is copied)",
+                         name);
       if (keep.empty()) gradients.records = rows.shape(0);
       if (rows.shape(0) != gradients.records)
-        throw Error(ErrorCode::kInvalidGradient, kOperator,
-                    fmt::format("tensor {} has {} records, tensor {} has {}", name, rows.shape(0),
-                                tensors[0].name, gradients.records));
+        invalid_gradient(kOperator, "tensor {} has {} records, but tensor {} has {}", name,
+                         rows.shape(0), tensors[0].name, gradients.records);
       Tensor tensor{.name = name};
       for (std::size_t i = 1; i < rows.ndim(); ++i) tensor.shape.push_back(rows.shape(i));
       if (const auto group = groups.find(name); group != groups.end()) tensor.group = group->second;
@@ -92,8 +88,7 @@ struct Borrowed {
     for (const auto& [name, group] : groups)
       if (std::none_of(tensors.begin(), tensors.end(),
                        [&](const Tensor& tensor) { return tensor.name == name; }))
-        throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                    fmt::format("groups: there is no tensor {}", name));
+        invalid_config(kOperator, "groups: unknown tensor {}", name);
   }
 };
 
@@ -107,13 +102,14 @@ Clipped clip_arrays(const nb::dict& arrays, const Bounds& norm, const std::strin
   ClipPlan plan =
       std::visit([&](const auto& bound) { return clip_plan(layout, cut, bound); }, norm);
   if (flat_norm.has_value() != (strategy == "hybrid"))
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "flat_norm is the bound over all groups of strategy hybrid, and of no other");
+    invalid_config(kOperator,
+                   "flat_norm is the bound over all groups of strategy hybrid; other strategies do "
+                   "not have it");
   plan.flat_clip = flat_norm;
   auto sum = std::make_shared<GradientSum>(layout);
   RecordNorms norms;
   {
-    const nb::gil_scoped_release release;
+    const python::Unlocked release;
     norms = clip_per_sample(layout, borrowed.gradients, plan, options, *sum);
   }
   return {std::move(sum), std::move(layout), std::move(plan.partition.names), std::move(norms)};
@@ -127,7 +123,7 @@ auto norms_of_rows(const nb::ndarray<const Real, nb::ndim<2>, nb::c_contig, nb::
   {
     const std::span<const Real> values(rows.data(), rows.size());
     const std::size_t records = rows.shape(0), length = rows.shape(1);
-    const nb::gil_scoped_release release;
+    const python::Unlocked release;
     const ModelLayout layout({{.name = "row", .shape = {length}}});
     const ClipOptions options{.nonfinite = Nonfinite::kZero, .threads = threads};
     norms = per_sample_norms(layout, PerSampleGradients<Real>{records, {values}},
@@ -171,17 +167,17 @@ Everything here is raw: confidential until noise of the right size is added to `
             }
             return out;
           },
-          "The sums of the clipped gradients by tensor, float64, without those of public modules. "
-          "Views of one array: what is added to them stays.")
+          "The sums of the clipped gradients by tensor, float64, except public modules. They are "
+          "views of one array: additions to them persist.")
       .def_prop_ro(
           "parts", [](const Clipped& c) { return c.parts; },
-          "The names of what has a bound of its own, in order.")
+          "The names of the parts with their own bounds, in order.")
       .def_prop_ro(
           "norms", [](const Clipped& c) { return records_by_parts(c, c.norms.norms); },
           nb::rv_policy::automatic, "[records, parts]: upper bounds of the norms.")
       .def_prop_ro(
           "scales", [](const Clipped& c) { return records_by_parts(c, c.norms.scales); },
-          nb::rv_policy::automatic, "[records, parts]: what each part was multiplied by.")
+          nb::rv_policy::automatic, "[records, parts]: the factor applied to each part.")
       .def_prop_ro(
           "zeroed",
           [](const Clipped& c) {
@@ -190,7 +186,7 @@ Everything here is raw: confidential until noise of the right size is added to `
               if (c.norms.zeroed[i] != 0) records.push_back(i);
             return records;
           },
-          "The records left out because they were not finite.")
+          "The records that were left out because they were not finite.")
       .def("__repr__", [](const Clipped& c) {
         return fmt::format("<discreet.mechanism.Clipped {} records, {} parts>", c.norms.records,
                            c.norms.parts);

@@ -8,7 +8,7 @@
 
 #include <mutex>
 
-#include "discreet/base/nearest.h"
+#include "discreet/base/text/nearest.h"
 #include "discreet/config/config_read.h"
 #include "discreet/config/prevalidation.h"
 #include "discreet/mechanism/step/apply.h"
@@ -33,9 +33,9 @@ namespace {
 Digest digest_of(const nb::bytes& bytes) {
   Digest out{};
   if (bytes.size() != out.size())
-    throw Error(
-        ErrorCode::kInvalidInput, "Mechanism",
-        fmt::format("data_commitment has {} bytes; give the 32 of a SHA-256 digest", bytes.size()));
+    invalid_input("Mechanism",
+                  "data_commitment has {} bytes; it must have the 32 of a SHA-256 digest",
+                  bytes.size());
   std::copy_n(python::view(bytes).begin(), out.size(), out.begin());
   return out;
 }
@@ -157,8 +157,9 @@ From Mechanism.sampler(rows). A batch depends on the key and the step, and on no
             return to_numpy(s.batch(step, rank, world));
           },
           "step"_a, nb::kw_only(), "rank"_a = 0, "world"_a = 1,
-          "The records of a step, ascending, as uint64; it may be empty. Of one rank: its share.")
-      .def_prop_ro("rows", &Sampler::rows, "The number of records that there are.")
+          "The records of a step, ascending, as uint64; may be empty. With rank and world: the "
+          "share of one rank.")
+      .def_prop_ro("rows", &Sampler::rows, "The number of records.")
       .def("__repr__", [](const Sampler& s) {
         return fmt::format("<discreet.mechanism.Sampler of {} rows>", s.rows());
       });

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "discreet/base/error.h"
+#include "discreet/base/text/printable.h"
 #include "discreet/base/version.h"
 #include "python/src/rooms.h"
 
@@ -17,14 +18,15 @@ void raise_as_python(const std::exception_ptr& thrown, void* error_type) {
     std::rethrow_exception(thrown);
   } catch (const discreet::Error& error) {
     const nb::handle type(static_cast<PyObject*>(error_type));
-    nb::object instance = type(error.what());
+    // Python prints it as it is, and texts in it may come from a file that a stranger wrote.
+    nb::object instance = type(discreet::printable(error.what()));
     instance.attr("code") = std::string(discreet::to_string(error.code()));
     instance.attr("op") = error.op();
-    instance.attr("sentence") = error.sentence();
+    instance.attr("sentence") = discreet::printable(error.sentence());
     PyErr_SetObject(type.ptr(), instance.ptr());
   } catch (const nlohmann::json::exception& error) {
     // The file or text is not what it should be; what is missing is in nlohmann's words.
-    PyErr_SetString(PyExc_ValueError, error.what());
+    PyErr_SetString(PyExc_ValueError, discreet::printable(error.what()).c_str());
   }
 }
 
@@ -50,5 +52,6 @@ NB_MODULE(_core, m) {
   discreet::python::add_run(m);
   discreet::python::add_training(m);
   discreet::python::add_unlearning(m);
+  discreet::python::add_unlearning_service(m);
   discreet::python::add_release(m);
 }

@@ -10,6 +10,7 @@
 #include "discreet/random/skellam.h"
 #include "discreet/random/subsets.h"
 #include "python/src/array.h"
+#include "python/src/gil.h"
 #include "python/src/rooms.h"
 
 namespace nb = nanobind;
@@ -29,8 +30,8 @@ Algorithm algorithm_of(const std::string& name) {
   if (name == "philox4x32") return Algorithm::kPhilox4x32;
   if (name == "aes128ctr") return Algorithm::kAes128Ctr;
   if (name == "chacha20") return Algorithm::kChaCha20;
-  throw Error(ErrorCode::kInvalidInput, "Generator",
-              "'" + name + "' is no algorithm; give philox4x32, aes128ctr or chacha20");
+  invalid_input("Generator", "unknown algorithm '{}'; expected philox4x32, aes128ctr or chacha20",
+                name);
 }
 
 const char* name_of(Algorithm algorithm) {
@@ -50,11 +51,11 @@ void on_floats(const char* op, nb::handle object, F&& f) {
   const auto array = in_place(op, object);
   if (holds<double>(array)) {
     const auto x = elements<double>(array);
-    const nb::gil_scoped_release release;
+    const python::Unlocked release;
     f(x);
   } else if (holds<float>(array)) {
     const auto x = elements<float>(array);
-    const nb::gil_scoped_release release;
+    const python::Unlocked release;
     f(x);
   } else {
     python::refuse_dtype(op, kFloats);
@@ -64,7 +65,7 @@ void on_floats(const char* op, nb::handle object, F&& f) {
 template <class T, class F>
 void on_elements(const char* op, nb::handle object, const char* wanted, F&& f) {
   const auto x = in_place_of<T>(op, object, wanted);
-  const nb::gil_scoped_release release;
+  const python::Unlocked release;
   f(x);
 }
 
@@ -96,7 +97,7 @@ writable, contiguous and of the right dtype is refused with discreet.Error, neve
           [](const std::string& stream) {
             return Generator::secure(Key::from_system().derive(stream));
           },
-          "stream"_a = std::string(stream::kNoise), "A cryptographic generator under a fresh key.")
+          "stream"_a = std::string(stream::kNoise), "A cryptographic generator with a fresh key.")
       .def_static(
           "insecure",
           [](const nb::int_& seed, const std::string& stream, const std::string& algorithm) {
@@ -131,7 +132,8 @@ writable, contiguous and of the right dtype is refused with discreet.Error, neve
                       [&](auto values) { add_gaussian(g, position, stddev, values, threads); });
           },
           "x"_a, "stddev"_a, nb::kw_only(), "step"_a = 0, "tensor"_a = 0, "coordinate"_a = 0,
-          "threads"_a = 1, "x += stddev · N(0, 1) in binary64 arithmetic, without a buffer.")
+          "threads"_a = 1,
+          "x += stddev · N(0, 1) in binary64 arithmetic, without a temporary array.")
       .def(
           "fill_gaussian_native32",
           [](const Generator& g, nb::object out, float stddev, std::uint64_t step,
@@ -143,7 +145,7 @@ writable, contiguous and of the right dtype is refused with discreet.Error, neve
           },
           "out"_a, "stddev"_a = 1.0f, nb::kw_only(), "step"_a = 0, "tensor"_a = 0,
           "coordinate"_a = 0, "threads"_a = 1,
-          "Weaker and faster: binary32 throughout, tail 6.8 sigma. Not for certified runs.")
+          "Faster but weaker: binary32 throughout, tail 6.8 sigma. Not for certified runs.")
       .def(
           "fill_laplace",
           [](const Generator& g, nb::object out, double scale, std::uint64_t step,
@@ -182,13 +184,13 @@ writable, contiguous and of the right dtype is refused with discreet.Error, neve
             const Position position = Position::at(step, 0);
             std::vector<std::uint64_t> subset;
             {
-              const nb::gil_scoped_release release;
+              const python::Unlocked release;
               subset = poisson_subset(g, position, {begin, population}, rate, threads);
             }
             return python::to_numpy(std::move(subset));
           },
           "population"_a, "rate"_a, nb::kw_only(), "step"_a = 0, "begin"_a = 0, "threads"_a = 1,
-          "The records begin … population − 1 that take part, each with probability exactly rate.")
+          "The selected records of begin … population − 1, each with probability exactly rate.")
       .def(
           "permutation",
           [](const Generator& g, std::uint64_t n, std::uint64_t step) {

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 
+#include "discreet/base/text/printable.h"
 #include "discreet/release/envelope.h"
 #include "discreet/release/gate.h"
+#include "python/src/gil.h"
 #include "python/src/rooms.h"
 
 namespace nb = nanobind;
@@ -43,13 +45,13 @@ void make_gate(release::Gate* at, const nb::bytes& envelope, const std::string& 
   evidence.checkpoint = std::move(checkpoint);
   evidence.clock = std::move(clock);
   const std::string text(envelope.c_str(), envelope.size());
-  const nb::gil_scoped_release released;  // a ledger takes its time
+  const python::Unlocked released;  // a ledger takes its time
   new (at) release::Gate(text, std::move(evidence));
 }
 
 nb::tuple answer(const release::Decision& decision) {
   return nb::make_tuple(
-      decision.allowed(), std::string(to_string(decision.reason)), decision.sentence,
+      decision.allowed(), std::string(to_string(decision.reason)), printable(decision.sentence),
       decision.position == 0 ? nb::object(nb::none()) : nb::object(nb::int_(decision.position)));
 }
 

@@ -14,6 +14,7 @@ void add_ledger(nanobind::module_& m);
 void add_run(nanobind::module_& m);
 void add_training(nanobind::module_& m);
 void add_unlearning(nanobind::module_& m);
+void add_unlearning_service(nanobind::module_& m);
 void add_release(nanobind::module_& m);
 
 }  // namespace discreet::python

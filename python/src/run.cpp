@@ -114,14 +114,13 @@ class RunSession : public Session {
     const auto& header = opened_.files->header();
     if (!header) return;
     const auto refuse = [&](const char* what) {
-      throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
-                  fmt::format("{} was begun with {}; give the same, or begin another run in its "
-                              "own directory",
-                              opened_.files->directory().string(), what));
+      invalid_input("PrivacyEngine",
+                    "{} started with {}; use the same, or start another run in its own directory",
+                    opened_.files->directory().string(), what);
     };
     if (header->layout_hash != to_hex(layout().hash())) refuse("another model");
     if (header->data_commitment != to_hex(opened_.commitment))
-      refuse("a data set of another number of records, or of other records");
+      refuse("a data set with another number of records, or with other records");
     if (header->config_hash != to_hex(config_hash(fixed().config()))) refuse("other settings");
     if (header->specification != run::specification()) refuse("another specification");
   }
@@ -154,12 +153,12 @@ class RunSession : public Session {
     const DpConfig& dp = fixed().config().privacy;
     const double spent = fixed().spent().epsilon.upper;
     if (charged_again > 0 && dp.enabled && !(spent <= dp.target_epsilon))
-      throw Error(
-          ErrorCode::kPrivacyBudgetExceeded, "PrivacyEngine",
-          fmt::format("the {} steps since the last checkpoint or of a cut epoch (all planned ones "
-                      "where trace.steps is missing, as in runs of earlier versions) are charged "
-                      "again, which takes epsilon to {}, above the target {}; start another run",
-                      charged_again, spent, dp.target_epsilon));
+      budget_exceeded(
+          "PrivacyEngine",
+          "the {} steps since the last checkpoint or of a partial epoch (all planned steps if "
+          "trace.steps is missing, as in runs of earlier versions) are charged again, which raises "
+          "epsilon to {}, above the target {}; start another run",
+          charged_again, spent, dp.target_epsilon);
     opened_.files->extend_trace(at,
                                 cbor::map({{"t", t},
                                            {"released", released},
@@ -183,12 +182,13 @@ class RunSession : public Session {
 
   run::RunFiles& files() {
     if (process_ != random::this_process())
-      throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
-                  "the run belongs to the process that this one was forked from; create a "
-                  "PrivacyEngine in the process that trains");
+      invalid_input("PrivacyEngine",
+                    "the run belongs to the process from which this one was forked; create a "
+                    "PrivacyEngine in the process that trains");
     if (!opened_.files)
-      throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
-                  "the run was closed; go on with PrivacyEngine(directory=..., resume=True)");
+      invalid_input(
+          "PrivacyEngine",
+          "the run was closed; continue it with PrivacyEngine(directory=..., resume=True)");
     return *opened_.files;
   }
   run::Session& records() {

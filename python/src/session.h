@@ -11,12 +11,13 @@
 #include <algorithm>
 #include <mutex>
 
-#include "discreet/base/nearest.h"
+#include "discreet/base/text/nearest.h"
 #include "discreet/config/config_read.h"
 #include "discreet/mechanism/step/apply.h"
 #include "discreet/run/run_keys.h"
 #include "discreet/run/session.h"
 #include "python/src/array.h"
+#include "python/src/gil.h"
 
 // The mechanism as Python holds it.
 namespace discreet::python {
@@ -76,8 +77,7 @@ inline Error error_of(const std::string& code, const std::string& op, const std:
   for (int c = 0; c <= static_cast<int>(ErrorCode::kIoError); ++c)
     if (to_string(static_cast<ErrorCode>(c)) == code)
       return {static_cast<ErrorCode>(c), op, sentence};
-  throw Error(ErrorCode::kInvalidInput, "Mechanism",
-              fmt::format("'{}' is no code of a discreet.Error", code));
+  invalid_input("Mechanism", "'{}' is not a code of a discreet.Error", code);
 }
 
 // "completed", "budget_reached" or "interrupted"; none: what the run is.
@@ -86,10 +86,9 @@ inline std::optional<run::Ended> ended_of(const std::optional<std::string>& said
   for (const run::Ended each :
        {run::Ended::kCompleted, run::Ended::kBudgetReached, run::Ended::kInterrupted})
     if (*said == to_string(each)) return each;
-  throw Error(ErrorCode::kInvalidInput, "PrivacyEngine",
-              fmt::format("ended is '{}'; give completed, budget_reached or interrupted, or leave "
-                          "it out",
-                          *said));
+  invalid_input("PrivacyEngine",
+                "ended is '{}'; it must be completed, budget_reached or interrupted, or omitted",
+                *said);
 }
 
 // The threads that PyTorch's operators run on, once use_openmp() was called; else empty.
@@ -130,10 +129,6 @@ class Borrowed {
     return out;
   }
 
-  [[noreturn]] static void refuse(std::string sentence) {
-    throw Error(ErrorCode::kInvalidGradient, kOperator, std::move(sentence));
-  }
-
   static void refuse_unknown(const ModelLayout& layout, const nb::dict& arrays) {
     std::vector<std::string> names;
     for (const Tensor& tensor : layout.tensors()) names.push_back(tensor.name);
@@ -141,36 +136,36 @@ class Borrowed {
       const std::string name = nb::cast<std::string>(key);
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
       const auto meant = nearest(name, names);
-      refuse(fmt::format("the layout has no tensor {}{}", name,
-                         meant ? fmt::format("; did you mean {}?", *meant) : ""));
+      invalid_gradient(kOperator, "the layout has no tensor {}{}", name,
+                       meant ? fmt::format("; did you mean {}?", *meant) : "");
     }
   }
 
   void take(const Tensor& tensor, std::size_t i, const nb::dict& arrays) {
     if (!arrays.contains(tensor.name.c_str()))
-      refuse(
-          fmt::format("the gradients of tensor {} are missing; give an array [records, {}], or "
-                      "declare the tensor public or not trainable",
-                      tensor.name, fmt::join(tensor.shape, ", ")));
+      invalid_gradient(kOperator,
+                       "the gradients of tensor {} are missing; pass an array [records, {}], or "
+                       "declare the tensor public or not trainable",
+                       tensor.name, fmt::join(tensor.shape, ", "));
     Rows rows;
     if (!nb::try_cast(arrays[tensor.name.c_str()], rows, /*convert=*/false) ||
         !(holds<float>(rows) || holds<double>(rows)) || (first_ && rows.dtype() != first_->dtype()))
-      refuse(
-          fmt::format("tensor {} is not a C-contiguous array [records, ...] of the dtype of the "
-                      "first one, float32 or float64; give one (nothing is copied)",
-                      tensor.name));
+      invalid_gradient(kOperator,
+                       "tensor {} must be a C-contiguous array [records, ...] of the dtype of the "
+                       "first one, float32 or float64 (nothing is copied)",
+                       tensor.name);
     bool fits = rows.ndim() == tensor.shape.size() + 1;
     for (std::size_t d = 0; fits && d < tensor.shape.size(); ++d)
       fits = rows.shape(d + 1) == tensor.shape[d];
     if (!fits) {
       std::vector<std::size_t> shape;
       for (std::size_t d = 0; d < rows.ndim(); ++d) shape.push_back(rows.shape(d));
-      refuse(fmt::format("tensor {} has the shape [{}]; give [records, {}]", tensor.name,
-                         fmt::join(shape, ", "), fmt::join(tensor.shape, ", ")));
+      invalid_gradient(kOperator, "tensor {} has the shape [{}]; expected [records, {}]",
+                       tensor.name, fmt::join(shape, ", "), fmt::join(tensor.shape, ", "));
     }
     if (first_ && rows.shape(0) != first_->shape(0))
-      refuse(fmt::format("tensor {} has {} records, the tensors before it {}", tensor.name,
-                         rows.shape(0), first_->shape(0)));
+      invalid_gradient(kOperator, "tensor {} has {} records, but the tensors before it have {}",
+                       tensor.name, rows.shape(0), first_->shape(0));
     if (!first_) first_ = rows;
     rows_[i] = std::move(rows);
   }
@@ -210,7 +205,7 @@ class Session {
 
   template <class F>
   auto with(F&& use) {
-    const nb::gil_scoped_release release;
+    const Unlocked release;
     const std::lock_guard lock(mutex_);
     return use(mechanism_);
   }
@@ -241,9 +236,8 @@ class Session {
     const std::size_t parts = given.shape(1);
     require_shape("take_norms", scales, {given.shape(0), parts});
     if (records > given.shape(0))
-      throw Error(
-          ErrorCode::kInvalidInput, "take_norms",
-          fmt::format("expected the norms of {} records, found {} rows", records, given.shape(0)));
+      invalid_input("take_norms", "expected the norms of {} records, found {} rows", records,
+                    given.shape(0));
     RecordNorms norms{records, parts, {given.data(), given.data() + records * parts}, {}, {}};
     with([&](Mechanism& m) { m.take_norms(norms, stability); });
     std::copy(norms.scales.begin(), norms.scales.end(), scales.data());

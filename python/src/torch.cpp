@@ -11,6 +11,8 @@
 
 #include "discreet/mechanism/clip/ghost/pair_norms.h"
 #include "discreet/mechanism/clip/ghost/record_sums.h"
+#include "discreet/mechanism/clip/ghost/record_weights.h"
+#include "python/src/gil.h"
 #include "python/src/rooms.h"
 #include "python/src/session.h"
 
@@ -40,8 +42,7 @@ const Real* data(const A& array) {
 }
 void require_size(const char* op, const Sum& sum, std::size_t expected) {
   if (sum.size() != expected)
-    throw Error(ErrorCode::kInvalidInput, op,
-                fmt::format("expected a sum of {} numbers, found {}", expected, sum.size()));
+    invalid_input(op, "expected a sum of {} numbers, found {}", expected, sum.size());
 }
 std::span<double> values(const Vector<double>& squares) {
   return {squares.data(), squares.shape(0)};
@@ -83,7 +84,7 @@ void outer_squares(const Vector<double>& squares, const Factor& a, const Factor&
   in_precision(
       op,
       [&]<class Real>(Real) {
-        const nb::gil_scoped_release release;
+        const python::Unlocked release;
         add_outer_squares(OuterFactors<Real>{data<Real>(a), data<Real>(g), records, positions,
                                              a.shape(2), g.shape(2), bias},
                           team(), values(squares));
@@ -100,7 +101,7 @@ void placed_squares(const Vector<double>& squares, const Factor& g,
   in_precision(
       op,
       [&]<class Real>(Real) {
-        const nb::gil_scoped_release release;
+        const python::Unlocked release;
         add_placed_squares(PlacedRows<Real>{data<Real>(g), places ? places->data() : nullptr,
                                             records, positions, g.shape(2)},
                            team(), values(squares));
@@ -113,13 +114,12 @@ void row_squares(const Vector<double>& squares, const AnyFactor& rows) {
   constexpr const char* op = "add_row_squares";
   const std::size_t records = squares.shape(0);
   if (rows.ndim() == 0 || rows.shape(0) != records)
-    throw Error(ErrorCode::kInvalidInput, op,
-                fmt::format("expected an array of {} rows, found {}", records,
-                            rows.ndim() == 0 ? 0 : rows.shape(0)));
+    invalid_input(op, "expected an array of {} rows, found {}", records,
+                  rows.ndim() == 0 ? 0 : rows.shape(0));
   in_precision(
       op,
       [&]<class Real>(Real) {
-        const nb::gil_scoped_release release;
+        const python::Unlocked release;
         add_row_squares(data<Real>(rows), records == 0 ? 0 : rows.size() / records,
                         values(squares));
       },
@@ -138,7 +138,7 @@ void outer_sum(const Sum& sum, const Vector<const double>& weights, const Factor
   in_precision(
       op,
       [&]<class Real>(Real) {
-        const nb::gil_scoped_release release;
+        const python::Unlocked release;
         add_outer_sum(
             OuterFactors<Real>{data<Real>(a), data<Real>(g), records, positions, inputs, outputs},
             {weights.data(), records}, team(), first, {sum.data(), sum.size()});
@@ -157,7 +157,7 @@ void placed_sum(const Sum& sum, const Vector<const double>& weights, const Facto
   in_precision(
       op,
       [&]<class Real>(Real) {
-        const nb::gil_scoped_release release;
+        const python::Unlocked release;
         add_placed_sum(PlacedRows<Real>{data<Real>(g), places ? places->data() : nullptr, records,
                                         positions, width},
                        {weights.data(), records}, team(), {sum.data(), sum.size()});
@@ -165,51 +165,12 @@ void placed_sum(const Sum& sum, const Vector<const double>& weights, const Facto
       g);
 }
 
-// Roundings of these few operations, and upwards of adding the squares of up to 2^12 tensors.
-constexpr double kUp = 1 + 0x1p-41, kDown = 1 - 0x1p-50;
-
-// norms [records, parts] of squares [parts, records].
-void norms_of(const double* squares, double* norms, std::size_t records, std::size_t parts,
-              double factor) {
-  for (std::size_t i = 0; i < records; ++i)
-    for (std::size_t g = 0; g < parts; ++g)
-      norms[i * parts + g] = std::sqrt(squares[g * records + i]) * (factor * kUp);
-}
-
-// weights [parts, records] of norms and scales [records, parts]; those of a record with a norm that
-// is not finite are 0. Rounded down by more than what a factor loses that is multiplied by them in
-// the precision of the model.
-void weights_of(const double* norms, const double* scales, double* weights, std::size_t records,
-                std::size_t parts, double factor, bool wide) {
-  const double down = factor * (wide ? kDown : 1 - 0x1p-22);
-  for (std::size_t i = 0; i < records; ++i) {
-    bool finite = true;
-    for (std::size_t g = 0; g < parts; ++g) finite = finite && std::isfinite(norms[i * parts + g]);
-    for (std::size_t g = 0; g < parts; ++g) {
-      const double weight = finite ? scales[i * parts + g] * down : 0;
-      // What is multiplied by so small a number has few bits left in float32, and could be rounded
-      // up by half.
-      weights[g * records + i] = weight >= 0x1p-60 ? weight : 0;
-    }
-  }
-}
-
-// The weights of one part, of its squares.
-void clipped_weights(const double* squares, double* weights, std::size_t records, double bound,
-                     double mean_of, double factor, bool wide) {
-  std::vector<double> norms(records), scales(records);
-  norms_of(squares, norms.data(), records, 1, mean_of);
-  for (std::size_t i = 0; i < records; ++i)  // as Clip_v1 scales, from below
-    scales[i] = std::min(1.0, bound / (norms[i] + kEpsClip) * kDown);
-  weights_of(norms.data(), scales.data(), weights, records, 1, factor, wide);
-}
-
 }  // namespace
 
 void discreet::python::add_torch(nb::module_& m) {
   m.def("use_openmp", &use_openmp, "path"_a, "threads"_a,
-        "The core works for PyTorch on the threads of this OpenMP library; False if it is not "
-        "loaded.");
+        "Runs the core's work for PyTorch on the threads of this OpenMP library; False if it is "
+        "not loaded.");
   m.def("add_outer_squares", &outer_squares, "squares"_a.noconvert(), "a"_a.noconvert(),
         "g"_a.noconvert(), "bias"_a);
   m.def("add_placed_squares", &placed_squares, "squares"_a.noconvert(), "g"_a.noconvert(),
@@ -224,7 +185,8 @@ void discreet::python::add_torch(nb::module_& m) {
       [](const Matrix<const double>& squares, const Matrix<double>& norms, double factor) {
         const std::size_t parts = squares.shape(0), records = squares.shape(1);
         require_shape("norms_of", norms, {records, parts});
-        norms_of(squares.data(), norms.data(), records, parts, factor);
+        norms_from_squares({squares.data(), squares.size()}, parts, factor,
+                           {norms.data(), norms.size()});
       },
       "squares"_a.noconvert(), "norms"_a.noconvert(), "factor"_a);
   m.def(
@@ -235,7 +197,8 @@ void discreet::python::add_torch(nb::module_& m) {
         const std::size_t records = norms.shape(0), parts = norms.shape(1);
         require_shape(op, scales, {records, parts});
         require_shape(op, weights, {parts, records});
-        weights_of(norms.data(), scales.data(), weights.data(), records, parts, factor, wide);
+        weights_from_scales({norms.data(), norms.size()}, {scales.data(), scales.size()}, parts,
+                            factor, wide, {weights.data(), weights.size()});
       },
       "norms"_a.noconvert(), "scales"_a.noconvert(), "weights"_a.noconvert(), "factor"_a, "wide"_a);
   m.def(
@@ -243,8 +206,8 @@ void discreet::python::add_torch(nb::module_& m) {
       [](const Vector<const double>& squares, const Vector<double>& weights, double bound,
          double mean_of, double factor, bool wide) {
         require_shape("clipped_weights", weights, {squares.shape(0)});
-        clipped_weights(squares.data(), weights.data(), squares.shape(0), bound, mean_of, factor,
-                        wide);
+        clipped_weights({squares.data(), squares.size()}, bound, mean_of, factor, wide,
+                        {weights.data(), weights.size()});
       },
       "squares"_a.noconvert(), "weights"_a.noconvert(), "bound"_a, "mean_of"_a, "factor"_a,
       "wide"_a);

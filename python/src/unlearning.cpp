@@ -1,3 +1,5 @@
+#include "python/src/unlearning.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -21,16 +23,6 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-template <class Enum>
-Enum named(const char* op, const std::string& name, std::initializer_list<Enum> all) {
-  std::string known;
-  for (const Enum value : all) {
-    if (to_string(value) == name) return value;
-    known += (known.empty() ? "" : ", ") + std::string(to_string(value));
-  }
-  throw Error(ErrorCode::kInvalidInput, op, fmt::format("'{}' is none of {}", name, known));
-}
-
 Loss loss_named(const std::string& name) {
   return named("loss", name, {Loss::kSquared, Loss::kLogistic});
 }
@@ -38,10 +30,6 @@ Loss loss_named(const std::string& name) {
 std::optional<CurvatureBounds> bounds_of(const std::optional<std::pair<double, double>>& bounds) {
   if (!bounds) return std::nullopt;
   return CurvatureBounds{bounds->first, bounds->second};
-}
-
-NoiseSource noise_of(std::optional<std::uint64_t> insecure_seed) {
-  return insecure_seed ? NoiseSource::insecure(*insecure_seed) : NoiseSource::secure();
 }
 
 }  // namespace
@@ -113,7 +101,7 @@ void add_unlearning(nb::module_& m) {
       .def("recalibrate_stats", &PrivacyOdometer::recalibrate, "stats"_a, "T_estimate"_a,
            "deletes_from"_a = 1)
       .def("spend", &PrivacyOdometer::spend, "deletes"_a = 1,
-           "Counts deletions, all or none; PRIVACY_BUDGET_EXCEEDED when fewer are left.")
+           "Counts deletions, all or none; PRIVACY_BUDGET_EXCEEDED if fewer are left.")
       .def("noise_scale", nb::overload_cast<>(&PrivacyOdometer::noise_scale, nb::const_),
            "sigma_step, under the specification's accounting.")
       .def("noise_scale", nb::overload_cast<double>(&PrivacyOdometer::noise_scale, nb::const_),
@@ -128,6 +116,10 @@ void add_unlearning(nb::module_& m) {
       .def_prop_ro("sigma_step", &PrivacyOdometer::sigma_step)
       .def_prop_ro("rho_step", &PrivacyOdometer::rho_step)
       .def_prop_ro("eps_spent", &PrivacyOdometer::eps_spent)
+      .def("charge_reserve", &PrivacyOdometer::charge_reserve, "rho"_a,
+           "Charges the cost of a release or drift test to the reserve.")
+      .def_prop_ro("reserve_left",
+                   [](const PrivacyOdometer& self) { return self.reserve().left(); })
       .def_prop_ro("T", [](const PrivacyOdometer& self) { return self.options().T; })
       .def_prop_ro("gamma_learn",
                    [](const PrivacyOdometer& self) { return self.options().gamma_learn; })
@@ -181,7 +173,7 @@ void add_unlearning(nb::module_& m) {
           },
           "x"_a, "(value, ready): ready is False before N* inserts.")
       .def("revert_to_calibration", &MemoryPair::revert_to_calibration,
-           "Back to CALIBRATION; what is spent stays spent.")
+           "Returns to CALIBRATION; the spend is kept.")
       .def(
           "set_comparator", [](MemoryPair& self, Doubles theta) { self.set_comparator(theta); },
           "theta"_a, "Regret is measured against this fixed parameter.")
@@ -193,7 +185,7 @@ void add_unlearning(nb::module_& m) {
             });
           },
           "hook"_a)
-      .def("metrics", &MemoryPair::metrics, "The names of the specification's log with values.")
+      .def("metrics", &MemoryPair::metrics, "The log of the specification: values by name.")
       .def(
           "lbfgs_bounds",
           [](const MemoryPair& self) -> std::optional<std::pair<double, double>> {
@@ -221,13 +213,19 @@ void add_unlearning(nb::module_& m) {
       .def_prop_ro("calibration_stats", [](const MemoryPair& self) { return self.stats(); });
 
   m.def(
+      "sample_complexity",
+      [](const CalibrationStats& stats, double gamma) {
+        return sample_complexity(stats.constants, gamma);
+      },
+      "stats"_a, "gamma"_a, "N*, computed from these constants.");
+  m.def(
       "epsilon_lower_bound",
       [](std::uint64_t deleted, std::uint64_t never, std::uint64_t runs, double delta,
          double alpha) {
         return epsilon_lower_bound({deleted, never, runs}, delta, alpha);
       },
       nb::kw_only(), "hits_deleted"_a, "hits_never"_a, "runs"_a, "delta"_a, "alpha"_a = 0.05,
-      "What an attack proves about epsilon from below, with confidence 1 - alpha.");
+      "The lower bound of epsilon that an attack proves, with confidence 1 - alpha.");
 }
 
 }  // namespace discreet::python

@@ -165,3 +165,19 @@ def test_what_may_not_be_withdrawn_is_refused_and_changes_nothing(folder):
     with pytest.raises(discreet.Error):
         sign_withdrawal("00", origin=ORIGIN, key=text(folder, "contributor.key"))
     assert ledger.note == text(folder, "late.note") and ledger.verify()
+
+
+def test_errors_have_no_terminal_commands(folder):
+    with pytest.raises(discreet.Error) as raised:
+        sign_withdrawal("00" * 32, origin="x\x1b[31m\x9b y", key=text(folder, "steward.key"))
+    assert "is not the name of a ledger" in raised.value.sentence
+    assert not set(str(raised.value) + raised.value.sentence) & {"\x1b", "\x9b"}
+
+
+def test_a_proof_says_in_plain_members_what_was_signed(folder):
+    key, proof = text(folder, "ledger.pub"), Ledger(folder / "ledger.db").prove(3)
+    assert verify_proof({**proof, "origin": ORIGIN}, public_key=key)
+    assert not verify_proof({**proof, "origin": "other.example"}, public_key=key)
+    twice = json.dumps(proof)
+    with pytest.raises(discreet.Error, match="twice"):
+        verify_proof('{"entry": 5, ' + twice[1:], public_key=key)

@@ -172,11 +172,11 @@ def test_failed_call_changes_no_byte():
         "has the shape [10, 3, 4]": good | {"a.weight": np.zeros((10, 3, 4), np.float32)},
         "has 9 records": good | {"b": np.zeros(9, np.float32)},
         "of the dtype of the first": good | {"b": good["b"].astype(np.float64)},
-        "not a C-contiguous": good | {"a.weight": good["a.weight"][:, ::-1]},
+        "must be a C-contiguous": good | {"a.weight": good["a.weight"][:, ::-1]},
         "float32 or float64": {name: array.astype(np.float16) for name, array in good.items()},
-        "tensor b is not": good | {"b": [1.0] * 10},
+        "tensor b must be": good | {"b": [1.0] * 10},
         "not finite": good | {"b": np.full(10, np.nan, np.float32)},
-        "beyond the 274": gradients(records=300),
+        "more than the 274": gradients(records=300),
     }
     for named, arrays in bad.items():
         for call in (m.apply, m.accumulate):

@@ -5,15 +5,15 @@ import copy
 import pytest
 
 torch = pytest.importorskip("torch")
+from test_torch_engine import BATCH, ROWS, data, make, network, steps, weights_of  # noqa: E402
+from test_torch_hazards import backward, gradients_of, released  # noqa: E402
+from test_torch_run import lines  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 import discreet  # noqa: E402
 from discreet.torch import BatchMemoryManager, PrivacyEngine  # noqa: E402
-from test_torch_engine import BATCH, ROWS, data, make, network, steps, weights_of  # noqa: E402
-from test_torch_hazards import backward, gradients_of, released  # noqa: E402
-from test_torch_run import lines  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -83,7 +83,7 @@ class Run:
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_abort_at_an_infinite_gradient_leaves_all_as_it_was(tmp_path, clipping, value):
     run = Run(tmp_path / "run", poison=value, nonfinite="abort", clipping=clipping)
-    with pytest.raises(discreet.Error, match="not finite.*nonfinite: zero leaves such records out") as error:
+    with pytest.raises(discreet.Error, match="not finite.*nonfinite: zero to leave such records out") as error:
         run.step()
     assert error.value.code == "INVALID_GRADIENT"
     assert all(p.grad is None for p in run.net.parameters()) and lines(run.path, "failure")
@@ -159,7 +159,7 @@ def test_a_changed_module_is_refused_and_all_is_as_it_was(tmp_path, change, when
     run.before = run.state()
     x, y = next(run.batches)
     run.optimizer.zero_grad()
-    with pytest.raises(discreet.Error, match="other parameters or layers than when make_private.*begin another run"):
+    with pytest.raises(discreet.Error, match="other parameters or layers than when make_private.*start a new run"):
         if when == "before":
             change(run.net)
         loss = F.cross_entropy(run.net(x), y)
@@ -181,7 +181,7 @@ def test_a_parameter_that_is_unfrozen_is_refused_and_all_is_as_it_was(tmp_path, 
     run = Run(tmp_path / "run")
     x, y = next(run.batches)
     run.optimizer.zero_grad()
-    with pytest.raises(discreet.Error, match="2.weight is trained now and was not.*Freeze it again"):
+    with pytest.raises(discreet.Error, match="2.weight requires a gradient now, but did not.*Freeze it again"):
         if when == "before":
             run.net[2].requires_grad_(True)
         loss = F.cross_entropy(run.net(x), y)
@@ -207,18 +207,18 @@ def test_freezing_it_again_goes_on():
 
 
 @pytest.mark.parametrize("what, words", [
-    (lambda run: run.begin(resume=True, rows=ROWS - 1), "declared_size was 400 and is 399.*begin another"),
-    (lambda run: run.begin(resume=True, module=run.module().requires_grad_(True)), "another model; give the same"),
+    (lambda run: run.begin(resume=True, rows=ROWS - 1), "declared_size was 400 and is 399.*start another"),
+    (lambda run: run.begin(resume=True, module=run.module().requires_grad_(True)), "another model; use the same"),
     (lambda run: run.begin(resume=True, module=run.another()), "another module or optimizer"),
     (lambda run: make(run.module(), DataLoader(TensorDataset(run.x, run.y), batch_size=BATCH + 1, shuffle=True), epochs=5,
                       engine=PrivacyEngine(directory=run.path, resume=True)), "effective_batch_size"),
     (lambda run: make(run.module(), DataLoader(TensorDataset(run.x, run.y), batch_size=BATCH, shuffle=True), epochs=5,
-                      engine=PrivacyEngine(directory=run.path, resume=True)), "begun with Adam and is resumed with SGD"),
+                      engine=PrivacyEngine(directory=run.path, resume=True)), "started with Adam, but is resumed with SGD"),
     (lambda run: run.begin(resume=True, loss_reduction="sum"),
-     "begun with loss_reduction='mean' and is resumed with loss_reduction='sum'; give the same"),
-    (lambda run: run.begin(resume=True, clipping="automatic"), "begun with clipping='flat' and is resumed with"),
+     "started with loss_reduction='mean', but is resumed with loss_reduction='sum'; use the same"),
+    (lambda run: run.begin(resume=True, clipping="automatic"), "started with clipping='flat', but is resumed with"),
     (lambda run: run.begin(resume=True, batch=BATCH // 2, gradient_accumulation_steps=2),
-     "begun with gradient_accumulation_steps=1 and is resumed with gradient_accumulation_steps=2"),
+     "started with gradient_accumulation_steps=1, but is resumed with gradient_accumulation_steps=2"),
     (lambda run: make(run.module(), run.private), "batch sampler"),
 ])
 def test_resuming_with_something_else_is_refused_and_all_is_as_it_was(tmp_path, what, words):
@@ -236,18 +236,18 @@ def test_resuming_with_something_else_is_refused_and_all_is_as_it_was(tmp_path, 
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"max_physical_batch_size": 0}, "max_physical_batch_size is 0; give a whole number of at least 1, or None"),
+    ({"max_physical_batch_size": 0}, "max_physical_batch_size is 0; it must be an integer of at least 1, or None"),
     ({"max_physical_batch_size": -1}, "max_physical_batch_size is -1; "),
     ({"max_physical_batch_size": 0.5}, "max_physical_batch_size is 0.5; "),
     ({"max_physical_batch_size": float("nan")}, "max_physical_batch_size is nan; "),
-    ({"gradient_accumulation_steps": 2.5}, "gradient_accumulation_steps is 2.5; give a whole number"),
-    ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps is 0; give a whole number"),
-    ({"declared_size": "400"}, "declared_size is '400'; give a whole number of at least 1, as many as there may be"),
+    ({"gradient_accumulation_steps": 2.5}, "gradient_accumulation_steps is 2.5; it must be an integer"),
+    ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps is 0; it must be an integer"),
+    ({"declared_size": "400"}, "declared_size is '400'; it must be an integer of at least 1, the maximum number of records"),
     ({"declared_size": float("nan")}, "declared_size is nan; "),
-    ({"max_grad_norm": {}}, "max_grad_norm is {}, which bounds nothing; give one number"),
-    ({"groups": {"zz": "a"}}, "groups has 'zz', which is no parameter.*named_parameters"),
-    ({"groups": {"zz": "a", 1: "b"}}, "groups has 'zz', 1, which are no parameters"),
-    ({"target_epsilon": 1e308}, "target_epsilon is 1e.308; give at most 1e.300"),
+    ({"max_grad_norm": {}}, "max_grad_norm is {}, which bounds nothing; pass one number"),
+    ({"groups": {"zz": "a"}}, "groups has 'zz', which is not a parameter.*named_parameters"),
+    ({"groups": {"zz": "a", 1: "b"}}, "groups has 'zz', 1, which are not parameters"),
+    ({"target_epsilon": 1e308}, "target_epsilon is 1e.308, but must be at most 1e.300"),
 ])
 def test_arguments_that_mean_nothing_are_refused(options, words):
     with pytest.raises(discreet.Error, match=words):
@@ -257,7 +257,7 @@ def test_arguments_that_mean_nothing_are_refused(options, words):
 @pytest.mark.parametrize("most", [0, -1, 0.5, "8"])
 def test_the_manager_of_pieces_refuses_what_is_no_number_of_records(most):
     private = make()[-1]
-    with pytest.raises(discreet.Error, match="max_physical_batch_size is .*give a whole number of at least 1"):
+    with pytest.raises(discreet.Error, match="max_physical_batch_size is .*it must be an integer of at least 1"):
         BatchMemoryManager(data_loader=private, max_physical_batch_size=most)
 
 

@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 
 torch = pytest.importorskip("torch")
+from test_torch_engine import BATCH, make  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402
 
 import discreet  # noqa: E402
 from discreet.torch import PrivacyEngine, memory  # noqa: E402
-from test_torch_engine import BATCH, make  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -132,7 +132,7 @@ def test_losses_of_many_records_are_those_of_each_up_to_rounding(reduction):
 
 
 def test_a_criterion_that_cannot_be_judged_is_rejected():
-    with pytest.raises(discreet.Error, match="cannot be judged"):
+    with pytest.raises(discreet.Error, match="cannot be checked"):
         make(Module(), of(PAIRS), criterion=lambda outputs, targets, teacher: outputs.mean())
 
 

@@ -256,7 +256,7 @@ def run(name, module, x, bound, parts=None, **options):
     clipper, dtype = clipped(module, x, bound, parts, **options)
     clipper.learn(LEADING.get(name, {}))
     loss_of(module(x), weights(dtype)).mean().backward()
-    sums = {key: buffer for key, buffer in clipper.buffers.items()}
+    sums = dict(clipper.buffers)
     norms = clipper.sink.norms
     clipper.remove()
     return sums, norms
@@ -454,7 +454,7 @@ def test_products_of_a_lower_precision_are_refused():
     module, x = made("network")
     torch.set_float32_matmul_precision("medium")
     try:
-        with pytest.raises(Exception, match="lower precision"):
+        with pytest.raises(Exception, match="reduced precision"):
             run("network", module, x, 1.0)
     finally:
         torch.set_float32_matmul_precision("highest")
@@ -518,8 +518,8 @@ def test_gradients_that_reach_a_parameter_outside_of_its_layer_are_refused():
     module, x = made("network")
     clipper, dtype = clipped(module, x, 1.0)
     clipper.records = N
-    with pytest.raises(Exception, match="outside of its layer"):
+    with pytest.raises(Exception, match="outside its layer"):
         (loss_of(module(x), weights(dtype)).mean() + module[0].weight.square().sum()).backward()
-    with pytest.raises(Exception, match="outside of its layer"):
+    with pytest.raises(Exception, match="outside its layer"):
         F.linear(x, module[0].weight).sum().backward()
     clipper.remove()

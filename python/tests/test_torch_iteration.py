@@ -7,12 +7,12 @@ import pickle
 import pytest
 
 torch = pytest.importorskip("torch")
+from test_torch_engine import loader, make  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 import discreet  # noqa: E402
-from test_torch_engine import loader, make  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -51,7 +51,7 @@ def test_a_batch_of_a_second_iterator_does_not_enter_a_step_twice(options):
             backward(module, next(second))
             optimizer.step()
     # The second iterator began the batch anew: a step holds at most one copy of it.
-    assert engine._session.t() <= 1 and engine._seen <= engine._handed
+    assert engine._session.t() <= 1 and engine._batch.seen <= engine._batch.handed
 
 
 def test_a_piece_that_is_not_the_next_is_rejected():
@@ -97,10 +97,10 @@ def test_a_graph_of_an_earlier_batch_is_rejected(kind):
     old.backward(retain_graph=True)
     optimizer.step()
     for (x,) in private:
-        with pytest.raises(discreet.Error, match="a graph that was made before the loader gave its last batch.*"
-                           "do not feed outputs or states of earlier batches into the next, detached ones neither"):
+        with pytest.raises(discreet.Error, match="a graph from before the loader's last batch.*"
+                           "Do not feed outputs or states of earlier batches into the next, not even detached ones"):
             old.backward(retain_graph=True)
-        assert engine._seen == 0
+        assert engine._batch.seen == 0
         module(x).square().flatten(1).sum(1).mean().backward()
         optimizer.step()
 
@@ -110,7 +110,7 @@ def test_losses_of_pieces_cannot_wait_for_the_last_one():
     _, module, optimizer, private = make(gradient_accumulation_steps=2, data_loader=loader(batch=200))
     losses = [F.cross_entropy(module(x), y) for x, y in private]
     assert len(losses) == 2
-    with pytest.raises(discreet.Error, match="before the loader gave its last batch"):
+    with pytest.raises(discreet.Error, match="before the loader's last batch"):
         sum(losses).backward()
 
 

@@ -6,6 +6,8 @@ import io
 import pytest
 
 torch = pytest.importorskip("torch")
+from test_torch_engine import BATCH, ROWS, loader, make, network, steps, weights_of  # noqa: E402
+from test_torch_hazards import Indexed, backward, released  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
@@ -13,8 +15,6 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 import discreet  # noqa: E402
 from discreet.torch import BatchMemoryManager, PrivacyEngine, validate  # noqa: E402
 from discreet.torch.clipper import HALF_CHARGE  # noqa: E402
-from test_torch_engine import BATCH, ROWS, loader, make, network, steps, weights_of  # noqa: E402
-from test_torch_hazards import Indexed, backward, released  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -38,7 +38,7 @@ def test_no_way_leads_twice_into_one_step(clipping):
     # The last piece, begun again, neither.
     for x, y in private:
         backward(module, x, y)
-        if engine._final:
+        if engine._batch.final:
             break
     optimizer.zero_grad()
     backward(module, x, y)
@@ -72,10 +72,11 @@ def test_a_step_needs_every_piece_of_its_batch():
     for i, (x, y) in enumerate(private):
         if i != 1:
             backward(module, x, y)
-        if engine._final:
+        if engine._batch.final:
             break
         optimizer.step()
-    with pytest.raises(discreet.Error, match=rf"{engine._handed - 7} of the batch's {engine._handed} records|records; call"):
+    handed = engine._batch.handed
+    with pytest.raises(discreet.Error, match=rf"{handed - 7} of the batch's {handed} records|records; call"):
         optimizer.step()
     assert len(engine.accountant) == 0
     steps(engine, module, optimizer, private)  # the batch from its beginning
@@ -133,14 +134,14 @@ def test_the_original_loader_trains_nothing():
     engine, module, optimizer, private = make(data_loader=original)
     before = weights_of(module)
     for x, y in original:
-        with pytest.raises(discreet.Error, match="no batch of the private loader.*that make_private returned"):
+        with pytest.raises(discreet.Error, match="outside the batches of the private loader.*that make_private returned"):
             backward(module, x, y)
         with pytest.raises(discreet.Error, match="without a batch.*that make_private returned"):
             optimizer.step()
     assert torch.equal(before, weights_of(module)) and all(p.grad is None for p in module.parameters())
     steps(engine, module, optimizer, private)
     assert same_as_plain(module, most=None)
-    with pytest.raises(discreet.Error, match="no batch of the private loader"):
+    with pytest.raises(discreet.Error, match="outside the batches of the private loader"):
         backward(module, x, y)
 
 
@@ -151,7 +152,7 @@ def test_changing_what_is_accounted_is_refused():
         steps(engine, module, optimizer, private, most=1)
         setattr(optimizer, key, value)
         before = weights_of(module)
-        with pytest.raises(discreet.Error, match=f"{key} was set to {value}.*Begin another run"):
+        with pytest.raises(discreet.Error, match=f"{key} was set to {value}.*Start another run"):
             steps(engine, module, optimizer, private, most=1)
         assert torch.equal(before, weights_of(module)) and len(engine.accountant) == 1
         steps(engine, module, optimizer, private, most=2)
@@ -190,9 +191,9 @@ def test_a_module_of_another_precision_is_refused():
         module.to(getattr(torch, words))
         before = weights_of(module)
         x, y = next(iter(private))
-        with pytest.raises(discreet.Error, match=f"0.weight is of torch.{words} and was of torch.float32.*before it"):
+        with pytest.raises(discreet.Error, match=f"0.weight is torch.{words} now, but was torch.float32.*before make_private"):
             backward(module, x.to(before.dtype), y)
-        with pytest.raises(discreet.Error, match="0.weight is of"):
+        with pytest.raises(discreet.Error, match=f"0.weight is torch.{words} now"):
             optimizer.step()
         assert torch.equal(before, weights_of(module)) and len(engine.accountant) == 1
 
@@ -273,9 +274,9 @@ def test_a_criterion_that_couples_records_is_refused_if_it_is_given():
         plain = lambda a, b, r=reduction: F.cross_entropy(a, b, reduction=r)  # noqa: E731
         for criterion in (named, plain):
             make(criterion=criterion, loss_reduction=reduction)
-            with pytest.raises(discreet.Error, match=f"give loss_reduction='{reduction}'"):
+            with pytest.raises(discreet.Error, match=f"use loss_reduction='{reduction}'"):
                 make(criterion=criterion, loss_reduction=other)
-        with pytest.raises(discreet.Error, match=f"give loss_reduction='{reduction}'"):  # of a data set that is no pairs
+        with pytest.raises(discreet.Error, match=f"use loss_reduction='{reduction}'"):  # of a data set that is no pairs
             make(data_loader=DataLoader(Indexed(), batch_size=BATCH, shuffle=True), criterion=named, loss_reduction=other)
 
 
@@ -289,7 +290,7 @@ def test_modules_that_mix_records_in_training_only_are_refused():
             y = self.layer(x)
             return self.mix(y) if self.training else y
 
-    with pytest.raises(discreet.Error, match="layer.weight is not that of autograd"):
+    with pytest.raises(discreet.Error, match="layer.weight differs from the one that autograd"):
         make(Mixing(lambda y: y - y.mean(0)).eval())
     with pytest.raises(discreet.Error, match="one record alone.*batch normalisation"):
         make(Mixing(lambda y: F.batch_norm(y, None, None, training=True)))
@@ -396,7 +397,7 @@ def test_a_module_or_optimizer_is_of_one_run():
     engine, module, optimizer, private = make()
     with pytest.raises(discreet.Error, match="deepcopy"):
         make(module)
-    with pytest.raises(discreet.Error, match="another private run; make a new one"):
+    with pytest.raises(discreet.Error, match="another private run; create a new one"):
         make(optimizer=optimizer)
     steps(*make(copy.deepcopy(module)), most=1)
     steps(engine, module, optimizer, private)
@@ -475,7 +476,7 @@ def test_a_backward_pass_that_failed_leaves_nothing_in_the_next(clipping, then):
     elif then == "iterate":
         x, y = next(iter(private))
     else:
-        with pytest.raises(discreet.Error, match="the one before failed"):
+        with pytest.raises(discreet.Error, match="the previous backward pass failed"):
             backward(module, x, y)
     backward(module, x, y)
     optimizer.step()
@@ -514,7 +515,7 @@ def test_optimizers_that_cannot_be_private_are_refused():
     before = [p.clone() for p in (*module.parameters(), *stray.parameters())]
     x, y = next(iter(private))
     F.cross_entropy(stray(module(x)), y).backward()
-    with pytest.raises(discreet.Error, match="none of the module's since make_private"):
+    with pytest.raises(discreet.Error, match="outside the module after make_private"):
         optimizer.step()
     assert all(map(torch.equal, before, (*module.parameters(), *stray.parameters()))) and len(engine.accountant) == 0
 
@@ -566,10 +567,11 @@ def test_a_call_that_is_refused_changes_neither_module_nor_optimizer():
     kept = [(thing, dict(vars(thing))) for thing in (optimizer, *module.modules())]
     for options, words in (
             ({"data_loader": loader(shuffle=False)}, "shuffle=True"), ({"clipping": "ghost"}, "clipping is"),
-            ({"noise_multiplier": None, "target_epsilon": 1e-7, "target_delta": 1e-12, "epochs": 10000}, "raise target_epsilon"),
+            ({"noise_multiplier": None, "target_epsilon": 1e-7, "target_delta": 1e-12, "epochs": 10000},
+             "raise target_epsilon"),
             ({"target_epsilon": 1e6}, "smaller target_epsilon"), ({"max_grad_norm": -1.0}, "norm"),
             ({"example_inputs": (torch.randn(3, 5),)}, "could not call the module"),
-            ({"example_inputs": (torch.randn(2, 6),)}, "3 records"), ({"criterion": pairs}, "couples"),
+            ({"example_inputs": (torch.randn(2, 6),)}, "at least 3"), ({"criterion": pairs}, "couples"),
             ({"settings": {"noise.family": "nothing"}}, "noise"), ({"declared_size": 5}, "declared_size is 5")):
         with pytest.raises(discreet.Error, match=words):
             make(module, optimizer=optimizer, **options)

@@ -99,7 +99,7 @@ class Between(nn.Module):
 def test_half_precision_that_begins_later_or_between_layers_is_refused():
     module = Between()
     engine, module, optimizer, loader = private(module)
-    for step, (x,) in enumerate(loader):
+    for (x,) in loader:
         module(x).mean().backward()
         optimizer.step()
     module.narrow = True

@@ -118,7 +118,7 @@ ONCE = {
 def test_a_record_at_several_places_is_refused(name):
     dataset, places = REPEATED[name]
     assert most_places(dataset) >= places
-    with pytest.raises(discreet.Error, match="one record takes .* places"):
+    with pytest.raises(discreet.Error, match="one record has .* places"):
         make(dataset, batch=3)
 
 
@@ -274,6 +274,6 @@ def test_empty_pieces_and_adaptive_bounds():
             norm = torch.cat([part.flatten() for part in g]).norm()
             total += g[0] * min(1.0, 1 / norm)
         optimizer.step()
-        if engine._open is False:
+        if engine._batch.open is False:
             break
     torch.testing.assert_close(module.weight.grad * 8, total, rtol=1e-4, atol=1e-6)

@@ -262,7 +262,7 @@ def test_another_data_set_model_or_setting_is_refused_and_nothing_changes(tmp_pa
                            ({"noise": 2.0}, "noise_multiplier was 1")):
         with pytest.raises(discreet.Error, match=words):
             begin(run, resume=True, **options)
-    with pytest.raises(discreet.Error, match="holds a run already"):
+    with pytest.raises(discreet.Error, match="already contains a run"):
         begin(run)
     (run / "checkpoint.cbor").write_bytes(before["checkpoint.cbor"][:-1])
     with pytest.raises(discreet.Error):

@@ -3,6 +3,7 @@
 import pytest
 
 torch = pytest.importorskip("torch")
+from test_torch_engine import BATCH, ROWS, make, network, steps, weights_of  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
@@ -10,13 +11,13 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 import discreet  # noqa: E402
 from discreet.torch import PrivacyEngine, validate  # noqa: E402
 from discreet.torch.clipper import Clipper  # noqa: E402
-from test_torch_engine import BATCH, ROWS, make, network, steps, weights_of  # noqa: E402
 
 torch.set_num_threads(1)
 
 
 class Between(nn.Module):
-    """Two layers and a function between them; rooted: below a parameter of the root, which makes it one layer without a rule."""
+    """Two layers and a function between them; rooted: below a parameter of the root, which makes it one layer without a
+    rule."""
 
     def __init__(self, function, rooted=False):
         super().__init__()
@@ -61,9 +62,10 @@ class Rooted(nn.Module):
     (lambda: nn.Sequential(nn.Linear(6, 4), nn.SyncBatchNorm(4), nn.Linear(4, 2)), "SyncBatchNorm"),
     (lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, affine=False, track_running_stats=False).eval(),
                            nn.Linear(4, 2)), "BatchNorm1d"),
-    (lambda: nn.Sequential(nn.Linear(6, 4), nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, track_running_stats=True)), "running"),
+    (lambda: nn.Sequential(nn.Linear(6, 4), nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, track_running_stats=True)),
+     "running"),
     (lambda: nn.Sequential(nn.Embedding(5, 3, max_norm=0.1).requires_grad_(False), nn.Linear(3, 2)), "max_norm"),
-    (lambda: nn.Sequential(nn.LazyLinear(2)), "has not seen its input"),
+    (lambda: nn.Sequential(nn.LazyLinear(2)), "have no shape yet"),
 ])
 def test_layers_are_checked_below_a_parameter_of_the_root(inside, words):
     assert words in str(validate(Rooted(inside()))[0])
@@ -147,7 +149,7 @@ def test_rows_that_differ_between_records_are_rejected_where_no_module_can_run_r
         def forward(self, ids):
             return super().forward(ids).T
 
-    with pytest.raises(discreet.Error, match="layer layer .*which rows are whose cannot be told"):
+    with pytest.raises(discreet.Error, match="layer layer .*the rows of each record cannot be determined"):
         make(RecordsLast(), words())
 
 
@@ -168,7 +170,7 @@ def test_rows_that_divide_but_are_not_the_learned_number_are_rejected_in_a_step(
     engine, module, optimizer, private = make(Dropping())
     x, y = next(iter(private))
     dropping = True
-    with pytest.raises(discreet.Error, match="rows where the batch has"):
+    with pytest.raises(discreet.Error, match="rows, but the batch has"):
         F.cross_entropy(module(x), y).backward()
 
 
@@ -202,7 +204,7 @@ def test_positions_before_records_are_not_taken_for_them_where_they_are_as_many(
     layer = nn.Linear(6, 2)
     clipper = Clipper(layer, {"weight": 0, "bias": 0})
     clipper.begin(4)
-    with pytest.raises(discreet.Error, match="which dimension is the records"):
+    with pytest.raises(discreet.Error, match="the record dimension is ambiguous"):
         layer(torch.randn(4, 4, 6)).sum().backward()
     clipper.remove()
 
@@ -470,7 +472,7 @@ def test_gradients_are_those_of_the_numbers_that_were_drawn(by_value):
         module[1].eval()
         mask = outputs / module[1](inputs)
     assert set(mask.round(decimals=6).unique().tolist()) <= {0.0, round(1 / 0.6, 6)} and 0 < (mask == 0).sum() < mask.numel()
-    total = {name: 0 for name in names}
+    total = dict.fromkeys(names, 0)
     for i, scale in enumerate([1.0, 0.5, 0.25, 2.0**-3, 0.0]):
         h = module[1](module[0](x[i:i + 1])) * mask[i:i + 1]
         gradients = torch.autograd.grad(F.cross_entropy(module[2](h), y[i:i + 1]), list(module.parameters()))

@@ -127,14 +127,15 @@ def clipped_sum(make, x, **options):
     engine = PrivacyEngine(insecure_seed=1)
     module, optimizer, loader = engine.make_private(
         module=module, optimizer=torch.optim.SGD(module.parameters(), lr=0.0), noise_multiplier=0, max_grad_norm=BOUND,
-        data_loader=DataLoader(TensorDataset(x), batch_size=size, shuffle=True), declared_size=RECORDS, self_check=True, **options)
+        data_loader=DataLoader(TensorDataset(x), batch_size=size, shuffle=True), declared_size=RECORDS, self_check=True,
+        **options)
     for (batch,) in loader:
         optimizer.zero_grad()
         y = module(batch)
         y = (y[0] if isinstance(y, tuple) else y).reshape(len(batch), -1)
         losses = (y * torch.linspace(1, 2, y.shape[1])).sum(1)
         (losses.sum() if options.get("loss_reduction") == "sum" else losses.mean()).backward()
-        if engine._final:
+        if engine._batch.final:
             held = torch.cat([s.double().flatten() for s in engine._clipper.buffers.values()]) * RECORDS
             bound = optimizer.max_grad_norm if options.get("clipping") == "adaptive" else BOUND
         optimizer.step()

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.unlearning import Calibrator, CapacityError, MemoryPair, Phase, PrivacyOdometer
-from discreet.unlearning import epsilon_lower_bound
+from discreet.unlearning import Calibrator, CapacityError, MemoryPair, Phase, PrivacyOdometer, epsilon_lower_bound
 
 D = 4
 TRUE = np.array([1.0, -2.0, 0.5, 0.0])

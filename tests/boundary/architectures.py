@@ -3,21 +3,21 @@
 All of them work on [records, positions, D]: a stem makes it of vectors, sequences, images, token ids or padded token ids;
 then come blocks, nested and shared at random; then a head. `draw(seed)` is a case and what was planted: "" or
 A1 a layer that mixes or remembers, nested; A2 bfloat16 with a mean loss; A3 mixing behind random numbers; A4 rows that follow
-padding; A5 memory; A6 a loss or a mean that couples; "mix" any other mixing of zoo_couplings; "bf16" a sum in bfloat16, which may be accepted.
+padding; A5 memory; A6 a loss or a mean that couples; "mix" any other mixing of zoo_couplings; "bf16" a sum in bfloat16,
+which may be accepted.
 """
 
 from __future__ import annotations
 
 import random
 
+import inputs
 import torch
+import zoo_couplings as zoo
+from oracle import Case
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-
-import inputs
-import zoo_couplings as zoo
-from oracle import Case
 from zoo_memories import ForEvaluation, average
 
 D, WORDS = 8, 12
@@ -385,7 +385,8 @@ def draw(seed: int) -> tuple[Case, int, str]:
     if plant == "A1" and kind == "ids":
         rooted, bounded = True, {"max_norm": 0.5}
     depth, count = pick.choice([1, 1, 2]), pick.choice([1, 2, 2, 3])
-    reduction = "sum" if plant == "bf16" or plant != "A2" and ending not in ("tokens", "scalar") and pick.random() < 0.3 else "mean"
+    may_sum = plant != "A2" and ending not in ("tokens", "scalar")
+    reduction = "sum" if plant == "bf16" or may_sum and pick.random() < 0.3 else "mean"
     n = sizes(pick, plant, kind, noisy)
     options = {}
     if not noisy and plant not in ("A4", "A5") and pick.random() < 0.25:

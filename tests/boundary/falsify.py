@@ -20,9 +20,8 @@ import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import torch  # noqa: E402
-
 import architectures  # noqa: E402
+import torch  # noqa: E402
 from oracle import Verdict, judge  # noqa: E402
 
 ZOO_RECORDS = 8

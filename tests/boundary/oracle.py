@@ -93,8 +93,8 @@ class Engine(PrivacyEngine):
     def _give(self, noisy: dict, rounded: dict) -> None:
         super()._give(noisy, rounded)
         for name, p in self.module.named_parameters():
-            if p.requires_grad and not torch.equal(p.grad, noisy[name].view_as(p).to(torch.float32 if rounded else torch.float64)
-                                                   .to(p.dtype)):
+            wide = noisy[name].view_as(p).to(torch.float32 if rounded else torch.float64) if p.requires_grad else None
+            if wide is not None and not torch.equal(p.grad, wide.to(p.dtype)):
                 raise AssertionError(f"{name}.grad is not what was released")
         self.released = {name: x.clone() for name, x in noisy.items()}
 

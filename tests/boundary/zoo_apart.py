@@ -2,17 +2,15 @@
 All of them must be accepted and exact; zoo_honest.py counts them among its own.
 """
 
+import inputs
 import torch
+from inputs import WIDTH, WORDS
+from oracle import Case
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import rnn
 from torch.utils.checkpoint import checkpoint
-
-import inputs
-from inputs import WIDTH, WORDS
-from oracle import Case
 from zoo_couplings import D, Nested, Table
-
 
 # ---------------------------------------------------------------- rows that follow what a record holds
 

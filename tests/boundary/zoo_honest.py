@@ -2,15 +2,14 @@
 sums must be those of autograd, record by record.
 """
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
-
 import inputs
+import torch
 import zoo_apart
 from inputs import LENGTH, WIDTH, WORDS
 from oracle import Case
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from zoo_couplings import Between, InTraining, Rooted, drop_path
 
 D = 8
@@ -137,7 +136,8 @@ attentions = {
     "encoder": lambda: sequential(nn.Linear(WIDTH, D), nn.TransformerEncoder(
         nn.TransformerEncoderLayer(D, 2, 12, 0.0, batch_first=True), 2, enable_nested_tensor=False)),
     "decoder_layer": lambda: Function(lambda m, x: m.layer(m.first(x), m.second(x[:, :3])), first=nn.Linear(WIDTH, D),
-                                      second=nn.Linear(WIDTH, D), layer=nn.TransformerDecoderLayer(D, 2, 12, 0.0, batch_first=True)),
+                                      second=nn.Linear(WIDTH, D),
+                                      layer=nn.TransformerDecoderLayer(D, 2, 12, 0.0, batch_first=True)),
     "transformer": lambda: Function(lambda m, x: m.layer(m.first(x), m.first(x[:, :2])), first=nn.Linear(WIDTH, D),
                                     layer=nn.Transformer(D, 2, 1, 1, 12, 0.0, batch_first=True)),
 }
@@ -482,7 +482,8 @@ structures = {
                         None, None, True),
     "variational": (_three(lambda m, x: m.head(m.first(x) + torch.randn(len(x), D).to(x.dtype) * m.second(m.first(x)).exp())),
                     inputs.vectors, None, None, True),
-    "encoder_with_dropout": (lambda: sequential(nn.Linear(WIDTH, D), nn.TransformerEncoderLayer(D, 2, 12, 0.1, batch_first=True)),
+    "encoder_with_dropout": (lambda: sequential(nn.Linear(WIDTH, D),
+                                                nn.TransformerEncoderLayer(D, 2, 12, 0.1, batch_first=True)),
                              inputs.sequences, None, None, True),
     "one_coin_for_the_batch": (lambda: Between(lambda h: h if torch.rand(()) < 0.5 else h.sin()), inputs.vectors, None, None,
                                True),
@@ -503,7 +504,8 @@ def cases() -> list[Case]:
     out += [Case(name, make, inputs.sequences) for name, make in attentions.items()]
     for name, (make, records, *more) in structures.items():
         collate, losses, random = (more + [None, None, False][len(more):])[:3]
-        out.append(Case(name, make, records, losses, random=random, alike=name != "encoder_with_dropout", **({"collate": collate} if collate else {})))
+        out.append(Case(name, make, records, losses, random=random, alike=name != "encoder_with_dropout",
+                        **({"collate": collate} if collate else {})))
     options = {"in_pieces": {"max_physical_batch_size": 3}, "accumulated": {"gradient_accumulation_steps": 2}}
     out += [Case(f"{case.name}_{name}", case.make, case.records, options=option) for name, option in options.items()
             for case in out if case.name in ("language_tied", "class_token")]

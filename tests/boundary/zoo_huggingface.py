@@ -5,9 +5,8 @@ All are accepted and exact but those of REJECTED.
 
 import torch
 import transformers as hf
-from torch.utils.data import default_collate
-
 from oracle import Case, ramp_losses
+from torch.utils.data import default_collate
 
 WORDS, LENGTH, WIDTH = 40, 6, 16
 TEXT = {"vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,

@@ -9,13 +9,12 @@ import os
 import tempfile
 import types
 
+import inputs
 import numpy as np
 import torch
+from oracle import Case
 from torch import nn
 from torch.nn import functional as F
-
-import inputs
-from oracle import Case
 from zoo_couplings import Between, D, Rooted, Table, drop_path, standardized
 
 SEEN = {"mean": 0.0}
@@ -220,7 +219,7 @@ def class_attribute(m):
 
 
 def default_argument(m):
-    def mix(h, kept=[torch.zeros(D)]):  # noqa: B006
+    def mix(h, kept=[torch.zeros(D)]):  # noqa: B006, B008
         before, kept[0] = kept[0], average(kept[0], h)
         return h - before
     return mix

@@ -10,7 +10,6 @@ import cbor2
 import jsonschema
 import pytest
 import yaml
-
 from command import discreet
 
 PRESETS = ["llm_flash", "peft_max_utility", "regulated_fair", "frontier_trillion"]
@@ -79,7 +78,7 @@ def test_init_never_overwrites_unless_forced(tmp_path):
     assert discreet("init", "--force", cwd=tmp_path).returncode == 0
     assert discreet("check", "discreet.yaml", cwd=tmp_path).returncode == 0
     result = discreet("init", "--preset", "llm_flsh", "x.yaml", cwd=tmp_path)
-    assert result.returncode == 2 and "did you mean llm_flash?" in result.stderr
+    assert result.returncode == 2 and "did you mean 'llm_flash'?" in result.stderr
     assert not (tmp_path / "x.yaml").exists()
     result = discreet("init", str(tmp_path / "absent" / "x.yaml"))
     assert result.returncode == 3 and "there is no directory" in result.stderr
@@ -202,9 +201,9 @@ def test_resolved_without_declared_size_says_zero_out(tmp_path):
 
 
 @pytest.mark.parametrize("text, named", [
-    ("", "empty"), ("a: [", "c.yaml:1"), ("\xff", "empty"), ("security: {\n", "no YAML"),
+    ("", "empty"), ("a: [", "c.yaml:1"), ("\xff", "empty"), ("security: {\n", "not valid YAML"),
     ("security: &a {}\nrun: *a", "anchor"), ("run: {compute_dtype: float16}", "float32"),
-    ("dataset: {}", "did you mean data?"), ("a: 1\na: 2", "c.yaml:2: the key a is already on line 1"),
+    ("dataset: {}", "did you mean data?"), ("a: 1\na: 2", "c.yaml:2: the key a is already given on line 1"),
 ])
 def test_bad_files_are_one_sentence(tmp_path, text, named):
     file = tmp_path / "c.yaml"
@@ -226,7 +225,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 
 
 def test_reference_page_is_that_of_the_table():
-    page = (ROOT / "docs" / "configuration.md").read_text()
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     begin, end = "<!-- discreet check --reference -->\n", "<!-- end -->"
     assert page.split(begin)[1].split(end)[0] == discreet("check", "--reference").stdout
 
@@ -279,12 +278,12 @@ def test_epochs_are_steps(tmp_path):
     ("data.label=null", "data.label is missing"),
     ("data.train=null", "data.train is missing"),
     ("data.classes=[]", "label_bounds: [lower, upper]"),
-    ("data.format=digits", "data.train has no meaning with data.format: digits"),
+    ("data.format=digits", "data.train has no effect with data.format: digits"),
     ("data.format=cvs", "did you mean csv?"),
     ("data.numeric={AGE: auto}", "private_bounds"),
     ("data.numeric={AGE: [1, 1]}", "the second larger"),
     ("data.private_bounds=[AGE]", "keep one of them"),
-    ("data.separator=tab", "give one character"),
+    ("data.separator=tab", "it must be one character"),
     ("model.hiden=[1]", "did you mean model.hidden?"),
     ("optimizer.momentum=1", "[0, 1)"),
 ])
@@ -299,7 +298,7 @@ def test_sections_that_do_not_fit_are_refused(tmp_path, setting, named):
 def test_normalising_by_the_data_is_refused_with_the_reason(tmp_path):
     file = write_sections(tmp_path / "c.yaml", data=CSV | {"normalize": "mean"})
     result = discreet("check", file)
-    assert result.returncode == 2 and "a release nobody accounts for" in result.stderr
+    assert result.returncode == 2 and "an unaccounted release" in result.stderr
 
 
 def test_check_opens_the_data_and_names_near_misses(tmp_path):
@@ -307,7 +306,7 @@ def test_check_opens_the_data_and_names_near_misses(tmp_path):
     for setting, named in [("data.train=absent.csv", "absent.csv"), ("data.numeric={AGEE: [0, 120]}", "did you mean AGE?"),
                            ("data.label=pai", "did you mean pay?"), ("data.classes=[low, hgh]", "adult.csv:2"),
                            ("declared_size=199", "199"), ("model.features=scattering", "image"),
-                           ("target_delta=1e-37", "leave out"), ("groups={a: {public: true}}", "a"),
+                           ("target_delta=1e-37", "below the sampler error"), ("groups={a: {public: true}}", "a"),
                            ("sigma_map={layer9: 1}", "sigma_map"),
                            ("target_epsilon=0.001", "PRIVACY_BUDGET_EXCEEDED")]:
         checked = discreet("check", file, "--set", setting)

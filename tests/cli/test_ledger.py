@@ -1,22 +1,22 @@
 """`discreet ledger` and `discreet withdraw`: what an auditor, a contributor and a steward do."""
 
+import base64
 import hashlib
 import io
 import json
 import sqlite3
 
 import cbor2
+import example_corpus
 import pytest
-from pycose.headers import Algorithm, KID
+from command import answer, discreet
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+from example_corpus import hashes
+from merkle import mth
+from pycose.headers import KID, Algorithm
 from pycose.keys import OKPKey
 from pycose.keys.curves import Ed25519
 from pycose.messages import Sign1Message
-from cryptography.hazmat.primitives.serialization import load_pem_public_key, Encoding, PublicFormat
-
-import example_corpus
-from command import answer, discreet
-from example_corpus import hashes
-from merkle import mth
 
 ORIGIN = "test.example/corpus"
 
@@ -246,26 +246,50 @@ def test_a_stranger_cannot_withdraw_and_the_ledger_stays_as_it_was(folder):
     assert after["verified"] and after["counts"]["withdrawals"] == 0 and len(before) > 0
 
 
+def test_a_forged_event_keeps_no_genuine_one_out(folder):
+    first, second = hashes(folder)[:2]
+    for descriptor, key in ((first, "stranger"), (first, "contributor"), ("ab" * 32, "stranger"), (second, "contributor")):
+        withdraw(folder, descriptor, key)
+    done = record(folder)
+    assert done.returncode == 1, done.stderr
+    said = json.loads(done.stdout)
+    assert said["recorded"] == 2 and len(said["rejected"]) == 2
+    assert "neither its contributor nor a steward" in said["rejected"][0] and "ab" * 32 in said["rejected"][1]
+    found = answer("ledger", "verify", folder / "ledger.db", "--checkpoint", folder / "late.note")
+    assert found["verified"] and found["counts"]["withdrawals"] == 2
+
+
+def test_a_key_that_names_another_ledger_is_not_this_ones(folder):
+    raw = raw_key(folder)
+    for name, status in ((ORIGIN, 0), ("other.example/corpus", 1)):
+        digest = hashlib.sha256(name.encode() + b"\n\x01" + raw).hexdigest()[:8]
+        (folder / "named").write_text(f"{name}+{digest}+{base64.b64encode(bytes([1]) + raw).decode()}\n")
+        assert answer("ledger", "verify", folder / "ledger.db", "--public-key", folder / "named",
+                      status=status)["verified"] == (status == 0)
+        (folder / "proof.json").write_text(discreet("ledger", "prove", str(folder / "ledger.db"), "3", "--json").stdout)
+        answer("ledger", "check", folder / "proof.json", "--public-key", folder / "named", status=status)
+
+
 def test_bad_input_gets_one_sentence_and_its_status(folder, tmp_path):
     (tmp_path / "text").write_text("this is no ledger\n" * 400)
     (tmp_path / "empty").write_text("")
     assert discreet("ledger", "verify", str(tmp_path / "text")).returncode == 1
     assert discreet("ledger", "verify", str(tmp_path / "empty")).returncode == 1
-    assert discreet("ledger", "verify", str(tmp_path / "missing")).returncode == 3
+    assert discreet("ledger", "verify", str(tmp_path / "missing")).returncode == 2
     assert discreet("ledger", "trace", str(folder / "ledger.db"), "00").returncode == 2
     assert discreet("ledger", "verify", str(folder / "ledger.db"), "--checkpoint",
                     str(tmp_path / "text")).returncode == 2
     assert discreet("withdraw").returncode == 2
-    for args, words in ((("trace", "8d91"), "64 hexadecimal digits"), (("prove", "x"), "give a whole number"),
-                        (("show", "--from", "-1"), "give a whole number"),
+    for args, words in ((("trace", "8d91"), "64 hexadecimal digits"), (("prove", "x"), "must be a whole number"),
+                        (("show", "--from", "-1"), "must be a whole number"),
                         (("verify", "--checkpoint", str(folder / "ledger.pub")), "is no signed note"),
-                        (("prove", "40"), "the ledger has 37, counted from 0")):
+                        (("prove", "40"), "the ledger has 37 entries, numbered from 0")):
         refused = discreet("ledger", args[0], str(folder / "ledger.db"), *args[1:])
         assert (refused.returncode, refused.stdout) == (2, "")
         assert refused.stderr.startswith("error: INVALID_INPUT: ") and words in refused.stderr
     folder_given = discreet("ledger", "verify", str(tmp_path))
-    assert folder_given.returncode == 3 and "this is a folder" in folder_given.stderr
-    for args, words in ((("--reason", "x" * 257, "--origin", ORIGIN), "too long"), (("--origin", "two words"), "no ledger's name")):
+    assert folder_given.returncode == 2 and "Is a directory; give a file" in folder_given.stderr
+    for args, words in ((("--reason", "x" * 257, "--origin", ORIGIN), "at most 256 are allowed"), (("--origin", "two words"), "not the name of a ledger")):
         refused = discreet("withdraw", "00" * 32, "--key", str(folder / "steward.key"), "--events", str(folder / "bad"), *args)
         assert refused.returncode == 2 and words in refused.stderr and not (folder / "bad").exists()
     withdraw(folder, "00" * 32, "steward")
@@ -281,7 +305,7 @@ def test_bad_input_gets_one_sentence_and_its_status(folder, tmp_path):
 @pytest.mark.parametrize("command", ["verify", "show", "prove", "check", "trace", "export"])
 def test_every_subcommand_has_help_with_an_example(command):
     result = discreet("ledger", command, "--help")
-    assert result.returncode == 0 and "Example:\n  discreet ledger " in result.stdout
+    assert result.returncode == 0 and "Examples:\n  discreet ledger " in result.stdout
     assert f"  discreet ledger {command} " in result.stdout
 
 

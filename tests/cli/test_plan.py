@@ -3,7 +3,6 @@ import time
 import xml.etree.ElementTree as xml
 
 import pytest
-
 from command import discreet
 
 SIZES = {"--target-epsilon": "3", "--delta": "1e-5", "--dataset-size": "60000",

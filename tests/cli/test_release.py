@@ -8,12 +8,11 @@ import shutil
 import sqlite3
 import time
 
+import example_corpus
 import pytest
+from command import answer, discreet, refusal
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-import example_corpus
-from command import answer, discreet, refusal
 from example_corpus import hashes
 
 CONFIG = """
@@ -58,10 +57,10 @@ def release(folder, *more, run="run", status=0):
     return answer(*args) if status == 0 else refusal(*args, status=status)
 
 
-def ask(folder, generation_class="embed", *more, run="run", purpose="research", rights={}, status=0):
+def ask(folder, generation_class="embed", *more, run="run", purpose="research", rights=None, status=0):
     request = folder / "request.json"
     request.write_text(json.dumps(
-        {"generation_class": generation_class, "purpose": purpose, "rights": rights}))
+        {"generation_class": generation_class, "purpose": purpose, "rights": rights or {}}))
     found = answer("gate", folder / run / "release.json", request, "--public-key",
                    folder / "release.pub", *more, status=status)
     assert found["allowed"] == (status == 0) and found["sentence"]
@@ -160,7 +159,7 @@ def test_the_gate_allows_and_denies_by_class_purpose_and_rights(released):
 def test_the_gate_without_a_request_says_what_may_be_asked(released):
     result = discreet("gate", str(released / "run" / "release.json"), "--public-key",
                       str(released / "release.pub"), "--ledger", str(released / "ledger.db"))
-    assert result.returncode == 0 and result.stdout.startswith("ALLOWED: the manifest holds")
+    assert result.returncode == 0 and result.stdout.startswith("ALLOWED: the manifest is valid")
     assert "embed, for any: draws on layer0\n" in result.stdout
 
 
@@ -312,7 +311,7 @@ def test_release_refuses_ledgers_that_are_not_the_runs(folder):
     assert "ledger.note is not there" in release(folder, status=2)
     note.write_text(text)
     assert "layer7" in release_with(folder, {"predict": {"layers": ["layer7"]}})
-    assert "no object" in release_with(folder, [])
+    assert "must be a JSON object" in release_with(folder, [])
     assert "is no folder" in release(folder, "--out", folder / "none" / "release.json", status=2)
     assert ledger.read_bytes() == before
     with sqlite3.connect(ledger) as connection:
@@ -320,7 +319,7 @@ def test_release_refuses_ledgers_that_are_not_the_runs(folder):
         connection.execute("UPDATE leaf SET items = x'00' WHERE position = ?", (row,))
     assert f"does not verify at entry {row}" in release(folder, status=1)
     ledger.unlink()
-    assert "is not there" in release(folder, status=2)
+    assert "cannot open" in release(folder, status=2)
     assert not (folder / "run" / "release.json").exists()
 
 

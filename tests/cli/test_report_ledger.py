@@ -14,7 +14,7 @@ import example_corpus
 import made_up_run
 import pytest
 from command import discreet
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key, Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key, load_pem_public_key
 from merkle import mth
 
 ORIGIN = "test.example/corpus"
@@ -236,7 +236,7 @@ def test_the_page_of_a_ledger_without_plans_is_verified_too(folder):
     old = pathlib.Path(__file__).parents[1] / "compat" / "0.1-first" / "ledger.db"
     result = discreet("report", str(folder / "run"), "--ledger", str(old), "--out", str(folder / "old.html"))
     assert result.returncode == 0, result.stderr
-    assert "if each ended as it was planned" in text_of(folder, "old.html")
+    assert "if each run ended as planned" in text_of(folder, "old.html")
     found, *_ = ask(folder, [{"name": "old", "page": "old.html"}])
     assert [found["old"][check][0] for check in ("signed", "order", "tables")] == [VERIFIED] * 3, found
 

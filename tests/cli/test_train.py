@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import safetensors.numpy
-
 from command import discreet
 
 DIGITS = """
@@ -223,3 +222,12 @@ def test_what_is_no_run_is_an_error(command, tmp_path):
     result = discreet(command, *arguments)
     assert result.returncode in (2, 3)
     assert result.stderr.startswith("error: ")
+
+
+def test_a_configuration_of_a_stranger_is_printed_without_terminal_commands(tmp_path):
+    (tmp_path / "config.yaml").write_text(PEOPLE.replace("people.csv", r'"a\u009b31m\u202e\e[2J.csv"'))
+    result = discreet("check", str(tmp_path / "config.yaml"), "--resolved")
+    assert result.returncode == 0, result.stderr
+    assert not set(result.stdout) & {"\x9b", "\u202e", "\x1b"} and r"\u009b31m\u202e" in result.stdout
+    (tmp_path / "again.yaml").write_text(result.stdout)
+    assert discreet("check", str(tmp_path / "again.yaml"), "--resolved").stdout == result.stdout

@@ -166,9 +166,9 @@ TEST(EquivalenceE0, OfFusedAndTwoSweepClipping) {
     const ClipPlan plan = clip_plan(small_model(), Cut::kLayer, 0.5);
     GradientSum a(small_model()), b(small_model());
     const RecordNorms fused =
-        clip(small_model(), passes, ClipStrategy::kPerLayer, true, plan, {}, a);
+        clip(small_model(), passes, {ClipStrategy::kPerLayer, true}, plan, {}, a);
     const RecordNorms swept =
-        clip(small_model(), passes, ClipStrategy::kPerLayer, false, plan, {}, b);
+        clip(small_model(), passes, {ClipStrategy::kPerLayer, false}, plan, {}, b);
     EXPECT_EQ(fused.norms, swept.norms);
     EXPECT_EQ(fused.scales, swept.scales);
     EXPECT_TRUE(std::ranges::equal(a.values(), b.values()));

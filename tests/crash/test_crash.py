@@ -12,7 +12,6 @@ import tempfile
 import time
 
 import pytest
-
 from small_run import Small, write_csv
 
 KILLS = 50
@@ -142,13 +141,13 @@ def test_what_differs_is_refused_before_anything_is_computed(reference):
     # Other data.
     write_csv(folder / "train.csv", 400, 3)
     try:
-        assert "the data are not those" in refused(reference)
+        assert "the data differ from those" in refused(reference)
     finally:
         write_csv(folder / "train.csv", 400, 1)
     # A checkpoint of another run.
     assert reference.train("other").returncode == 0
     shutil.copy(folder / "other" / "checkpoint.cbor", folder / "refused" / "checkpoint.cbor")
-    assert "seal is not this run's" in refused(reference)
+    assert "seal is not that of this run" in refused(reference)
 
 
 def test_another_blas_kernel_charges_again_from_fresh_randomness(reference):

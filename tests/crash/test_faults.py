@@ -6,16 +6,15 @@ sample of the others).
 """
 
 import json
+import os
 import random
 import resource
 import shutil
 import signal
 import subprocess
-import os
-
-import pytest
 
 import faults
+import pytest
 from faults import run
 from worlds import TRAIN, copy_of, governed, must, unlearning, verified
 
@@ -50,7 +49,7 @@ def worlds(memory):
     (memory / "faulty-released").mkdir()
     released = copy_of(corpus, memory / "faulty-released")
     must(released, *RELEASE)
-    return {name: released for name in READERS} | {"train": corpus / "fresh", "attest": corpus, "withdraw": corpus,
+    return dict.fromkeys(READERS, released) | {"train": corpus / "fresh", "attest": corpus, "withdraw": corpus,
                                                   "release": corpus, "delete": store, "insert": store}
 
 
@@ -103,6 +102,23 @@ def test_a_disk_that_takes_no_more(worlds, fast, whole):
                     require_whole(folder, name, n, kind)
     print(f"{faulted} commands met a disk that takes no more")
     assert faulted > (1000 if whole else 25)
+
+
+def test_a_key_pair_is_written_whole_or_not_at_all(worlds, fast):
+    command = ["keygen", "new", "--rotate", "ward.key", "--statements", "statements.jsonl"]
+    writes = faults.counts(copy_of(worlds["attest"], fast / "count"), command)[0]
+    for n in range(1, writes + 1):
+        folder = copy_of(worlds["attest"], fast / "faulty")
+        before = (folder / "statements.jsonl").read_bytes()
+        done = run(folder, command, write=n, kind="ENOSPC")
+        require_clear(done, n)
+        if done.returncode == 3:
+            # A rotation names the new key, so it is never left without it. If only the folder was not flushed, all is there.
+            recorded = (folder / "statements.jsonl").read_bytes() != before
+            assert sorted(path.name for path in folder.glob("*new*")) == (["new.key", "new.pub"] if recorded else []), n
+            if not recorded:
+                must(folder, *command)
+    assert writes > 4
 
 
 @whole_too

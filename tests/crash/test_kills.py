@@ -7,9 +7,8 @@ the kills; with the marker slow, all of them.
 import json
 import shutil
 
-import pytest
-
 import faults
+import pytest
 from faults import KILLED, KILLS, discreet, run
 from worlds import TRAIN, Small, copy_of, governed, must, unlearning, verified
 

@@ -6,7 +6,6 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
 from worlds import copy_of, governed, must, unlearning, verified
 
 several = pytest.mark.parametrize("processes", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in [2, 3, 5, 6, 7, 8])])

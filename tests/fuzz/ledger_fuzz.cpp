@@ -115,7 +115,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       });
       break;
     default:
-      fuzz::throws_only({ErrorCode::kMalformed}, [&] { public_key_from_text(text); });
+      fuzz::throws_only({ErrorCode::kMalformed}, [&] { ledger_key_from_text(text); });
       fuzz::throws_only({ErrorCode::kMalformed}, [&] { NoteKey::from_text(text); });
   }
   return 0;

@@ -153,7 +153,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       static_cast<void>(linked);
       std::ofstream(folder / kSealFile, std::ios::binary) << text;
       fuzz::throws_only({ErrorCode::kMalformed}, [&] {
-        open_seal(folder.path(), honest().secret);
+        open_seal(folder.path(), honest().secret, trace_lines(folder / "trace.jsonl"));
         fuzz::require(text == honest().seal_text, "a seal was forged");
       });
       break;

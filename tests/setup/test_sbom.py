@@ -28,10 +28,10 @@ def test_names_every_library_and_package(tmp_path):
                 "libgcc_s": "libgcc-s1", "libc": "libc6", "libm": "libc6", "ld-linux-x86-64": "libc6"}
     for library in re.findall(r"NEEDED.*\[(.+?)\.so", needed):
         part = components[packages[library]]
-        installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", part["name"]], check=True, capture_output=True, text=True)
+        installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", part["name"]], check=True,
+                                   capture_output=True, text=True)
         assert part["version"] == installed.stdout and part["licenses"] and part["scope"] == "required"
-    for header_only in ("libcli11-dev", "nlohmann-json3-dev"):
-        assert header_only in components
+    assert "nlohmann-json3-dev" in components
     assert components["nanobind"]["scope"] == "required" and components["nanobind"]["hashes"]
     assert components["pytest"]["scope"] == "excluded"
 

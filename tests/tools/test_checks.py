@@ -1,4 +1,4 @@
-"""The checks of `make lint` refuse what they are there to refuse, and say where."""
+"""The checks of `make lint` reject what they must reject, and say where."""
 
 import pathlib
 import subprocess
@@ -19,8 +19,11 @@ def tree(tmp_path):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
 
-        def check(self, tool):
-            return subprocess.run([sys.executable, ROOT / "tools" / tool, tmp_path],
+        def read(self, path):
+            return (tmp_path / path).read_text(encoding="utf-8")
+
+        def check(self, tool, *options):
+            return subprocess.run([sys.executable, ROOT / "tools" / tool, *options, tmp_path],
                                   capture_output=True, text=True)
 
         def refused(self, tool):
@@ -41,7 +44,8 @@ def rooms(tree, **depends):
     """Rooms in this order, each with the rooms it declares."""
     tree.write("discreet/CMakeLists.txt", f"set(rooms {' '.join(depends)})\n")
     for room, names in depends.items():
-        tree.write(f"discreet/{room}/CMakeLists.txt", f"discreet_room({room}\n  SOURCES a.cpp\n  DEPENDS {names}\n  LINKS x::x)\n")
+        tree.write(f"discreet/{room}/CMakeLists.txt",
+                   f"discreet_room({room}\n  SOURCES a.cpp\n  DEPENDS {names}\n  LINKS x::x)\n")
 
 
 def test_includes_of_declared_rooms_are_fine(tree):
@@ -143,38 +147,71 @@ def test_a_bound_without_a_proof_is_refused(tree, declaration):
 
 # --- check_conformance ----------------------------------------------------------------------------
 
-def table(*rows):
-    return "\n".join(["| id | requirement | room | test | note |", "|---|---|---|---|---|", *rows, ""])
+def clause(**changes):
+    """The YAML of one clause; a field that is None is left out."""
+    fields = {"id": "A-1", "requirement": "x", "room": "base", "tests": "[]", "reach": "[]"} | changes
+    lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]
+    return "  - " + "\n    ".join(lines) + "\n"
 
 
-def test_the_table_counts_what_is_open_in_each_room(tree):
+def clauses(tree, *clauses):
+    tree.write("tests/conformance/clauses/s1.yaml",
+               "specification: S1\ntitle: A text\nsection: 'S1 section 1'\nparts:\n- title: 0.A\n  clauses:\n"
+               + "".join(clauses))
+
+
+def write_page(tree):
+    return tree.check("check_conformance.py", "--write")
+
+
+def test_the_clauses_count_what_is_open_in_each_room(tree):
     tree.write("discreet/base/cbor_test.cpp", "TEST(Cbor, RefusesLongHeads) {}\n")
     tree.write("tests/cli/test_main.py", "def test_version():\n    pass\n")
-    tree.write("docs/conformance.md", table(
-        "| A-1 | x \\| y | base | `Cbor.RefusesLongHeads`, `tests/cli/test_main.py::test_version` | |",
-        "| A-2 | y | run | not yet | B1 |"))
+    clauses(tree, clause(requirement="'x | y'", tests="[Cbor.RefusesLongHeads, 'tests/cli/test_main.py::test_version']",
+                         reach="[command, c++]"),
+            clause(id="A-2", room="run", note="B1"))
+    tree.write("docs/conformance.md", "")
+    assert write_page(tree).returncode == 0
     result = tree.check("check_conformance.py")
     assert result.returncode == 0, result.stdout
-    assert result.stdout == "conformance: 1 of 2 rows open: base 0 of 1, run 1 of 1\n"
+    assert result.stdout == "conformance: 1 of 2 clauses open: base 0 of 1, run 1 of 1\n"
+    page = tree.read("docs/conformance.md")
+    assert "1 of 2 clauses have a named test; 1 are open." in page and "Open: A-2." in page
+    assert ("| A-1 | x \\| y | base | command, c++ | `Cbor.RefusesLongHeads`, `tests/cli/test_main.py::test_version` |  |\n"
+            "| A-2 | x | run |  | not yet | B1 |\n") in page
 
 
-@pytest.mark.parametrize("row, words", [
-    ("| A-1 | x | base | `Cbor.RefusesLongHeads` | |", "A-1 names the test Cbor.RefusesLongHeads"),
-    ("| A-1 | x | base | `tests/cli/test_main.py::test_x` | |", "which does not exist"),
-    ("| A-1 | x | base | soon | |", "neither `not yet` nor a name"),
-    ("| A-1 | x | attic | not yet | |", "attic is no room"),
-    ("| A-1 | x | base | not yet |", "4 cells instead of 5"),
+def test_a_page_that_is_not_what_the_clauses_say_is_refused(tree):
+    clauses(tree, clause())
+    tree.write("docs/conformance.md", "")
+    assert tree.refused("check_conformance.py") == (
+        "docs/conformance.md: not what the clauses say; run tools/check_conformance.py --write\n")
+    assert write_page(tree).returncode == 0 and tree.check("check_conformance.py").returncode == 0
+    clauses(tree, clause(requirement="y"))
+    assert "not what the clauses say" in tree.refused("check_conformance.py")
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"tests": "[Cbor.RefusesLongHeads]", "reach": "[c++]"}, "A-1: the test Cbor.RefusesLongHeads does not exist"),
+    ({"tests": "['tests/cli/test_main.py::test_x']", "reach": "[command]"}, "test_x does not exist"),
+    ({"room": "attic"}, "A-1: unknown room attic"),
+    ({"tests": "[Cbor.AcceptsShortHeads]", "reach": "[telepathy]"}, "A-1: unknown reach telepathy"),
+    ({"tests": "[Cbor.AcceptsShortHeads]", "reach": "[command]"}, "A-1: the reach command needs a test that uses it"),
+    ({"tests": "[Cbor.AcceptsShortHeads]"}, "A-1: a clause with tests has a reach"),
+    ({"reach": "[c++]"}, "an open one has none"),
+    ({"reach": None}, "missing reach"),
+    ({"test": "[]"}, "unknown test"),
 ])
-def test_a_row_that_promises_wrongly_is_refused(tree, row, words):
+def test_a_clause_that_promises_wrongly_is_refused(tree, changes, words):
     tree.write("discreet/base/cbor_test.cpp", "TEST(Cbor, AcceptsShortHeads) {}\n")
-    tree.write("docs/conformance.md", table(row))
+    clauses(tree, clause(**changes))
     said = tree.refused("check_conformance.py")
-    assert said.startswith("docs/conformance.md:3: ") and words in said
+    assert said.startswith("tests/conformance/clauses/s1.yaml: ") and words in said
 
 
 def test_an_id_occurs_once(tree):
-    tree.write("docs/conformance.md", table(*["| A-1 | x | base | not yet | |"] * 2))
-    assert "docs/conformance.md:4: the id A-1 occurs twice" in tree.refused("check_conformance.py")
+    clauses(tree, clause(), clause())
+    assert "tests/conformance/clauses/s1.yaml: A-1: the id occurs twice" in tree.refused("check_conformance.py")
 
 
 # --- check_mechanism ------------------------------------------------------------------------------

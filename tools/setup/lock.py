@@ -32,7 +32,8 @@ def is_installable(wheel: str) -> bool:
     if platform != "any" and ("linux" not in platform or "musllinux" in platform):
         return False
     if abi == "none":
-        return bool(re.search(r"\bpy3\b|\bcp311\b", python.replace(".", " ")))
+        minors = re.findall(r"\bpy3(\d*)\b", python.replace(".", " "))
+        return "cp311" in python or any(int(minor or 0) <= 11 for minor in minors)
     if "abi3" in abi.split("."):
         return any(int(minor) <= 11 for minor in re.findall(r"cp3(\d+)", python))
     return "cp311" in abi.split(".")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages, and the virtual environment build/venv.
-#   tools/setup/setup.sh [--no-python] GROUP…     groups: build test lint slow bench
+#   tools/setup/setup.sh [--no-python] GROUP…     groups: build test lint slow bench docs
 # Says nothing and takes under a second when nothing is missing.
 # Exits with one sentence when something cannot be had.
 set -euo pipefail

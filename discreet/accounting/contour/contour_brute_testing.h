@@ -7,19 +7,19 @@
 
 namespace discreet::accounting {
 
-// delta(epsilon) of one direction by the same integral as contour.h, but written apart from it: in
-// extended precision, over the whole line of outcomes, on its own contour, with no bound of any
-// kind. Two evaluations on different contours and lattices must agree.
+// delta(epsilon) of one direction by the integral of contour.h, implemented independently: in
+// extended precision, over the whole line of outcomes, on a different contour, without bounds. Two
+// evaluations on different contours and lattices must agree.
 class BruteCurve {
  public:
-  // Good near the point (epsilon, delta) of the curve. Empty if it would take more than `work`
+  // Accurate near the point (epsilon, delta) of the curve. Empty if it would need more than `work`
   // complex multiplications.
   static std::optional<BruteCurve> near(const Composition& composition, Direction direction,
                                         double epsilon, double delta, double work = 2e7);
 
   struct Value {
     long double delta;
-    long double error;  // relative: difference of the two evaluations, and round-off by estimate
+    long double error;  // relative: difference of the two evaluations plus estimated round-off
   };
   Value at(double epsilon) const;
 

@@ -9,14 +9,14 @@ namespace discreet::accounting::contour {
 
 __extension__ typedef __int128 Int128;
 
-// A number in units of 2^-64, kept as a 128-bit integer: sums are exact, so a total does not depend
-// on the order in which its parts came or on how often parts were taken out again.
-// Magnitudes reach 2^60; beyond that a number is `lost` and stays so.
+// A number in units of 2^-64, stored as a 128-bit integer: sums are exact, so a total does not
+// depend on the order of its parts, or on how often parts were removed again. Magnitudes reach
+// 2^60; beyond that a number is `lost` and stays lost.
 class Fixed {
  public:
   Fixed() = default;
 
-  // count * x. Exact but for one rounding to the grid, at most 2^-65.
+  // count * x, exact except for one rounding to the grid of at most 2^-65.
   static Fixed product(std::int64_t count, double x) noexcept {
     Fixed result;
     const double size = std::abs(x) * std::abs(static_cast<double>(count));
@@ -39,7 +39,7 @@ class Fixed {
     return result;
   }
 
-  // a * b, where a has at most 24 significant bits; same rounding as above.
+  // a * b, where a has at most 24 significant bits; rounded as above.
   static Fixed short_product(double a, double b) noexcept {
     int exponent;
     const double mantissa = std::frexp(a, &exponent);
@@ -66,7 +66,7 @@ class Fixed {
     return result += negative;
   }
 
-  // The nearest double or one beside it (relative error at most 2^-52); NaN if lost.
+  // The nearest double or a neighbour of it (relative error at most 2^-52); NaN if lost.
   double value() const noexcept {
     if (lost_ != 0) return std::numeric_limits<double>::quiet_NaN();
     const Int128 magnitude = value_ < 0 ? -value_ : value_;

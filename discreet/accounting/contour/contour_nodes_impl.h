@@ -9,7 +9,7 @@
 namespace discreet::accounting::contour {
 
 // The nodes x_i = i h, i = first..first+size-1, with the tilted weights of one step at order c and
-// running bounds of what rounding did to them (contour.md, Round-off).
+// running bounds of their rounding errors (contour.md, Round-off).
 class Nodes {
  public:
   Nodes(const Step& step, double c, double h, std::int64_t first, std::int64_t size);
@@ -22,8 +22,8 @@ class Nodes {
   // An upper bound of log(h sum f) at another order over the same nodes.
   double log_sum_upper(double other_c) const;
 
-  // For j = 1..J: sum of normalised weights times exp(i j dt d), d = loss - m, and the error of it
-  // relative to exp(K^), quadrature not included.
+  // For j = 1..J: the sum of normalised weights times exp(i j dt d), d = loss - m, and its error
+  // relative to exp(K^), excluding quadrature.
   struct Wave {
     double re, im, error;
   };

@@ -4,13 +4,14 @@
 
 namespace discreet::accounting::contour {
 
-// How far the trapezoid rule over nodes i*h, i in [first, last], can be from the integral of
-// g^w phi over [(first - 1/2) h, (last + 1/2) h] at Re w = weight(c), |Im w| = t (theorem
-// Quadrature). With I the integral of f and f(a), f(b) its values at the two ends,
+// A bound on the difference between the trapezoidal rule over nodes i*h, i in [first, last], and
+// the integral of g^w phi over [(first - 1/2) h, (last + 1/2) h] at Re w = weight(c), |Im w| = t
+// (theorem Quadrature). With I the integral of f and f(a), f(b) its values at the two ends,
 //   |sum - integral| <= I * strip(t) + ends(t, f(a), f(b)).
 class QuadratureBound {
  public:
-  // half_height is theta in (0, 3.05]: the strip of analyticity used is |Im x| <= theta sigma^2.
+  // half_height is theta in (0, 3.05]: the bound uses the strip of analyticity |Im x| <= theta
+  // sigma^2.
   QuadratureBound(const Step& step, double c, double left, double right, double h,
                   double half_height) noexcept;
 
@@ -30,14 +31,14 @@ class QuadratureBound {
   double complement_;    // 1 - exp(-decay)
 };
 
-// The bound holds for every height of the strip: the best of several not above half_height, at t =
-// 0.
+// The bound holds for every height of the strip. Returns the best of several heights, none above
+// half_height, at t = 0.
 QuadratureBound best_bound_at_zero(const Step& step, double c, double left, double right, double h,
                                    double half_height) noexcept;
 
-// A node distance and strip for which strip(t) is about 2^-density at small t, more where |M(z)|
-// has fallen, to 2^-precision at the largest t, `cut`. Not certified: QuadratureBound says what the
-// choice is worth.
+// A node distance and strip for which strip(t) is about 2^-density at small t, and larger where
+// |M(z)| is smaller, up to 2^-precision at the largest t, `cut`. Not certified: QuadratureBound
+// gives the actual error.
 struct Strip {
   double h;  // 24 significant bits
   double half_height;

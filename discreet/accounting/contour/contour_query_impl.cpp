@@ -1,7 +1,5 @@
 #include "discreet/accounting/contour/contour_query_impl.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -22,9 +20,8 @@ constexpr double kEnoughWork = 2e6;
 // Wider than this, relative to delta, another accountant does as well.
 constexpr double kWidest = 1e-2;
 
-[[noreturn]] void refuse(const char* name, double value, const char* remedy) {
-  throw Error(ErrorCode::kInvalidDpConfig, "contour",
-              fmt::format("{} is {}; {}", name, value, remedy));
+[[noreturn]] void invalid_value(const char* name, double value, const char* remedy) {
+  invalid_config("contour", "{} is {}; {}", name, value, remedy);
 }
 
 // Only steps that are new to the totals need be looked at: the others have passed before.
@@ -37,27 +34,29 @@ void check(const Composition& composition, const Totals::Difference& difference,
            double relative_width) {
   numerics::require_round_to_nearest();
   if (!(relative_width > 0 && relative_width < 1)) {
-    refuse("relative_width", relative_width, "give a number between 0 and 1");
+    invalid_value("relative_width", relative_width, "it must be in (0, 1)");
   }
   if (composition.gaussians.empty() && composition.explicits.empty()) {
-    throw Error(ErrorCode::kInvalidDpConfig, "contour",
-                "the composition is empty; give at least one step");
+    invalid_config("contour", "the composition is empty; give at least one step");
   }
   for (const GaussianSteps& steps : fresh(composition.gaussians, difference.gaussians)) {
-    if (!(steps.rate > 0 && steps.rate <= 1)) refuse("rate", steps.rate, "give one in (0, 1]");
+    if (!(steps.rate > 0 && steps.rate <= 1))
+      invalid_value("rate", steps.rate, "it must be in (0, 1]");
     if (!(steps.sigma > 0 && std::isfinite(steps.sigma))) {
-      refuse("sigma", steps.sigma, "give a positive finite number");
+      invalid_value("sigma", steps.sigma, "it must be positive and finite");
     }
-    if (steps.count == 0) refuse("count", 0, "leave out steps that are not taken");
+    if (steps.count == 0)
+      invalid_value("count", 0, "it must be at least 1; omit steps that are not taken");
   }
   for (const ExplicitSteps& steps : fresh(composition.explicits, difference.explicits)) {
     if (!(steps.epsilon >= 0 && std::isfinite(steps.epsilon))) {
-      refuse("explicit epsilon", steps.epsilon, "give a finite number that is not negative");
+      invalid_value("explicit epsilon", steps.epsilon, "it must be finite and not negative");
     }
     if (!(steps.delta >= 0 && steps.delta < 1)) {
-      refuse("explicit delta", steps.delta, "give one in [0, 1)");
+      invalid_value("explicit delta", steps.delta, "it must be in [0, 1)");
     }
-    if (steps.count == 0) refuse("count", 0, "leave out steps that are not taken");
+    if (steps.count == 0)
+      invalid_value("count", 0, "it must be at least 1; omit steps that are not taken");
   }
 }
 
@@ -178,9 +177,9 @@ std::optional<Interval> bracket(const Certificate& certificate, double epsilon, 
 }  // namespace
 
 bool query_holds(Totals& totals, const Composition& composition, double epsilon, double delta) {
-  if (!(delta > 0 && delta < 1)) refuse("delta", delta, "give one in (0, 1)");
+  if (!(delta > 0 && delta < 1)) invalid_value("delta", delta, "it must be in (0, 1)");
   if (!(epsilon >= 0 && std::isfinite(epsilon))) {
-    refuse("epsilon", epsilon, "give a finite number that is not negative");
+    invalid_value("epsilon", epsilon, "it must be finite and not negative");
   }
   const auto difference = totals.difference(composition);
   check(composition, difference, 0.5);
@@ -194,7 +193,7 @@ bool query_holds(Totals& totals, const Composition& composition, double epsilon,
 std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& composition,
                                            double delta, double relative_width,
                                            const Spoil& spoil) {
-  if (!(delta > 0 && delta < 1)) refuse("delta", delta, "give one in (0, 1)");
+  if (!(delta > 0 && delta < 1)) invalid_value("delta", delta, "it must be in (0, 1)");
   const auto difference = totals.difference(composition);
   check(composition, difference, relative_width);
   if (!all_supported(composition, difference) || delta < 1e-250) return std::nullopt;
@@ -256,7 +255,7 @@ std::optional<ContourResult> query_delta(Totals& totals, const Composition& comp
                                          double epsilon, double relative_width,
                                          const Spoil& spoil) {
   if (!(epsilon >= 0 && std::isfinite(epsilon))) {
-    refuse("epsilon", epsilon, "give a finite number that is not negative");
+    invalid_value("epsilon", epsilon, "it must be finite and not negative");
   }
   const auto difference = totals.difference(composition);
   check(composition, difference, relative_width);

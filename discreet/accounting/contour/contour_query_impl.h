@@ -7,7 +7,7 @@
 
 namespace discreet::accounting::contour {
 
-// The queries of contour.h over given totals; `spoil` is for tests.
+// The queries of contour.h on given totals; `spoil` is for tests.
 std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& composition,
                                            double delta, double relative_width,
                                            const Spoil& spoil = {});

@@ -7,45 +7,45 @@
 
 namespace discreet::accounting::contour {
 
-// Where and how densely the integrals are taken. All from ladders.
+// The location and density of the lattice for the integrals. All values come from ladders.
 struct Contour {
   int order;        // c = ladder(order)
-  int image_order;  // c' > c, at which images to the right are bounded; or c' = c: see mass_only
+  int image_order;  // c' > c, bounds images to the right; c' = c: see mass_only
   int spacing;      // frequencies are t_j = j ladder(spacing)
-  int cut;          // terms with t_j < ladder(cut) are summed, the rest is bounded
+  int cut;          // terms with t_j < ladder(cut) are summed, the others bounded
   Tolerance tolerance;
   friend bool operator==(const Contour&, const Contour&) = default;
 
   double c() const noexcept { return ladder(order); }
   double image_c() const noexcept { return ladder(image_order); }
   double dt() const noexcept { return ladder(spacing); }
-  // Nothing but the mass at c is wanted, for Chernoff's bound: no terms, no images, no decay.
+  // Only the mass at c is needed, for Chernoff's bound: no terms, no images, no decay.
   bool mass_only() const noexcept { return image_order == order; }
   // The number J of terms besides that at t = 0: J dt >= ladder(cut), or 0 if mass_only.
   std::int64_t terms() const noexcept;
 };
 
-// Test-only: spoils one source of error at a time, so that its bound must carry the result.
+// For tests only: worsens one source of error at a time, so that its bound must cover it.
 struct Spoil {
   double node_distance = 1;  // h is multiplied by this
   int spacing = 0;           // added to Contour::spacing: +4 halves R
-  int cut = 0;               // added to Contour::cut: -2 drops J by 0.7
+  int cut = 0;               // added to Contour::cut: -2 multiplies J by 0.7
   double window = 1;         // window ends are multiplied by this
   bool any() const noexcept {
     return node_distance != 1 || spacing != 0 || cut != 0 || window != 1;
   }
 };
 
-// What one step contributes to a composition on a given contour. Everything is additive: the
-// composition's value is the sum of count * contribution over its distinct steps.
+// The contribution of one step to a composition on a given contour. All fields are additive: the
+// value of the composition is the sum of count * contribution over its distinct steps.
 enum Field : std::size_t {
   kLogMass,    // K^, an estimate of log M(c)
-  kCentre,     // m, about which the loss is centred
+  kCentre,     // m, the centre of the loss
   kMassError,  // X_0: M(c) <= exp(K^ + X_0)
-  kImageMass,  // upper bound of log M(c'); 0 if mass_only, and so kDecay
+  kImageMass,  // upper bound of log M(c'); 0 if mass_only, as is kDecay
   kTilted,     // tilted mass outside the window / mass inside, times 2^density
-  kTail,       // probability outside the window where not counted above, times 2^tail
-  kNodes,      // along x
+  kTail,       // other probability outside the window, times 2^tail
+  kNodes,      // number of nodes along x
   kUnfit,      // not 0 if the step cannot be evaluated on this contour
   kDecay,      // kPieces logs of bounds of |M(c + is)| / exp(K^ + X_0) for all s >= ladder(cut + i)
   kPieces = 12,
@@ -57,7 +57,8 @@ inline constexpr std::size_t kPerTerm = 3;
 
 std::size_t contribution_size(const Contour& contour) noexcept;
 
-// Each fills `out`, contribution_size(contour) long. Returns the number of nodes along x.
+// Each function fills `out`, of length contribution_size(contour), and returns the number of nodes
+// along x.
 std::int64_t contribute_subsampled(const CoarseGrid& grid, const Contour& contour,
                                    const Spoil& spoil, std::int64_t most_nodes,
                                    std::span<double> out);

@@ -14,7 +14,7 @@
 
 namespace discreet::accounting::contour {
 
-// One distinct step of a composition, of any kind, seen from one direction.
+// One distinct step of a composition, of any kind, in one direction.
 class Event {
  public:
   Event(const GaussianSteps& steps, Direction direction);
@@ -32,7 +32,7 @@ class Event {
   const Window& window(int order, Tolerance tolerance) const;
 
   std::unique_ptr<CoarseGrid> grid_;
-  // The last window asked for: planning asks for the same one many times in a row.
+  // The last window requested: planning requests the same window many times in a row.
   struct Asked {
     int order = 0;
     Tolerance tolerance{0, 0, 0};
@@ -43,14 +43,14 @@ class Event {
   double parameter_;  // sigma, or the explicit epsilon
 };
 
-// The sums over a composition that planning and certificate need. Each is exact (Fixed), hence the
-// same whether it was summed afresh or carried along while steps were added and removed.
+// The sums over a composition that planning and certificate need. Each is exact (Fixed), so it does
+// not matter whether it was summed afresh or updated while steps were added and removed.
 class Totals {
  public:
   explicit Totals(Direction direction) : direction_(direction) {}
 
-  // Where another composition differs from the present one: steps [begin, old_end) here stand
-  // against [begin, new_end) there; what comes before and after is common.
+  // The difference between another composition and the current one: steps [begin, old_end) of this
+  // one correspond to [begin, new_end) of the other; the steps before and after are common.
   struct Part {
     std::size_t begin, old_end, new_end;
   };
@@ -59,8 +59,8 @@ class Totals {
   };
   Difference difference(const Composition& composition) const;
 
-  // Moves to another composition. Sums are carried along at the cost of the steps that differ, and
-  // dropped when not asked for during kPatience moves.
+  // Moves to another composition. Sums are updated at the cost of the steps that differ, and
+  // dropped if they were not requested during kPatience moves.
   void move_to(const Composition& composition) { move_to(composition, difference(composition)); }
   void move_to(const Composition& composition, const Difference& difference);
 
@@ -74,7 +74,7 @@ class Totals {
     return gaussians_.steps.size() + explicits_.steps.size();
   }
   double subsampled_count() const noexcept { return static_cast<double>(subsampled_count_); }
-  // Nodes along x that were evaluated since the last move.
+  // The number of nodes along x evaluated since the last move.
   std::int64_t nodes() const noexcept { return nodes_; }
   static constexpr std::size_t kDecays = 16;
   static constexpr int kPatience = 8;
@@ -90,7 +90,7 @@ class Totals {
   struct Sum {
     Key key;
     std::vector<Fixed> total;
-    int idle = 0;  // moves since it was last asked for
+    int idle = 0;  // number of moves since the last request
   };
   template <class Steps>
   struct Kept {
@@ -103,7 +103,7 @@ class Totals {
   };
   struct Changes {
     std::vector<Change> list;
-    std::vector<std::unique_ptr<Event>> gone;  // still needed to subtract them
+    std::vector<std::unique_ptr<Event>> gone;  // still needed for subtraction
   };
 
   template <class Steps>
@@ -116,7 +116,7 @@ class Totals {
   Kept<ExplicitSteps> explicits_;
   std::vector<Sum> sums_;
   std::vector<double> scratch_;
-  Int128 subsampled_count_ = 0;  // exact, hence the same in any order
+  Int128 subsampled_count_ = 0;  // exact, hence independent of the order
   std::int64_t nodes_ = 0;
 };
 

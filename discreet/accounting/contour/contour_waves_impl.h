@@ -7,8 +7,8 @@ namespace discreet::accounting::contour {
 // Lengths are multiples of this; pad with zeros.
 inline constexpr std::size_t kWaveBlock = 32;
 
-// The sum in one fixed order, whatever the processor: eight lanes, each of which adds four numbers
-// of a block of 32, then the lane's total; at last the lanes from first to last.
+// The sum in one fixed order on every processor: eight lanes, each of which adds four numbers of a
+// block of 32 and then adds that to its total; finally the lanes are added from first to last.
 double blocked_sum(const double* values, std::size_t padded) noexcept;
 
 struct WaveSum {
@@ -35,8 +35,8 @@ WaveSum weigh_and_sum(Waves<double> waves, const double* weight, std::size_t pad
 double missing_sum(const double* weights, const double* half_lengths, std::size_t size,
                    double t) noexcept;
 
-// What the additions of a blocked sum can lose, in units of u times the sum of magnitudes: 3 in a
-// block, one per block, 7 across the lanes (adding to zero is exact).
+// A bound on the error of a blocked sum in units of u times the sum of magnitudes: 3 in a block,
+// one per block, 7 across the lanes (adding to zero is exact).
 inline double summation_error(std::size_t padded) noexcept {
   const std::size_t blocks = padded / kWaveBlock;
   return 3 + static_cast<double>(blocks) + 7;

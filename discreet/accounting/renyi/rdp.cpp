@@ -20,26 +20,22 @@ using numerics::log1p;
 
 void require_rate(std::string_view op, double rate) {
   if (!(rate > 0 && rate <= 1)) {
-    throw Error(ErrorCode::kInvalidDpConfig, std::string(op),
-                fmt::format("the sampling rate is {}; give one in (0, 1]", rate));
+    invalid_config(op, "the sampling rate is {}; it must be in (0, 1]", rate);
   }
 }
 
 void require_scale(std::string_view op, std::string_view name, double value) {
   if (!std::isfinite(value)) {
-    throw Error(ErrorCode::kNanInSigma, std::string(op),
-                fmt::format("{} is {}; give a finite one", name, value));
+    fail(ErrorCode::kNanInSigma, op, "{} is {}; it must be finite", name, value);
   }
   if (!(value > 0)) {
-    throw Error(ErrorCode::kInvalidDpConfig, std::string(op),
-                fmt::format("{} is {}; give a positive one", name, value));
+    invalid_config(op, "{} is {}; it must be positive", name, value);
   }
 }
 
 LogMoment RenyiCurve::at(double order) {
   if (!(order > 1 && std::isfinite(order))) {
-    throw Error(ErrorCode::kInvalidInput, "RenyiCurve",
-                fmt::format("the order is {}; give a finite one above 1", order));
+    invalid_input("RenyiCurve", "the order is {}; it must be finite and above 1", order);
   }
   return evaluate(order);
 }

@@ -150,10 +150,10 @@ std::unique_ptr<RenyiCurve> poisson_skellam_curve(double rate, double variance, 
   require_scale(kOp, "the L1 bound", l1);
   require_scale(kOp, "the L2 bound", l2);
   if (l1 < l2) {
-    throw Error(ErrorCode::kInvalidDpConfig, kOp,
-                fmt::format("the L1 bound {} is below the L2 bound {}; an integer vector's L1 norm "
-                            "is at least its L2 norm, so give a larger l1",
-                            l1, l2));
+    invalid_config(kOp,
+                   "the L1 bound {} is below the L2 bound {}; an integer vector's L1 norm "
+                   "is at least its L2 norm, so give a larger l1",
+                   l1, l2);
   }
   return std::make_unique<Skellam>(rate, variance, l1, l2);
 }

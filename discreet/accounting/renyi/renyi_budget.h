@@ -9,19 +9,19 @@ namespace discreet::accounting {
 
 // Proof: ../pld.md
 
-// A cheap certified upper bound of epsilon that grows with a run: for budget checks far from the
-// budget. With K(c) the log-moment E[e^{cL}] of a step's loss at order c, any c gives
+// A fast certified upper bound of epsilon for a growing run, for budget checks far from the budget.
+// With K(c) the log-moment E[e^{cL}] of a step's loss at order c, any c gives
 //     delta(epsilon) <= B(c) e^{sum K(c) - c epsilon},   B(c) = c^c / (1+c)^{1+c};
-// the orders are integers, where K is a finite sum of positive terms. Sums are kept as integers in
-// units of 2^-40, each K rounded up: adding is exact, so the same multiset gives the same bits in
-// any order, and a step costs no more after a million others than as the first.
+// the orders are integers, where K is a finite sum of positive terms. Sums are integers in units of
+// 2^-40, with each K rounded up. Addition is therefore exact: equal multisets give equal bits in
+// any order, and the cost of a step does not depend on the number of earlier steps.
 class RenyiBudget {
  public:
-  // Adds the steps in time independent of what was added before. Sums saturate at infinity.
+  // Adds the steps in time independent of earlier ones. Sums saturate at infinity.
   void add(const Composition& steps);
 
-  // An upper bound of epsilon(delta) in both directions; infinite if there is none.
-  // delta in (0, 1).
+  // An upper bound of epsilon(delta) in both directions; infinite if there is none. delta in (0,
+  // 1).
   double epsilon_upper(double delta) const;
 
   friend bool operator==(const RenyiBudget& a, const RenyiBudget& b) {
@@ -39,9 +39,9 @@ class RenyiBudget {
   using Terms = std::array<Wide, kOrders.size()>;
   const Terms& terms_of(const GaussianSteps& event);
 
-  Terms sums_{};      // of K(c) in units of 2^-40
-  Wide failure_ = 0;  // of -log(1 - delta) in units of 2^-100
-  // The terms of the last Gaussian step added: runs repeat it.
+  Terms sums_{};      // sums of K(c) in units of 2^-40
+  Wide failure_ = 0;  // sum of -log(1 - delta) in units of 2^-100
+  // The terms of the last Gaussian step, because runs repeat it.
   double last_rate_ = 0, last_sigma_ = 0;
   Terms last_terms_{};
 };

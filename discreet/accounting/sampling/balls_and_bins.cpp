@@ -24,12 +24,12 @@ constexpr double kMostPairs = 1e8;     // of one sum
 constexpr Ranges check{"allocation"};
 
 void validate(std::span<const AllocationEpochs> epochs, double relative_width) {
-  check(!epochs.empty(), "give at least one kind of epoch; their number", 0);
+  check(!epochs.empty(), "there must be at least one kind of epoch; their number", 0);
   for (const AllocationEpochs& e : epochs) {
     check.sigma(e.sigma);
-    check(e.batches >= 1 && e.batches <= (1u << 24), "batches must lie in [1, 2^24]; it",
+    check(e.batches >= 1 && e.batches <= (1u << 24), "batches must be in [1, 2^24]; it",
           double(e.batches));
-    check(e.epochs >= 1 && e.epochs <= (std::uint64_t{1} << 32), "epochs must lie in [1, 2^32]; it",
+    check(e.epochs >= 1 && e.epochs <= (std::uint64_t{1} << 32), "epochs must be in [1, 2^32]; it",
           double(e.epochs));
   }
   check.relative_width(relative_width);
@@ -179,7 +179,7 @@ Interval allocation_epsilon(std::span<const AllocationEpochs> epochs, double del
 Interval allocation_delta(std::span<const AllocationEpochs> epochs, double epsilon,
                           Direction direction, double relative_width) {
   validate(epochs, relative_width);
-  check(epsilon >= 0 && epsilon <= 1e6, "epsilon must lie in [0, 1e6]; it", epsilon);
+  check(epsilon >= 0 && epsilon <= 1e6, "epsilon must be in [0, 1e6]; it", epsilon);
   double guess = 1;  // of delta, for the cuts
   return refine(first_step(epochs), finest_step(epochs, 1e-30),
                 [&](double step) {

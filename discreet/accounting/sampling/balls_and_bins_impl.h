@@ -6,8 +6,8 @@
 
 namespace discreet::accounting {
 
-// The law of the sum of t copies of V on a grid of the given step, above or below in put order.
-// cut: mass below and mean above that each stage may move to the ends.
+// The law of the sum of t copies of V on a grid of the given step, above or below it in put order.
+// cut: the mass below and the mean above that each stage may move to the ends.
 GeometricLaw allocation_law(double sigma, std::uint64_t batches, double step, double cut,
                             Rounding rounding);
 

@@ -15,17 +15,17 @@ constexpr Ranges check{"fixed_size"};
 }  // namespace
 
 GaussianSteps fixed_size_add_remove(double rate, double sigma, std::uint64_t steps) {
-  check(rate > 0 && rate < 1, "the rate must lie in (0, 1); it", rate);
+  check(rate > 0 && rate < 1, "the rate must be in (0, 1); it", rate);
   check(sigma > 0 && std::isfinite(sigma), "sigma must be positive; it", sigma);
   check(steps >= 1, "the number of steps must be at least 1; it", double(steps));
   return {rate, sigma / 2, steps};
 }
 
 Interval fixed_size_replace_one_epsilon(FixedSizeSteps steps, double delta, double relative_width) {
-  check(steps.rate > 0 && steps.rate <= 1, "the rate must lie in (0, 1]; it", steps.rate);
+  check(steps.rate > 0 && steps.rate <= 1, "the rate must be in (0, 1]; it", steps.rate);
   check.sigma(steps.sigma);
   check(steps.steps >= 1 && steps.steps <= (std::uint64_t{1} << 32),
-        "the number of steps must lie in [1, 2^32]; it", double(steps.steps));
+        "the number of steps must be in [1, 2^32]; it", double(steps.steps));
   check.delta(delta);
   check.relative_width(relative_width);
   const double half = steps.sigma / 2, count = double(steps.steps);

@@ -9,7 +9,7 @@
 
 namespace discreet::accounting {
 
-// A privacy loss on a lattice: with P and Q a pair of distributions, mass[i] is the probability
+// A privacy loss on a lattice. For a pair of distributions P and Q, mass[i] is the probability
 // under P of the loss log(dP/dQ) = first + i * step, and `infinite` that of an infinite loss.
 // delta(epsilon) = infinite + sum_i mass[i] (1 - e^{epsilon - loss_i})+.
 // Proof: balls_and_bins.md
@@ -18,14 +18,14 @@ struct LossLaw {
   double first = 0;
   std::vector<double> mass;
   double infinite = 0;
-  // The measure meant has masses within a factor 1 +- mass_error of these (only the side that the
-  // bound needs is promised) at losses within +- position_error of these.
+  // The represented measure has masses within a factor 1 +- mass_error of these (only on the side
+  // that the bound needs) at losses within +- position_error of these.
   double mass_error = 0;
   double position_error = 0;
 };
 
-// The privacy loss of a pair whose M = dP/dQ under Q has this law, times 1/scale (so E M = 1 when
-// the law has mean `scale`): remove is P against Q, add is Q against P. For kUp an upper bound.
+// The privacy loss of a pair whose M = dP/dQ under Q has this law times 1/scale (so E M = 1 if the
+// law has mean `scale`): remove is P against Q, add is Q against P. For kUp an upper bound.
 LossLaw loss_of(const GeometricLaw& law, double scale, Direction direction);
 
 struct LossCopies {
@@ -41,17 +41,17 @@ double cumulant(std::span<const LossCopies> copies, double order);
 double order_for_delta(std::span<const LossCopies> copies, double delta);
 double order_for_epsilon(std::span<const LossCopies> copies, double epsilon);
 
-// The sum of independent losses, all of one step, by one transform of the tilted masses
-// mass e^{lambda loss - K}. Sharp for epsilon near those the order was chosen for, valid for all.
+// The sum of independent losses with a common step, by one transform of the tilted masses mass
+// e^{lambda loss - K}. Valid for every epsilon, sharp near the one for which the order was chosen.
 class LossSum {
  public:
   LossSum(std::span<const LossCopies> copies, double order);
 
-  // If every law is an upper bound (a lower bound) then so is the result. In [0, 1].
+  // If every law is an upper (lower) bound, so is the result. In [0, 1].
   double delta_upper(double epsilon) const;
   double delta_lower(double epsilon) const;
 
-  // The smallest epsilon >= 0 found with delta_upper(epsilon) <= delta; infinity if there is none.
+  // The smallest epsilon >= 0 found with delta_upper(epsilon) <= delta; infinity if none was found.
   double epsilon_upper(double delta) const;
   // An epsilon in [0, ceiling] with delta_lower(epsilon) >= delta; 0 if there is none.
   double epsilon_lower(double delta, double ceiling) const;
@@ -67,10 +67,10 @@ class LossSum {
   double step_;
   double lowest_ = 0;     // the loss of tail_p_[0]
   double reference_ = 0;  // tails are multiplied by e^{order (loss - reference)}
-  double log_scale_ = 0;  // and by e^{-log_scale_}
+  double log_scale_ = 0;  // and multiplied by e^{-log_scale_}
   std::vector<double> tail_p_;
   std::vector<double> tail_q_;
-  bool skipped_ = false;  // losses below lowest_ carry mass that the tails leave out
+  bool skipped_ = false;  // losses below lowest_ have mass that the tails omit
   double infinite_ = 0;
   double relative_ = 0;
   double position_ = 0;

@@ -8,10 +8,10 @@
 
 namespace discreet::accounting {
 
-// Bounds on one or more quantities found on one grid.
+// Bounds on one or more quantities, computed on one grid.
 struct GridBounds {
   std::vector<Interval> intervals;
-  double excess;  // the largest ratio of a width to the width asked
+  double excess;  // the largest ratio of a width to the requested width
 };
 
 // Widths are relative to at least this epsilon.
@@ -28,9 +28,9 @@ inline double short_step(double step) {
   return std::ldexp(std::floor(std::ldexp(step, 16 - exponent)), exponent - 16);
 }
 
-// Repeats `bounds(step)` -> GridBounds on finer grids until the widths asked are met. Widths are of
-// second order in the step, so one coarse pass tells the step needed. The intersection of all
-// passes is returned: each contains the truth.
+// Repeats `bounds(step)` -> GridBounds on finer grids until the requested widths are reached.
+// Widths are of second order in the step, so one coarse pass determines the step needed. Returns
+// the intersection of all passes, because each contains the true value.
 template <class Bounds>
 std::vector<Interval> refine(double step, double finest, Bounds&& bounds) {
   GridBounds best = bounds(short_step(step));
@@ -42,7 +42,8 @@ std::vector<Interval> refine(double step, double finest, Bounds&& bounds) {
       next.intervals[i].lower = std::max(next.intervals[i].lower, best.intervals[i].lower);
       next.intervals[i].upper = std::min(next.intervals[i].upper, best.intervals[i].upper);
     }
-    // Twice in a row no gain: a charge or the limits of arithmetic decide, not the step.
+    // No gain twice in a row: a charge or the limits of arithmetic determine the width, not the
+    // step.
     const int more = std::isfinite(next.excess) ? 1 : 2;
     stalls = next.excess < 0.95 * best.excess ? 0 : stalls + more;
     best = std::move(next);

@@ -128,12 +128,12 @@ class Attack {
 };
 
 Interval epsilon(ShuffledEpochs epochs, double delta, double sensitivity, double moved) {
-  check(epochs.sigma >= 0.01 && epochs.sigma <= 1000, "sigma must lie in [0.01, 1000]; it",
+  check(epochs.sigma >= 0.01 && epochs.sigma <= 1000, "sigma must be in [0.01, 1000]; it",
         epochs.sigma);
   const auto limit = std::uint64_t{1} << 32;
-  check(epochs.batches >= 1 && epochs.batches <= limit, "batches must lie in [1, 2^32]; it",
+  check(epochs.batches >= 1 && epochs.batches <= limit, "batches must be in [1, 2^32]; it",
         double(epochs.batches));
-  check(epochs.epochs >= 1 && epochs.epochs <= limit, "epochs must lie in [1, 2^32]; it",
+  check(epochs.epochs >= 1 && epochs.epochs <= limit, "epochs must be in [1, 2^32]; it",
         double(epochs.epochs));
   check.delta(delta);
   const double mu = sensitivity * std::sqrt(double(epochs.epochs)) / epochs.sigma;

@@ -26,8 +26,7 @@ constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 34;  // time and memo
 
 void require(bool good, const char* name, double value, const char* range) {
   if (!good) {
-    throw Error(ErrorCode::kInvalidDpConfig, "shuffle_model",
-                fmt::format("{} is {}; give one {}", name, value, range));
+    invalid_config("shuffle_model", "{} is {}; it must be {}", name, value, range);
   }
 }
 
@@ -220,9 +219,10 @@ double with_charge(const ShuffledRecords& r, double delta, const Pure& pure) {
   const double charge = shuffle_delta_charge(r, pure(0.5 * delta));
   if (charge <= 0.5 * delta) return std::min(r.epsilon0, pure((delta - charge) * (1 - 2 * kUnit)));
   if (delta >= r.delta0) return r.epsilon0;
-  throw Error(ErrorCode::kInvalidDpConfig, "shuffle_model",
-              fmt::format("delta0 = {} uses up delta = {}; give a larger delta or more local noise",
-                          r.delta0, delta));
+  invalid_config(
+      "shuffle_model",
+      "the charge for delta0 = {} exceeds delta = {}; use a larger delta or more local noise",
+      r.delta0, delta);
 }
 
 }  // namespace
@@ -263,9 +263,9 @@ Interval shuffle_epsilon(const ShuffledRecords& r, double delta) {
 
 double amplification_by_shuffling(const Sampling& sampling) {
   if (!std::holds_alternative<ShuffledEpoch>(sampling)) {
-    throw Error(
-        ErrorCode::kInvalidDpConfig, "AmplificationByShuffling_v1",
-        fmt::format("the sampling is {}; this factor is for shuffled_epoch only", name(sampling)));
+    invalid_config("AmplificationByShuffling_v1",
+                   "the sampling is {}; this factor exists only for shuffled_epoch",
+                   name(sampling));
   }
   return 1;
 }

@@ -124,16 +124,16 @@ Truncation truncation(double rate, std::uint64_t capacity, std::uint64_t n) {
 Interval truncated_poisson_epsilon(TruncatedPoissonSteps steps, double delta, Direction direction,
                                    double relative_width) {
   const auto limit = std::uint64_t{1} << 40;
-  check(steps.rate > 0 && steps.rate < 1, "the rate must lie in (0, 1); it", steps.rate);
-  check(steps.capacity >= 1 && steps.capacity <= limit, "the capacity must lie in [1, 2^40]; it",
+  check(steps.rate > 0 && steps.rate < 1, "the rate must be in (0, 1); it", steps.rate);
+  check(steps.capacity >= 1 && steps.capacity <= limit, "the capacity must be in [1, 2^40]; it",
         double(steps.capacity));
   check(steps.records >= 1 && steps.records <= limit,
-        "the public number of records must lie in [1, 2^40]; it", double(steps.records));
-  check(double(steps.records) * steps.rate <= 1e10, "records * rate must not exceed 1e10; it",
+        "the public number of records must be in [1, 2^40]; it", double(steps.records));
+  check(double(steps.records) * steps.rate <= 1e10, "records * rate must be at most 1e10; it",
         double(steps.records) * steps.rate);
   check.sigma(steps.sigma);
   check(steps.steps >= 1 && steps.steps <= (std::uint64_t{1} << 32),
-        "the number of steps must lie in [1, 2^32]; it", double(steps.steps));
+        "the number of steps must be in [1, 2^32]; it", double(steps.steps));
   check.delta(delta);
   check.relative_width(relative_width);
   // n is the larger of the two neighbours.

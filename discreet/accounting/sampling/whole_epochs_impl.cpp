@@ -1,7 +1,5 @@
 #include "discreet/accounting/sampling/whole_epochs_impl.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 
@@ -14,9 +12,7 @@
 namespace discreet::accounting {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "PldAccountant", std::move(sentence));
-}
+constexpr const char* kOperator = "PldAccountant";
 
 double multiplier(const Event& event) { return *gaussian_noise_multiplier(event.mechanism()); }
 
@@ -44,10 +40,10 @@ Family family_of(const Event& event) {
   const Sampling& sampling = event.sampling();
   if (std::holds_alternative<Guarantee>(event.mechanism())) return Family::kComposition;
   if (!gaussian_noise_multiplier(event.mechanism())) {
-    refuse(
-        fmt::format("cannot account for {}: no privacy loss distribution is known for this "
-                    "noise; use the accountant rdp",
-                    describe(event)));
+    invalid_config(kOperator,
+                   "cannot account for {}: no privacy loss distribution is known for this "
+                   "noise; use the accountant rdp",
+                   describe(event));
   }
   if (std::holds_alternative<BallsAndBins>(sampling)) return Family::kBallsAndBins;
   if (std::holds_alternative<ShuffledEpoch>(sampling)) return Family::kShuffledEpochs;
@@ -61,12 +57,13 @@ Family family_of(const Event& event) {
 void require_joinable(const Event& before, const Event& next) {
   const Family family = family_of(next);
   if (family != family_of(before)) {
-    refuse(fmt::format("cannot account for {} together with {}: no bound for the mixture is known",
-                       describe(next), describe(before)));
+    invalid_config(kOperator,
+                   "cannot account for {} together with {}: no bound for the mixture is known",
+                   describe(next), describe(before));
   }
   if (family != Family::kComposition && family != Family::kBallsAndBins && next != before) {
-    refuse(fmt::format("cannot account for {} with two different settings in one run",
-                       describe(next)));
+    invalid_config(kOperator, "cannot account for {} with two different settings in one run",
+                   describe(next));
   }
 }
 
@@ -104,15 +101,15 @@ Certified whole_epochs_epsilon(const std::vector<RepeatedEvent>& events, double 
     }
     case Family::kComposition: break;
   }
-  refuse("this is a composition");
+  invalid_config(kOperator, "this is a composition");
 }
 
 Certified whole_epochs_delta(const std::vector<RepeatedEvent>& events, double epsilon,
                              double relative_width) {
   const Event& event = events.front().event;
   if (family_of(event) != Family::kBallsAndBins) {
-    refuse(
-        fmt::format("delta of {} is not known here; ask for epsilon at a delta", describe(event)));
+    invalid_config(kOperator, "delta of {} is not available; request epsilon at a delta",
+                   describe(event));
   }
   const auto epochs = allocations(events);
   return worse_direction(Path::kAllocation, [&](Direction direction) {

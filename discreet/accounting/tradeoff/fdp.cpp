@@ -17,8 +17,7 @@ constexpr double kUnit = 0x1p-53;
 
 void require(bool good, const char* op, const char* name, double value, const char* range) {
   if (!good) {
-    throw Error(ErrorCode::kInvalidInput, op,
-                fmt::format("{} is {}; give one {}", name, value, range));
+    invalid_input(op, "{} is {}; it must be {}", name, value, range);
   }
 }
 

@@ -23,8 +23,7 @@ constexpr double kSqrtHalf = 0.70710678118654752440;
 
 void require(bool good, const char* op, const char* name, double value, const char* range) {
   if (!good) {
-    throw Error(ErrorCode::kInvalidInput, op,
-                fmt::format("{} is {}; give one {}", name, value, range));
+    invalid_input(op, "{} is {}; it must be {}", name, value, range);
   }
 }
 
@@ -69,10 +68,8 @@ Interval gaussian_epsilon(double mu, double delta) {
   // Concentrated DP: this epsilon suffices, up to rounding.
   double upper = 1.0001 * (0.5 * mu * mu + mu * std::sqrt(-2 * log(delta))) + 1e-300;
   if (!std::isfinite(upper) || !(gaussian_delta(mu, upper).upper <= delta)) {
-    throw Error(
-        ErrorCode::kAccountantOverflow, "gaussian_epsilon",
-        fmt::format("no epsilon can be certified for mu = {} and delta = {}; use more noise", mu,
-                    delta));
+    fail(ErrorCode::kAccountantOverflow, "gaussian_epsilon",
+         "no epsilon can be certified for mu = {} and delta = {}; use more noise", mu, delta);
   }
   // Bisection on the predicate itself: what is returned has passed its own test.
   const auto bisect = [&](double low, double high, auto&& accepts_high) {

@@ -1,7 +1,5 @@
 #include "discreet/mechanism/clip/adaptive_clip.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -17,21 +15,11 @@ constexpr const char* kOperator = "BoundedPrivacyAwareAdaptiveClipNorm_v1";
 constexpr double kLeastSpread = 1.0 / 1024;  // of lower: a MAD may be far below the norms
 constexpr std::string_view kFormat = "adaptive_clip_v1";
 
-[[noreturn]] void refuse_config(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
-}
-[[noreturn]] void refuse_input(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, kOperator, std::move(sentence));
-}
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "AdaptiveClipState::decode", std::move(sentence));
-}
-
 bool is_positive(double x) noexcept { return std::isfinite(x) && x > 0; }
 
 void check_positive(std::string_view what, double value) {
   if (!is_positive(value))
-    refuse_config(fmt::format("{} is {}; it must be finite and positive", what, value));
+    invalid_config(kOperator, "{} is {}; it must be finite and positive", what, value);
 }
 
 void check(const AdaptiveClipOptions& options) {
@@ -40,22 +28,25 @@ void check(const AdaptiveClipOptions& options) {
   check_positive("clipping.adaptive.lower", options.lower);
   check_positive("clipping.adaptive.upper", options.upper);
   if (options.lower > options.upper)
-    refuse_config(fmt::format("clipping.adaptive.lower {} is above clipping.adaptive.upper {}",
-                              options.lower, options.upper));
+    invalid_config(kOperator,
+                   "clipping.adaptive.lower {} is above clipping.adaptive.upper {}; swap them",
+                   options.lower, options.upper);
   if (!std::isfinite(options.spread) || options.spread < 0)
-    refuse_config(fmt::format("{} MADs above the median; give a number >= 0", options.spread));
+    invalid_config(kOperator, "the number of MADs above the median is {}; it must be at least 0",
+                   options.spread);
   if (!(options.learning_rate > 0 && options.learning_rate <= 1))
-    refuse_config(fmt::format("the learning rate of adaptive clipping is {}; it must lie in (0, 1]",
-                              options.learning_rate));
+    invalid_config(kOperator, "the learning rate of adaptive clipping is {}; it must be in (0, 1]",
+                   options.learning_rate);
   if (options.accounting != AdaptiveAccounting::kHeuristic) return;
   if (options.regulated)
-    refuse_config(
-        "privacy.adaptive_accounting heuristic looks at norms without noise, which a regulated "
-        "run may not; set conservative");
+    invalid_config(kOperator,
+                   "privacy.adaptive_accounting heuristic uses norms without noise, which "
+                   "regulated forbids; set conservative");
   if (!options.allow_nonprivate)
-    refuse_config(
-        "privacy.adaptive_accounting heuristic looks at norms without noise; set conservative, "
-        "or allow_nonprivate_adaptation: true for a run that is not private");
+    invalid_config(
+        kOperator,
+        "privacy.adaptive_accounting heuristic uses norms without noise; set conservative, or "
+        "allow_nonprivate_adaptation: true for a run that is not private");
 }
 
 // One step towards the value that half of the records are below. The step is bounded, because a
@@ -69,7 +60,8 @@ std::vector<double> numbers_from(const cbor::Value& value) {
   std::vector<double> out;
   for (const cbor::Value& item : value.as_array()) {
     out.push_back(item.as_float());
-    if (!is_positive(out.back())) malformed(fmt::format("{} is no norm", out.back()));
+    if (!is_positive(out.back()))
+      malformed("AdaptiveClipState::decode", "{} is no norm", out.back());
   }
   return out;
 }
@@ -82,7 +74,7 @@ cbor::Value numbers_value(const std::vector<double>& numbers) {
 
 AdaptiveClipOptions adaptive_clip_options(const DpConfig& config) {
   if (!config.effective_batch_size)
-    refuse_config("adaptive clipping divides by effective_batch_size; declare it");
+    invalid_config(kOperator, "adaptive clipping divides by effective_batch_size; declare it");
   AdaptiveClipOptions options;
   options.batch = static_cast<double>(*config.effective_batch_size);
   options.deviation = config.adaptive_noise;
@@ -107,18 +99,19 @@ AdaptiveClipState AdaptiveClipState::decode(ByteView bytes) {
   const cbor::Value whole = cbor::decode(bytes);
   try {
     if (whole.as_map().size() != 5 || whole.at("format").as_text() != kFormat)
-      malformed("this is no state of adaptive clipping");
+      malformed("AdaptiveClipState::decode", "this is not a state of adaptive clipping");
     AdaptiveClipState state;
     state.median = numbers_from(whole.at("median"));
     state.mad = numbers_from(whole.at("mad"));
     state.updates = whole.at("updates").as_unsigned();
     state.not_private = whole.at("not_private").as_bool();
     if (state.median.size() != state.mad.size())
-      malformed(fmt::format("{} medians and {} MADs", state.median.size(), state.mad.size()));
+      malformed("AdaptiveClipState::decode", "found {} medians and {} MADs", state.median.size(),
+                state.mad.size());
     return state;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kMalformed) throw;
-    malformed(error.sentence());
+    malformed("AdaptiveClipState::decode", "{}", error.sentence());
   }
 }
 
@@ -146,8 +139,8 @@ std::vector<double> clip_norms(const AdaptiveClipState& state, const AdaptiveCli
 
 void NormCounts::add(const NormCounts& other) {
   if (other.below.size() != below.size() || other.within.size() != within.size())
-    refuse_input(fmt::format("counts of {} parts do not add to those of {}", other.below.size(),
-                             below.size()));
+    invalid_input(kOperator, "counts of {} parts cannot be added to counts of {} parts",
+                  other.below.size(), below.size());
   for (std::size_t g = 0; g < below.size(); ++g) {
     below[g] += other.below[g];
     within[g] += other.within[g];
@@ -158,7 +151,7 @@ NormCounts count_norms(const AdaptiveClipState& state, const RecordNorms& norms)
   const std::size_t parts = state.median.size();
   if (norms.parts != parts || norms.norms.size() != norms.records * parts ||
       norms.zeroed.size() != norms.records)
-    refuse_input(fmt::format("norms of {} parts where {} bounds adapt", norms.parts, parts));
+    invalid_input(kOperator, "found norms of {} parts, but {} bounds adapt", norms.parts, parts);
   NormCounts counts{std::vector<double>(parts), std::vector<double>(parts)};
   for (std::size_t i = 0; i < norms.records; ++i) {
     if (norms.zeroed[i] != 0) continue;
@@ -178,12 +171,12 @@ AdaptiveClipState adapt_clip_norms(const AdaptiveClipState& state, const NormCou
   const std::size_t parts = state.median.size();
   const bool heuristic = options.accounting == AdaptiveAccounting::kHeuristic;
   if (counts.below.size() != parts || counts.within.size() != parts)
-    refuse_input(fmt::format("counts of {} parts where {} adapt", counts.below.size(), parts));
+    invalid_input(kOperator, "found counts of {} parts, but {} adapt", counts.below.size(), parts);
   if (noise.size() != (heuristic ? 0 : 2 * parts))
-    refuse_input(fmt::format("{} noises for the {} counts of {} parts", noise.size(),
-                             heuristic ? 0 : 2 * parts, parts));
+    invalid_input(kOperator, "found {} noises for the {} counts of {} parts", noise.size(),
+                  heuristic ? 0 : 2 * parts, parts);
   for (const double z : noise)
-    if (!std::isfinite(z)) refuse_input(fmt::format("a noise is {}", z));
+    if (!std::isfinite(z)) invalid_input(kOperator, "a noise is {}", z);
 
   AdaptiveClipState next = state;
   for (std::size_t g = 0; g < parts; ++g) {
@@ -222,9 +215,9 @@ double adaptation_cost(const accounting::Event& event, std::uint64_t steps, doub
 
 NormHistory norm_history(const AdaptiveClipState& state, const AdaptiveClipOptions& options) {
   if (state.not_private)
-    refuse_config(
-        "the norms were adapted without noise (privacy.adaptive_accounting heuristic), so they "
-        "may not steer bounds or noise; set conservative");
+    invalid_config(kOperator,
+                   "the norms were adapted without noise (privacy.adaptive_accounting heuristic), "
+                   "so bounds and noise must not depend on them; set conservative");
   return NormHistory::from_noised_release(clip_norms(state, options));
 }
 

@@ -17,66 +17,52 @@ namespace {
 
 constexpr const char* kOperator = "Clip_v1";
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
-
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
-}
-
 void check_grid(double grid, const ClipPlan& plan) {
   int exponent = 0;
-  if (!(std::isfinite(grid) && grid > 0)) refuse(fmt::format("noise.discrete is {}", grid));
+  if (!(std::isfinite(grid) && grid > 0)) invalid_config(kOperator, "noise.discrete is {}", grid);
   if (std::frexp(grid, &exponent) != 0.5)
-    refuse(
-        fmt::format("noise.discrete is {}; sums are exact only on a grid that is a power of two, "
-                    "such as {}",
-                    grid, std::ldexp(1.0, exponent)));
+    invalid_config(kOperator,
+                   "noise.discrete is {}; sums are exact only on a grid that is a power of two, "
+                   "such as {}",
+                   grid, std::ldexp(1.0, exponent));
   for (std::size_t g = 0; g < plan.clip.size(); ++g)
     if (plan.clip[g] / grid > 0x1p40)
-      refuse(
-          fmt::format("the clip bound {} of {} is more than 2^40 steps of noise.discrete {}; take "
-                      "a coarser grid",
-                      plan.clip[g], plan.partition.names[g], grid));
+      invalid_config(
+          kOperator,
+          "the clip bound {} of {} exceeds 2^40 steps of noise.discrete {}; use a coarser grid",
+          plan.clip[g], plan.partition.names[g], grid);
+}
+
+// Every coordinate of every private tensor, by the parts of the plan: what one class of records
+// that reaches everything may reach.
+std::vector<CoordinateRange> everything(const ModelLayout& layout, const Partition& partition) {
+  std::vector<CoordinateRange> ranges;
+  for (std::size_t i = 0; i < layout.size(); ++i)
+    if (layout.tensors()[i].is_private())
+      ranges.push_back({i, 0, static_cast<std::size_t>(layout.elements(i)), partition.part_of[i]});
+  return ranges;
 }
 
 template <class Real>
-RecordNorms to_grid(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-                    const ClipPlan& plan, double grid, const ClipOptions& options,
-                    GradientSum& sum) {
+RecordNorms clip_to_grid(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                         const ClipPlan& plan, double grid, const ClipOptions& options,
+                         GradientSum& sum) {
   RecordNorms norms = per_sample_norms(layout, gradients, plan.partition, options);
   decide_scales(plan, norms);
-  for (std::size_t i = 0; i < layout.size(); ++i) {
-    if (!layout.tensors()[i].is_private()) continue;
-    const std::size_t part = plan.partition.part_of[i];
-    const std::size_t n = layout.elements(i);
-    const auto out = sum.tensor(i);
-    for (std::size_t record = 0; record < gradients.records; ++record) {
-      const double scale = norms.scale(record, part);
-      if (scale == 0) continue;
-      const auto row = gradients.tensors[i].subspan(record * n, n);
-      for (std::size_t k = 0; k < n; ++k)
-        out[k] += std::trunc(scale * static_cast<double>(row[k]) / grid);
-    }
-  }
+  add_on_grid(
+      layout, gradients, everything(layout, plan.partition),
+      [&](std::size_t i, const CoordinateRange& range) { return norms.scale(i, range.part); }, grid,
+      sum);
   return norms;
 }
 
 template <class Real>
-RecordNorms in_l1(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
-                  const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
+RecordNorms clip_in_l1(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                       const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
   numerics::require_round_to_nearest();
-  if (!sum.is_of(layout))
-    throw Error(ErrorCode::kInvalidInput, kOperator,
-                "the sum belongs to another layout; make one with GradientSum(layout)");
-  std::vector<CoordinateRange> ranges;
-  for (std::size_t i = 0; i < layout.size(); ++i)
-    if (layout.tensors()[i].is_private())
-      ranges.push_back({i, 0, static_cast<std::size_t>(layout.elements(i)), 0});
+  check_partition(layout, plan.partition);
+  check_sum(kOperator, layout, sum);
+  const std::vector<CoordinateRange> ranges = everything(layout, plan.partition);
   const std::vector<std::uint32_t> classes(gradients.records, 0);
   constexpr std::uint8_t kEverything = 1;
   RecordNorms norms =
@@ -84,6 +70,27 @@ RecordNorms in_l1(const ModelLayout& layout, const PerSampleGradients<Real>& gra
   decide_scales(plan, norms);
   add_ranges(layout, gradients, ranges, norms, options.threads, sum);
   return norms;
+}
+
+template <class Real>
+RecordNorms clip_form(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
+                      const ClipMethod& method, const ClipPlan& plan, const ClipOptions& options,
+                      GradientSum& sum) {
+  if (method.grid != 0) return clip_to_grid(layout, gradients, plan, method.grid, options, sum);
+  if (method.norm == Norm::kL1) return clip_in_l1(layout, gradients, plan, options, sum);
+  if (method.strategy == ClipStrategy::kGhost)
+    invalid_config(kOperator,
+                   "clipping.strategy is ghost, which needs backward passes, not per-sample "
+                   "gradients; use per_sample for these");
+  return clip_per_sample(layout, gradients, plan, options, sum);
+}
+
+template <class Real>
+RecordNorms clip_form(const ModelLayout& layout, const BackwardPass<Real>& pass,
+                      const ClipMethod& method, const ClipPlan& plan, const ClipOptions& options,
+                      GradientSum& sum) {
+  return method.fused && is_fusible(layout, plan) ? fused_clip(layout, pass, plan, options, sum)
+                                                  : ghost_clip(layout, pass, plan, options, sum);
 }
 
 }  // namespace
@@ -104,62 +111,35 @@ bool is_fusible(const ModelLayout& layout, const ClipPlan& plan) {
   return true;
 }
 
-RecordNorms clip(const ModelLayout& layout, const Microbatch& microbatch, ClipStrategy strategy,
-                 bool fused, const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
-  const auto explicit_rows = [&](const auto& gradients) {
-    if (strategy == ClipStrategy::kGhost)
-      refuse(
-          "clipping.strategy is ghost, which takes backward passes, not per-sample gradients; "
-          "choose per_sample for these");
-    return clip_per_sample(layout, gradients, plan, options, sum);
-  };
-  const auto passes = [&](const auto& pass) {
-    return fused && is_fusible(layout, plan) ? fused_clip(layout, pass, plan, options, sum)
-                                             : ghost_clip(layout, pass, plan, options, sum);
-  };
-  return std::visit(Cases{[&](const PerSampleGradients<float>& g) { return explicit_rows(g); },
-                          [&](const PerSampleGradients<double>& g) { return explicit_rows(g); },
-                          [&](const BackwardPass<float>& p) { return passes(p); },
-                          [&](const BackwardPass<double>& p) { return passes(p); }},
-                    microbatch);
+void check_form(const char* op, const ClipMethod& method, const Microbatch& microbatch) {
+  const bool has_rows = std::visit(
+      [](const auto& form) {
+        return requires { form.tensors; };
+      },
+      microbatch);
+  if (has_rows) return;
+  if (method.grid != 0)
+    invalid_config(op,
+                   "discrete noise rounds each record's gradient, which backward passes do not "
+                   "have; use per-sample gradients or the gaussian family");
+  if (method.norm == Norm::kL1)
+    invalid_config(op,
+                   "laplace noise needs the L1 norm of each record's gradient, which backward "
+                   "passes do not give; use per-sample gradients or the gaussian family");
 }
 
-RecordNorms clip_to_grid(const ModelLayout& layout, const Microbatch& microbatch,
-                         const ClipPlan& plan, double grid, const ClipOptions& options,
-                         GradientSum& sum) {
-  check_grid(grid, plan);
-  const auto no_rows = []() -> RecordNorms {
-    refuse(
-        "discrete noise rounds each record's gradient, and backward passes have none; give "
-        "per-sample gradients or take the gaussian family");
-  };
-  return std::visit(Cases{[&](const PerSampleGradients<float>& g) {
-                            return to_grid(layout, g, plan, grid, options, sum);
-                          },
-                          [&](const PerSampleGradients<double>& g) {
-                            return to_grid(layout, g, plan, grid, options, sum);
-                          },
-                          [&](const BackwardPass<float>&) { return no_rows(); },
-                          [&](const BackwardPass<double>&) { return no_rows(); }},
-                    microbatch);
-}
-
-RecordNorms clip_in_l1(const ModelLayout& layout, const Microbatch& microbatch,
-                       const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
-  if (plan.partition.parts() != 1 || plan.flat_clip)
-    refuse(
-        fmt::format("clipping in L1 norm has one bound, and the plan has {}; take the strategy "
-                    "per_sample",
-                    plan.partition.parts() + (plan.flat_clip ? 1 : 0)));
-  const auto rows = [&](const auto& form) -> RecordNorms {
-    if constexpr (requires { form.tensors; })
-      return in_l1(layout, form, plan, options, sum);
-    else
-      refuse(
-          "laplace noise needs the L1 norm of each record's gradient, and backward passes do not "
-          "tell it; give per-sample gradients or take the gaussian family");
-  };
-  return std::visit(rows, microbatch);
+RecordNorms clip(const ModelLayout& layout, const Microbatch& microbatch, const ClipMethod& method,
+                 const ClipPlan& plan, const ClipOptions& options, GradientSum& sum) {
+  if (method.grid != 0) check_grid(method.grid, plan);
+  if (method.norm == Norm::kL1 && (plan.partition.parts() != 1 || plan.flat_clip))
+    invalid_config(kOperator,
+                   "clipping in L1 norm needs exactly one bound, but the plan has {}; use the "
+                   "strategy per_sample",
+                   plan.partition.parts() + (plan.flat_clip ? 1 : 0));
+  check_form(kOperator, method, microbatch);
+  return std::visit(
+      [&](const auto& form) { return clip_form(layout, form, method, plan, options, sum); },
+      microbatch);
 }
 
 }  // namespace discreet::mechanism

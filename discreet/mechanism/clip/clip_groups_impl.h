@@ -10,7 +10,7 @@
 
 namespace discreet::mechanism {
 
-// How the work of clipping explicit gradients is cut.
+// How the work of clipping explicit gradients is divided.
 
 inline constexpr std::size_t kPiece = 16384;  // coordinates: the unit of a norm and of a thread
 
@@ -20,10 +20,11 @@ struct Piece {
   std::size_t begin;
   std::size_t end;
   std::uint32_t part;
-  bool was_zero = false;  // every bit of its sum, before the first record
+  bool was_zero = false;  // every bit of its sum was zero before the first record
 };
 
-// Parts [first_part, end_part) that are measured, then summed, for `window` records at a time.
+// Parts [first_part, end_part) whose norms are computed and then summed, for `window` records at a
+// time.
 struct Group {
   std::vector<Piece> pieces;  // by part, then by tensor, then by coordinate
   std::uint32_t first_part = 0;
@@ -31,13 +32,13 @@ struct Group {
   std::size_t window = 0;
 };
 
-// One group per part, small neighbours together.
-//   bytes: of a value
+// One group per part; small neighbouring parts share a group.
+//   bytes: size of a value
 std::vector<Group> group_parts(const ModelLayout& layout, const Partition& partition,
                                std::size_t records, std::size_t bytes, int threads);
 
-// All parts in one, where every norm of a record decides its scales: in windows of records that a
-// cache holds, or of all, for one of the two passes alone.
+// All parts in one group, if every norm of a record affects its scales: in windows of records that
+// fit a cache, or of all records for only one of the two passes.
 std::vector<Group> group_together(const ModelLayout& layout, const Partition& partition,
                                   std::size_t records, std::size_t bytes, int threads);
 std::vector<Group> group_together(const ModelLayout& layout, const Partition& partition,

@@ -75,10 +75,10 @@ RecordNorms l1_norms(const ModelLayout& layout, const PerSampleGradients<Real>& 
       const auto bad = std::ranges::find_if(ranges, [&](const CoordinateRange& range) {
         return permits(i, range.part) && std::isnan(magnitude(row_of(layout, gradients, range, i)));
       });
-      throw Error(ErrorCode::kInvalidGradient, "ClipPerSample_v1",
-                  fmt::format("the gradient of tensor {} is not finite in record {}; nothing was "
-                              "added. nonfinite: zero leaves such records out",
-                              layout.tensors()[bad->tensor].name, i));
+      invalid_gradient("ClipPerSample_v1",
+                       "the gradient of tensor {} is not finite in record {}; nothing was added. "
+                       "Set nonfinite: zero to leave such records out",
+                       layout.tensors()[bad->tensor].name, i);
     }
     std::ranges::fill(own, 0.0);
     out.zeroed[i] = 1;

@@ -46,6 +46,8 @@ struct Batch {
   }
 };
 
+constexpr ClipMethod kL1{.norm = Norm::kL1};
+
 ClipPlan flat(double bound) { return {partition(model(), Cut::kFlat), {bound}, {}}; }
 
 template <class Real>
@@ -63,7 +65,7 @@ TYPED_TEST(ClipInL1, ARecordAddsNoMoreThanTheBoundInL1AndIsScaledByItsOwnNorm) {
         one.tensors.push_back(batch.view.tensors[i].subspan(r * n, n));
       }
       GradientSum sum(model());
-      const RecordNorms norms = clip_in_l1(model(), one, flat(bound), {}, sum);
+      const RecordNorms norms = clip(model(), one, kL1, flat(bound), {}, sum);
       const long double exact = batch.l1(r);
       EXPECT_GE(norms.norm(0, 0), exact);
       EXPECT_LE(norms.norm(0, 0), exact * (1 + 1e-13L));
@@ -85,8 +87,8 @@ TYPED_TEST(ClipInL1, TheSumIsTheSameOnAnyNumberOfThreads) {
   GradientSum one(model()), many(model());
   ClipOptions threads;
   threads.threads = 3;
-  clip_in_l1(model(), batch.view, flat(2), {}, one);
-  clip_in_l1(model(), batch.view, flat(2), threads, many);
+  clip(model(), batch.view, kL1, flat(2), {}, one);
+  clip(model(), batch.view, kL1, flat(2), threads, many);
   EXPECT_TRUE(std::ranges::equal(one.values(), many.values()));
 }
 
@@ -95,7 +97,7 @@ TYPED_TEST(ClipInL1, ARecordThatIsNotFiniteStopsTheClipOrIsLeftOut) {
   batch.values[2][31 + 4] = std::numeric_limits<TypeParam>::quiet_NaN();
   GradientSum sum(model());
   try {
-    clip_in_l1(model(), batch.view, flat(1), {}, sum);
+    clip(model(), batch.view, kL1, flat(1), {}, sum);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidGradient);
@@ -104,7 +106,7 @@ TYPED_TEST(ClipInL1, ARecordThatIsNotFiniteStopsTheClipOrIsLeftOut) {
   for (const double v : sum.values()) EXPECT_EQ(v, 0);
   ClipOptions zero;
   zero.nonfinite = Nonfinite::kZero;
-  const RecordNorms norms = clip_in_l1(model(), batch.view, flat(1), zero, sum);
+  const RecordNorms norms = clip(model(), batch.view, kL1, flat(1), zero, sum);
   EXPECT_EQ(norms.zeroed, (std::vector<std::uint8_t>{0, 1, 0}));
   EXPECT_EQ(norms.scale(1, 0), 0);
   EXPECT_GT(norms.scale(2, 0), 0);
@@ -113,18 +115,18 @@ TYPED_TEST(ClipInL1, ARecordThatIsNotFiniteStopsTheClipOrIsLeftOut) {
 TEST(ClipInL1Edges, ZeroHugeAndForeignGradients) {
   Batch<double> batch(2, 0);
   GradientSum sum(model());
-  EXPECT_EQ(clip_in_l1(model(), batch.view, flat(1), {}, sum).norm(0, 0), 0);
+  EXPECT_EQ(clip(model(), batch.view, kL1, flat(1), {}, sum).norm(0, 0), 0);
   for (double& x : batch.values[0]) x = 1e308;
-  const RecordNorms huge = clip_in_l1(model(), batch.view, flat(1), {}, sum);
+  const RecordNorms huge = clip(model(), batch.view, kL1, flat(1), {}, sum);
   EXPECT_EQ(huge.norm(0, 0), kInfinity);
   for (const double v : sum.values()) EXPECT_EQ(v, 0);
   PerSampleGradients<double> cut = batch.view;
   cut.records = 3;
-  EXPECT_THROW(clip_in_l1(model(), cut, flat(1), {}, sum), Error);
-  EXPECT_THROW(clip_in_l1(model(), BackwardPass<float>{}, flat(1), {}, sum), Error);
-  EXPECT_THROW(clip_in_l1(model(), batch.view, flat(-1), {}, sum), Error);
+  EXPECT_THROW(clip(model(), cut, kL1, flat(1), {}, sum), Error);
+  EXPECT_THROW(clip(model(), BackwardPass<float>{}, kL1, flat(1), {}, sum), Error);
+  EXPECT_THROW(clip(model(), batch.view, kL1, flat(-1), {}, sum), Error);
   const ClipPlan layers{partition(model(), Cut::kTensor), {1, 1}, {}};
-  EXPECT_THROW(clip_in_l1(model(), batch.view, layers, {}, sum), Error);
+  EXPECT_THROW(clip(model(), batch.view, kL1, layers, {}, sum), Error);
 }
 
 }  // namespace

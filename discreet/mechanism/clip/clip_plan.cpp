@@ -6,17 +6,11 @@
 #include <vector>
 
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
+#include "discreet/base/text/nearest.h"
 #include "discreet/mechanism/clip/clip_statistics.h"
 
 namespace discreet::mechanism {
-namespace {
-
-[[noreturn]] void refuse(const char* op, std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, op, std::move(sentence));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 ClipPlan clip_plan(const ModelLayout& layout, Cut cut,
                    const std::map<std::string, double>& bounds) {
@@ -25,15 +19,15 @@ ClipPlan clip_plan(const ModelLayout& layout, Cut cut,
   for (const std::string& name : names) {
     const auto found = bounds.find(name);
     if (found == bounds.end())
-      refuse("clip_plan", fmt::format("clip_norm_map has no bound for {}", name));
+      invalid_config("clip_plan", "clip_norm_map has no bound for {}; add one", name);
     plan.clip.push_back(found->second);
   }
   if (bounds.size() == names.size()) return plan;
   for (const auto& [name, bound] : bounds) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const auto meant = nearest(name, names);
-    refuse("clip_plan", fmt::format("clip_norm_map: nothing private is called {}{}", name,
-                                    meant ? fmt::format("; did you mean {}?", *meant) : ""));
+    invalid_config("clip_plan", "clip_norm_map: no private part is named {}{}", name,
+                   meant ? fmt::format("; did you mean {}?", *meant) : "");
   }
   return plan;
 }
@@ -49,8 +43,8 @@ PeftPlan plan_peft(const ModelLayout& layout, std::span<const bool> trainable_ma
   constexpr const char* kOperator = "PEFTAwareClipHandler_v1";
   std::vector<Tensor> tensors(layout.tensors().begin(), layout.tensors().end());
   if (!trainable_mask.empty() && trainable_mask.size() != tensors.size())
-    refuse(kOperator, fmt::format("trainable_mask has {} entries for {} tensors",
-                                  trainable_mask.size(), tensors.size()));
+    invalid_config(kOperator, "trainable_mask has {} entries; expected one for each of {} tensors",
+                   trainable_mask.size(), tensors.size());
   for (std::size_t i = 0; i < trainable_mask.size(); ++i) tensors[i].trainable = trainable_mask[i];
   const ModelLayout own = ModelLayout(std::move(tensors)).with_public(public_modules);
 
@@ -58,9 +52,10 @@ PeftPlan plan_peft(const ModelLayout& layout, std::span<const bool> trainable_ma
                   .trainable_parameters = own.trainable_parameters(),
                   .private_parameters = own.private_parameters()};
   if (stats.private_parameters == 0)
-    refuse(kOperator, fmt::format("none of {} parameters is trainable and private; nothing is left "
-                                  "to clip",
-                                  stats.parameters));
+    invalid_config(
+        kOperator,
+        "none of the {} parameters is trainable and private, so there is nothing to clip",
+        stats.parameters);
   for (std::size_t i = 0; i < own.size(); ++i)
     if (own.tensors()[i].is_private() && !own.tensors()[i].adapter.empty())
       stats.adapter_parameters += own.elements(i);

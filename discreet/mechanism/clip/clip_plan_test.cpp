@@ -43,11 +43,11 @@ TEST(ClipPlanOfACut, RefusesAMissingAndAMisspeltName) {
   EXPECT_EQ(refusal([&] {
               clip_plan(layout, Cut::kLayer, {{"a", 1}});
             }),
-            "clip_norm_map has no bound for beta");
+            "clip_norm_map has no bound for beta; add one");
   EXPECT_EQ(refusal([&] {
               clip_plan(layout, Cut::kLayer, {{"a", 1}, {"beta", 1}, {"betta", 1}});
             }),
-            "clip_norm_map: nothing private is called betta; did you mean beta?");
+            "clip_norm_map: no private part is named betta; did you mean beta?");
 }
 
 TEST(Peft, ClipsAndCountsOnlyWhatIsTrainedPrivately) {
@@ -76,9 +76,9 @@ TEST(Peft, RefusesAMaskOfAnotherLengthAndAnEmptySelection) {
   const ModelLayout layout = tuned_model();
   const bool none[] = {false, false, false, false, false};
   EXPECT_EQ(refusal([&] { plan_peft(layout, std::span(none).first(2), {}, 1.0); }),
-            "trainable_mask has 2 entries for 5 tensors");
+            "trainable_mask has 2 entries; expected one for each of 5 tensors");
   EXPECT_EQ(refusal([&] { plan_peft(layout, none, {}, 1.0); }),
-            "none of 528 parameters is trainable and private; nothing is left to clip");
+            "none of the 528 parameters is trainable and private, so there is nothing to clip");
   const std::vector<std::string> misspelt = {"haed"};
   EXPECT_EQ(refusal([&] { plan_peft(layout, {}, misspelt, 1.0); }),
             "public_modules: no tensor belongs to haed; did you mean head?");

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "discreet/base/error.h"
+#include "discreet/mechanism/clip/clip_ranges_impl.h"
 #include "discreet/mechanism/clip/clip_rows.h"
 
 namespace discreet::mechanism {
@@ -27,16 +28,9 @@ void together(Collective& collective, F f) {
   if (failure) std::rethrow_exception(failure);
   const auto first = std::find(all.begin(), all.end(), 1.0);
   if (first != all.end())
-    throw Error(ErrorCode::kInvalidGradient, kOperator,
-                fmt::format("rank {} could not clip its gradients, so no rank added any; its own "
-                            "error says why",
-                            first - all.begin()));
-}
-
-void check_sum(const ModelLayout& layout, const GradientSum& sum) {
-  if (!sum.is_of(layout))
-    throw Error(ErrorCode::kInvalidInput, kOperator,
-                "the sum belongs to another layout; make one with GradientSum(layout)");
+    invalid_gradient(kOperator,
+                     "rank {} could not clip its gradients, so no rank added any; see its error",
+                     first - all.begin());
 }
 
 // Refuses the same on all ranks, since all see the same holders.
@@ -48,10 +42,10 @@ void check_holders(Collective& collective, const ModelLayout& shard, const Parti
     double holders = 0;
     for (std::size_t k = i; k < all.size(); k += shard.size()) holders += all[k];
     if (holders != (partition.part_of[i] == Partition::kNone ? 0 : 1))
-      throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                  fmt::format("tensor {} is held by {} ranks; a private tensor is held by exactly "
-                              "one, another by none",
-                              shard.tensors()[i].name, holders));
+      invalid_config(kOperator,
+                     "tensor {} is held by {} ranks; a private tensor must be held by exactly one, "
+                     "others by none",
+                     shard.tensors()[i].name, holders);
   }
 }
 
@@ -82,7 +76,7 @@ RecordNorms clip_across_ranks(Collective& collective, const ModelLayout& layout,
   GradientSum total(layout);
   RecordNorms norms;
   together(collective, [&] {
-    check_sum(layout, sum);
+    check_sum(kOperator, layout, sum);
     norms = clip_per_sample(layout, gradients, plan, options, total);
   });
   collective.all_reduce_sum(total.values());
@@ -92,8 +86,8 @@ RecordNorms clip_across_ranks(Collective& collective, const ModelLayout& layout,
 
 ModelLayout shard_of(const ModelLayout& layout, std::span<const bool> held) {
   if (held.size() != layout.size())
-    throw Error(ErrorCode::kInvalidInput, "shard_of",
-                fmt::format("{} entries for {} tensors", held.size(), layout.size()));
+    invalid_input("shard_of", "found {} entries; expected one for each of {} tensors", held.size(),
+                  layout.size());
   std::vector<Tensor> tensors(layout.tensors().begin(), layout.tensors().end());
   for (std::size_t i = 0; i < tensors.size(); ++i)
     tensors[i].trainable = tensors[i].trainable && held[i];
@@ -107,10 +101,10 @@ RecordNorms clip_sharded(Collective& collective, const ModelLayout& shard,
   Partition own = plan.partition;
   together(collective, [&] {
     if (own.part_of.size() != shard.size())
-      throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                  fmt::format("the partition is of {} tensors, the shard has {}; shard the layout "
-                              "that was cut",
-                              own.part_of.size(), shard.size()));
+      invalid_config(
+          kOperator,
+          "the partition covers {} tensors, but the shard has {}; shard the partitioned layout",
+          own.part_of.size(), shard.size());
   });
   check_holders(collective, shard, plan.partition);
   for (std::size_t i = 0; i < shard.size(); ++i)
@@ -121,14 +115,15 @@ RecordNorms clip_sharded(Collective& collective, const ModelLayout& shard,
   RecordNorms norms;
   together(collective, [&] {
     if (std::any_of(counts.begin(), counts.end(), [&](double n) { return n != counts[0]; }))
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  "the ranks have different numbers of records; each holds its tensors of all");
+      invalid_gradient(kOperator,
+                       "the ranks have different numbers of records; every rank must hold its "
+                       "tensors of all records");
     norms = per_sample_norms(shard, gradients, own, options);
     // Everything that could refuse the sum does so before any rank adds to its own.
     RecordNorms none;
     none.parts = norms.parts;
     decide_scales(plan, none);
-    check_sum(shard, sum);
+    check_sum(kOperator, shard, sum);
   });
   combine(collective, norms);
   decide_scales(plan, norms);

@@ -24,11 +24,10 @@ constexpr const char* kOperator = "ClipPerSample_v1";
 template <class Real>
 void check_gradients(const ModelLayout& layout, const PerSampleGradients<Real>& gradients) {
   if (gradients.tensors.size() != layout.size())
-    throw Error(
-        ErrorCode::kInvalidGradient, kOperator,
-        fmt::format("gradients of {} tensors for a layout of {}; give one span per tensor, empty "
-                    "where it is not private",
-                    gradients.tensors.size(), layout.size()));
+    invalid_gradient(kOperator,
+                     "found gradients of {} tensors for a layout of {}; pass one span per tensor, "
+                     "empty if it is not private",
+                     gradients.tensors.size(), layout.size());
   for (std::size_t i = 0; i < layout.size(); ++i) {
     if (!layout.tensors()[i].is_private()) continue;
     const std::uint64_t elements = layout.elements(i);
@@ -36,44 +35,40 @@ void check_gradients(const ModelLayout& layout, const PerSampleGradients<Real>& 
     const bool fits =
         elements == 0 ? given == 0 : given % elements == 0 && given / elements == gradients.records;
     if (!fits)
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  fmt::format("tensor {} has {} values; {} records of {} elements are needed",
-                              layout.tensors()[i].name, given, gradients.records, elements));
+      invalid_gradient(kOperator, "tensor {} has {} values; expected {} records of {} elements",
+                       layout.tensors()[i].name, given, gradients.records, elements);
   }
 }
 
 template void check_gradients(const ModelLayout&, const PerSampleGradients<float>&);
 template void check_gradients(const ModelLayout&, const PerSampleGradients<double>&);
 
-namespace {
-
 void check_partition(const ModelLayout& layout, const Partition& partition) {
-  const auto refuse = [](std::string sentence) {
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
-  };
   if (partition.part_of.size() != layout.size())
-    refuse(fmt::format("the partition is of {} tensors, the layout has {}; cut this layout",
-                       partition.part_of.size(), layout.size()));
+    invalid_config(kOperator,
+                   "the partition covers {} tensors, but the layout has {}; partition this layout",
+                   partition.part_of.size(), layout.size());
   for (std::size_t i = 0; i < layout.size(); ++i) {
     const std::uint32_t part = partition.part_of[i];
     if (layout.tensors()[i].is_private() ? part >= partition.parts() : part != Partition::kNone)
-      refuse(fmt::format("tensor {} is {} but the partition puts it in {} part; cut this layout",
-                         layout.tensors()[i].name,
-                         layout.tensors()[i].is_private() ? "private" : "not private",
-                         part < partition.parts() ? "a" : "no"));
+      invalid_config(
+          kOperator,
+          "tensor {} is {}, but the partition assigns it to {} part; partition this layout",
+          layout.tensors()[i].name, layout.tensors()[i].is_private() ? "private" : "not private",
+          part < partition.parts() ? "a" : "no");
   }
 }
 
-void check_sum(const ModelLayout& layout, const GradientSum& sum) {
+void check_sum(const char* op, const ModelLayout& layout, const GradientSum& sum) {
   if (!sum.is_of(layout))
-    throw Error(ErrorCode::kInvalidInput, kOperator,
-                "the sum belongs to another layout; make one with GradientSum(layout)");
+    invalid_input(op, "the sum belongs to another layout; create it with GradientSum(layout)");
 }
+
+namespace {
 
 void check_options(const ClipOptions& options) {
   if (options.max_microbatch == 0)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "max_microbatch is 0; at least one record is worked on at a time");
+    invalid_config(kOperator, "max_microbatch is 0; it must be at least 1");
   numerics::require_round_to_nearest();
 }
 
@@ -84,13 +79,12 @@ template <class Real>
     if (!layout.tensors()[i].is_private()) continue;
     const auto row = gradients.tensors[i].subspan(record * layout.elements(i), layout.elements(i));
     if (!std::all_of(row.begin(), row.end(), [](Real x) { return std::isfinite(x); }))
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  fmt::format("the gradient of tensor {} is not finite in record {}; nothing was "
-                              "added. nonfinite: zero leaves such records out",
-                              layout.tensors()[i].name, record));
+      invalid_gradient(kOperator,
+                       "the gradient of tensor {} is not finite in record {}; nothing was added. "
+                       "Set nonfinite: zero to leave such records out",
+                       layout.tensors()[i].name, record);
   }
-  throw Error(ErrorCode::kInvalidGradient, kOperator,
-              fmt::format("the gradient of record {} changed while it was read", record));
+  invalid_gradient(kOperator, "the gradient of record {} changed while it was being read", record);
 }
 
 RecordNorms empty_norms(std::size_t records, std::size_t parts) {
@@ -144,7 +138,7 @@ RecordNorms clip(const ModelLayout& layout, const PerSampleGradients<Real>& grad
   check_options(options);
   check_partition(layout, plan.partition);
   check_gradients(layout, gradients);
-  check_sum(layout, sum);
+  check_sum(kOperator, layout, sum);
   RecordNorms norms = empty_norms(0, plan.partition.parts());
   decide_scales(plan, norms);  // refuses bounds that are none, even for an empty batch
   if (gradients.records == 0) return norms;
@@ -184,13 +178,13 @@ void checked_add(const ModelLayout& layout, const PerSampleGradients<Real>& grad
   check_options(options);
   check_partition(layout, partition);
   check_gradients(layout, gradients);
-  check_sum(layout, sum);
+  check_sum(kOperator, layout, sum);
   if (decided.records != gradients.records || decided.parts != partition.parts() ||
       decided.scales.size() != decided.records * decided.parts)
-    throw Error(ErrorCode::kInvalidInput, kOperator,
-                fmt::format("scales of {} records and {} parts for gradients of {} records and {} "
-                            "parts; decide_scales first",
-                            decided.records, decided.parts, gradients.records, partition.parts()));
+    invalid_input(kOperator,
+                  "found scales of {} records and {} parts for gradients of {} records and {} "
+                  "parts; call decide_scales first",
+                  decided.records, decided.parts, gradients.records, partition.parts());
   sum_of(layout, gradients, partition, decided, options, sum);
 }
 
@@ -214,7 +208,7 @@ RecordNorms clip_reached(const ModelLayout& layout, const PerSampleGradients<Rea
                          const DecideScales& decide, GradientSum& sum) {
   check_options(options);
   check_gradients(layout, gradients);
-  check_sum(layout, sum);
+  check_sum(kOperator, layout, sum);
   RecordNorms norms = empty_norms(gradients.records, partition.parts());
   if (gradients.records == 0) return norms;
   const Reached reached{reach, classes};

@@ -442,10 +442,10 @@ TEST(ClipRowsInput, RefusesWhatDoesNotFitTogetherAndLeavesTheSum) {
   auto wrong = batch.view;
   wrong.tensors[1] = wrong.tensors[1].subspan(1);
   EXPECT_EQ(refusal(wrong, plan, {}, sum),
-            "INVALID_GRADIENT tensor a.bias has 261 values; 2 records of 131 elements are needed");
+            "INVALID_GRADIENT tensor a.bias has 261 values; expected 2 records of 131 elements");
   wrong = batch.view;
   wrong.tensors.pop_back();
-  EXPECT_TRUE(has(refusal(wrong, plan, {}, sum), "INVALID_GRADIENT gradients of 5 tensors"));
+  EXPECT_TRUE(has(refusal(wrong, plan, {}, sum), "INVALID_GRADIENT found gradients of 5 tensors"));
   wrong = batch.view;
   wrong.records = 3;
   EXPECT_TRUE(has(refusal(wrong, plan, {}, sum), "INVALID_GRADIENT tensor a.weight"));

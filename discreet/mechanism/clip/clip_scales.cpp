@@ -15,9 +15,8 @@ using numerics::next_up;
 
 void check_bound(double bound, std::string_view what) {
   if (std::isfinite(bound) && bound > 0) return;
-  throw Error(
-      ErrorCode::kInvalidDpConfig, "Clip_v1",
-      fmt::format("the clip bound of {} is {}; it must be finite and positive", what, bound));
+  invalid_config("Clip_v1", "the clip bound of {} is {}; it must be finite and positive", what,
+                 bound);
 }
 
 }  // namespace
@@ -35,17 +34,17 @@ double norm_from_above(std::span<const double> norms) noexcept {
   return next_up(largest * next_up(std::sqrt(total)));
 }
 
-double clip_scale(double norm, double clip) noexcept {
-  const double ratio = next_down(clip / next_up(norm + kEpsClip));
-  return std::clamp(ratio, 0.0, 1.0);
+double clip_scale(double norm, double clip, std::optional<double> stability) noexcept {
+  const double ratio = next_down(clip / next_up(norm + stability.value_or(kEpsClip)));
+  return stability ? std::max(ratio, 0.0) : std::clamp(ratio, 0.0, 1.0);
 }
 
-void decide_scales(const ClipPlan& plan, RecordNorms& norms) {
+void decide_scales(const ClipPlan& plan, RecordNorms& norms, std::optional<double> stability) {
   const std::size_t parts = plan.partition.parts();
   if (plan.clip.size() != parts || norms.parts != parts)
-    throw Error(ErrorCode::kInvalidDpConfig, "Clip_v1",
-                fmt::format("{} clip bounds and norms of {} parts for a partition of {} parts",
-                            plan.clip.size(), norms.parts, parts));
+    invalid_config("Clip_v1",
+                   "found {} clip bounds and norms of {} parts for a partition of {} parts",
+                   plan.clip.size(), norms.parts, parts);
   for (std::size_t g = 0; g < parts; ++g) check_bound(plan.clip[g], plan.partition.names[g]);
   if (plan.flat_clip) check_bound(*plan.flat_clip, "all parts together");
 
@@ -58,7 +57,7 @@ void decide_scales(const ClipPlan& plan, RecordNorms& norms) {
       continue;
     }
     for (std::size_t g = 0; g < parts; ++g) {
-      scales[g] = clip_scale(norms.norm(i, g), plan.clip[g]);
+      scales[g] = clip_scale(norms.norm(i, g), plan.clip[g], stability);
       // The product of an overflowed norm and its scale 0 would be NaN.
       clipped[g] = scales[g] == 0 ? 0 : next_up(norms.norm(i, g) * scales[g]);
     }

@@ -1,7 +1,5 @@
 #include "discreet/mechanism/clip/clip_statistics.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,9 +11,7 @@
 namespace discreet::mechanism {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, "ClipStatistics", std::move(sentence));
-}
+constexpr const char* kOperator = "ClipStatistics";
 
 double ratio(std::uint64_t count, std::uint64_t of) noexcept {
   return static_cast<double>(count) / std::max(static_cast<double>(of), kEpsDenom);
@@ -25,12 +21,12 @@ double ratio(std::uint64_t count, std::uint64_t of) noexcept {
 
 void ClipStatistics::add(const RecordNorms& norms) {
   if (norms.parts != parts())
-    refuse(fmt::format("norms of {} parts where {} are counted", norms.parts, parts()));
+    invalid_input(kOperator, "found norms of {} parts; expected {}", norms.parts, parts());
   const std::size_t cells = norms.records * norms.parts;
   if (norms.norms.size() != cells || norms.scales.size() != cells ||
       norms.zeroed.size() != norms.records)
-    refuse(fmt::format("{} norms and {} scales for {} records; decide the scales first",
-                       norms.norms.size(), norms.scales.size(), norms.records));
+    invalid_input(kOperator, "found {} norms and {} scales for {} records; decide the scales first",
+                  norms.norms.size(), norms.scales.size(), norms.records);
   for (std::size_t i = 0; i < norms.records; ++i) {
     const bool zeroed = norms.zeroed[i] != 0;
     zeroed_.push_back(zeroed ? 1 : 0);
@@ -51,7 +47,8 @@ void ClipStatistics::add(const RecordNorms& norms) {
 
 void ClipStatistics::merge(const ClipStatistics& next) {
   if (next.parts() != parts())
-    refuse(fmt::format("statistics of {} parts do not merge with {}", next.parts(), parts()));
+    invalid_input(kOperator, "statistics of {} parts cannot be merged with statistics of {} parts",
+                  next.parts(), parts());
   norms_.insert(norms_.end(), next.norms_.begin(), next.norms_.end());
   zeroed_.insert(zeroed_.end(), next.zeroed_.begin(), next.zeroed_.end());
   for (std::size_t g = 0; g < parts(); ++g) clipped_in_part_[g] += next.clipped_in_part_[g];
@@ -77,7 +74,7 @@ double ClipStatistics::fairness_clip_ratio() const {
 }
 
 ClipStatistics::Ranked ClipStatistics::quantile(double p) const {
-  if (!(p >= 0 && p <= 1)) refuse(fmt::format("quantile {} is not in [0, 1]", p));
+  if (!(p >= 0 && p <= 1)) invalid_input(kOperator, "the quantile is {}; it must be in [0, 1]", p);
   std::vector<double> kept;
   for (std::uint64_t i = 0; i < records(); ++i)
     if (zeroed_[i] == 0) kept.push_back(norms_[i]);
@@ -107,9 +104,6 @@ Bytes ClipStatistics::encode() const {
 }
 
 ClipStatistics ClipStatistics::decode(ByteView bytes) {
-  const auto malformed = [](const std::string& what) -> Error {
-    return {ErrorCode::kMalformed, "ClipStatistics::decode", what};
-  };
   try {
     const cbor::Value value = cbor::decode(bytes);
     ClipStatistics out(0);
@@ -118,19 +112,20 @@ ClipStatistics ClipStatistics::decode(ByteView bytes) {
     out.clipped_ = value.at("clipped").as_unsigned();
     const ByteView zeroed = value.at("zeroed").as_bytes();
     const ByteView norms = value.at("norms").as_bytes();
-    if (norms.size() != zeroed.size() * sizeof(double)) throw malformed("norms of other records");
+    if (norms.size() != zeroed.size() * sizeof(double))
+      malformed("ClipStatistics::decode", "the norms belong to other records");
     out.zeroed_.assign(zeroed.begin(), zeroed.end());
     out.norms_.resize(zeroed.size());
     if (!norms.empty()) std::memcpy(out.norms_.data(), norms.data(), norms.size());
     if (std::ranges::any_of(out.norms_, [](double norm) { return std::isnan(norm); }))
-      throw malformed("a norm is no number");
+      malformed("ClipStatistics::decode", "a norm is not a number");
     out.zeroed_records_ = static_cast<std::uint64_t>(std::ranges::count(out.zeroed_, 1));
     if (value.as_map().size() != 4 || out.encode() != Bytes(bytes.begin(), bytes.end()))
-      throw malformed("other fields than statistics have");
+      malformed("ClipStatistics::decode", "the fields are not those of statistics");
     return out;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kMalformed) throw;
-    throw malformed(error.sentence());
+    malformed("ClipStatistics::decode", "{}", error.sentence());
   }
 }
 

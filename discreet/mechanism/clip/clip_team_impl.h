@@ -20,14 +20,14 @@
 
 namespace discreet::mechanism {
 
-// Records and what each may reach.
+// Records and the coordinates that each may reach.
 struct Reached {
   const Reach& reach;
   std::span<const std::uint32_t> classes;
 };
 
-// What all threads work on. Each walks the same schedule over its own share of the pieces; norms
-// and scales are decided by the first one between two barriers.
+// The shared work of all threads. Each processes the same schedule on its own share of the pieces;
+// between two barriers, the first thread decides norms and scales.
 template <class Real>
 class Team {
  public:
@@ -53,7 +53,7 @@ class Team {
           cells = std::max(cells, reached->reach.cells(piece.tensor));
     }
     piece_norms_.resize(most);
-    for (Scratch& own : scratch_) {  // no allocation, hence no failure, in a thread
+    for (Scratch& own : scratch_) {  // no allocation, hence no failure, inside a thread
       own.norms.reserve(pieces);
       own.rows.resize(cells * kRows);
       own.scales.resize(cells * kRows);
@@ -62,7 +62,7 @@ class Team {
     }
   }
 
-  // f(share) from every thread; from none if not all can be started.
+  // Calls f(share) from every thread, or from none if not all can be started.
   template <class F>
   void run(F f) {
     std::atomic<int> go = 0;
@@ -97,8 +97,8 @@ class Team {
     for (const Group& group : groups_) accumulate(share, group, 0, gradients_.records, decided);
   }
 
-  // Both, while the records of a window are in the cache. Stops at the first part of a record that
-  // is not finite, or whose norms are: false, and the sum is as it was.
+  // Both, while the records of a window are in the cache. Stops at the first record whose part or
+  // norms are not finite; then returns false and the sum is unchanged.
   //   decide(group, first, end): fills the scales of these records and parts.
   template <class Decide>
   bool measure_and_accumulate(Decide decide, RecordNorms& norms) {
@@ -136,7 +136,7 @@ class Team {
   }
 
  private:
-  static constexpr std::size_t kRows = 64;  // rows handed to a kernel at once
+  static constexpr std::size_t kRows = 64;  // rows passed to a kernel at once
   struct Scratch {
     std::vector<double> norms;  // of a part
     // By cell of a tensor: the records that reach it.
@@ -173,7 +173,7 @@ class Team {
   std::size_t offset_of(std::span<double> target) const {
     return static_cast<std::size_t>(target.data() - sum_->values().data());
   }
-  // The pieces that a thread works on: the first, and the one after the last.
+  // The range of pieces that a thread processes: first, and one past the last.
   std::pair<std::size_t, std::size_t> pieces_of(const Group& group, std::size_t share) const {
     const std::size_t count = group.pieces.size();
     return {count * share / shares_, count * (share + 1) / shares_};
@@ -198,7 +198,7 @@ class Team {
       }
     }
     barrier_.arrive_and_wait();
-    // The records of the window are shared out too: a model has many pieces.
+    // The records of the window are distributed too, because a model has many pieces.
     std::vector<double>& together = scratch_[share].norms;
     for (std::size_t r = records * share / shares_; r < records * (share + 1) / shares_; ++r) {
       std::size_t p = 0;
@@ -215,7 +215,7 @@ class Team {
     barrier_.arrive_and_wait();
   }
 
-  // 0 for records that reach nothing of the piece.
+  // 0 for records that do not reach the piece.
   void reached_norms(Scratch& own, const Piece& piece, std::size_t first, std::size_t count,
                      double* out) const {
     const std::size_t n = piece.end - piece.begin;
@@ -254,7 +254,7 @@ class Team {
     return true;
   }
 
-  // What restores the sum. A sum of nothing yet, the usual one, needs no copy.
+  // Saves what is needed to restore the sum. An empty sum, the usual case, needs no copy.
   void remember(std::size_t share, Group& group) {
     const auto [begin, end] = pieces_of(group, share);
     for (std::size_t p = begin; p < end; ++p) {
@@ -286,7 +286,7 @@ class Team {
     std::size_t count = 0;
     for (std::size_t i = first; i < end; ++i) {
       const double scale = decided.scale(i, piece.part);
-      if (scale == 0) continue;  // 0 times an infinity is no 0
+      if (scale == 0) continue;  // 0 times an infinity is not 0
       rows[count] = row(piece, i);
       scales[count++] = scale;
     }

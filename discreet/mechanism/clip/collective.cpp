@@ -40,7 +40,7 @@ class Meeting {
     };
     if (arrived_ + 1 == world_ && std::any_of(offers_.begin(), offers_.end(), differs))
       fail(Error(ErrorCode::kInvalidInput, "Collective",
-                 "the ranks do not call the same operation with arrays of the same length"));
+                 "the ranks did not call the same operation with arrays of equal length"));
     arrive(rank, lock);
   }
 
@@ -68,9 +68,9 @@ class Meeting {
       fail(Error(error.code(), error.op(), error.sentence()));
     } catch (const std::exception& error) {
       fail(Error(ErrorCode::kInvalidInput, "Collective",
-                 fmt::format("another rank ended: {}", error.what())));
+                 fmt::format("another rank failed: {}", error.what())));
     } catch (...) {
-      fail(Error(ErrorCode::kInvalidInput, "Collective", "another rank ended"));
+      fail(Error(ErrorCode::kInvalidInput, "Collective", "another rank failed"));
     }
   }
 
@@ -101,7 +101,8 @@ class Meeting {
   void check_that_all_come() {
     if (left_ > 0 && !error_)
       fail(Error(ErrorCode::kInvalidInput, "Collective",
-                 "a rank returned while others wait for it; all ranks call the same operations"));
+                 "a rank returned while others were waiting for it; all ranks must call the same "
+                 "operations"));
   }
   void fail(Error error) {
     error_.emplace(std::move(error));
@@ -170,8 +171,7 @@ class ThreadCollective final : public Collective {
 
 void run_ranks(int world, const std::function<void(Collective&)>& f, int ranks_per_node) {
   if (world < 1)
-    throw Error(ErrorCode::kInvalidInput, "run_ranks",
-                fmt::format("{} ranks; there is at least one", world));
+    invalid_input("run_ranks", "the number of ranks is {}; it must be at least 1", world);
   Meeting meeting(world, ranks_per_node);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(world));
   const auto run = [&](std::size_t rank) {

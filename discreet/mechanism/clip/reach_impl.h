@@ -11,21 +11,22 @@
 
 namespace discreet::mechanism {
 
-// What each class of records reaches of explicit gradients, to the coordinate, and laid out as
-// they are worked on: in pieces of kPiece coordinates of a tensor.
+// The coordinates of explicit gradients that each class of records reaches, in the layout used for
+// processing: pieces of kPiece coordinates of a tensor.
 class Reach {
  public:
   Reach() = default;
-  Reach(Reach&&) = default;  // not copied: masks are told by their address
+  Reach(Reach&&) = default;  // not copyable: masks are identified by address
   Reach& operator=(Reach&&) = default;
-  //   ranges: disjoint; their parts are the cells, sets of coordinates that a class reaches as a
-  //     whole or not at all
+  //   ranges: disjoint; their parts are the cells, sets of coordinates that a class reaches
+  //   entirely
+  //     or not at all
   //   permitted: class, then cell
   Reach(const ModelLayout& layout, std::span<const CoordinateRange> ranges,
         std::span<const std::uint8_t> permitted, std::size_t classes);
 
-  // Bit k of word w: whether the class reaches coordinate 32 w + k of the piece. Null: nothing of
-  // it.
+  // Bit k of word w: whether the class reaches coordinate 32 w + k of the piece. Null: it reaches
+  // none.
   const std::uint32_t* mask(std::uint32_t c, std::size_t tensor, std::size_t piece) const noexcept;
 
   // The cells of a tensor are numbered from 0.
@@ -41,7 +42,7 @@ class Reach {
     std::size_t first_cell = 0, cells = 0, pieces = 0;
     std::vector<kernels::Stripe> stripes;
     std::vector<std::size_t> first_stripe;  // of each piece; then the number of stripes
-    // Class, then piece: what mask() tells.
+    // Class, then piece: the results of mask().
     std::vector<const std::uint32_t*> masks;
     std::vector<std::vector<std::uint32_t>> words;  // of the classes that reach a part of it
   };
@@ -57,18 +58,19 @@ class Reach {
 // Fills norms.scales of the records [first, end) from their norms; must not throw.
 using DecideScales = std::function<void(std::size_t first, std::size_t end, RecordNorms& norms)>;
 
-// As clip_per_sample, but what a record may not reach counts as 0, whatever it is, and the scales
-// are decided elsewhere: norms and scales are bit for bit those of a record with zeros there, and
-// it adds nothing to them.
+// As clip_per_sample, but coordinates that a record may not reach count as 0, whatever they are,
+// and the scales are decided elsewhere. Norms and scales are bit for bit those of a record with
+// zeros there; nothing is added to unreached coordinates.
 //   partition: of the tensors that some class reaches
 //   classes: one per record; kNoRoute: it reaches nothing
-// A record that is not finite in what it may reach is treated as options.nonfinite says.
+// A record that is not finite in a coordinate it may reach is treated according to
+// options.nonfinite.
 template <class Real>
 RecordNorms clip_reached(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
                          const Partition& partition, const Reach& reach,
                          std::span<const std::uint32_t> classes, const ClipOptions& options,
                          const DecideScales& decide, GradientSum& sum);
-// The norms alone, without scales.
+// Only the norms, without scales.
 template <class Real>
 RecordNorms reached_norms(const ModelLayout& layout, const PerSampleGradients<Real>& gradients,
                           const Partition& partition, const Reach& reach,

@@ -1,7 +1,5 @@
 #include "discreet/mechanism/noise/budget_allocation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -18,9 +16,7 @@ constexpr double kLeastSigma = 1e-8, kLargestSigma = 1e8;
 constexpr double kLeastClip = 1e-100, kLargestClip = 1e100;  // squares stay normal numbers
 constexpr double kHybridShare = 2;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "PrivacyBudgetAllocator_v1", std::move(sentence));
-}
+constexpr const char* kOperator = "PrivacyBudgetAllocator_v1";
 
 bool is_norm(SensitivitySource source) noexcept {
   return source == SensitivitySource::kPublicNorms || source == SensitivitySource::kNoisedNorms;
@@ -51,8 +47,8 @@ std::vector<double> choose_bounds(const DpConfig& config, const ModelLayout& lay
       clip[g] = share;
     }
     if (!(clip[g] >= kLeastClip && clip[g] <= kLargestClip))
-      refuse(fmt::format("the clip bound of {} is {}; it must lie in [1e-100, 1e100]",
-                         partition.names[g], clip[g]));
+      invalid_config(kOperator, "the clip bound of {} is {}; it must be in [1e-100, 1e100]",
+                     partition.names[g], clip[g]);
   }
   return clip;
 }
@@ -98,12 +94,13 @@ std::vector<double> layer_wise_weights(const ClipPlan& plan) {
 
 std::vector<double> custom_weights(const DpConfig& config, const ModelLayout& layout,
                                    const Partition& partition) {
-  if (!config.sigma_map) refuse("privacy_allocation custom needs sigma_map");
+  if (!config.sigma_map) invalid_config(kOperator, "privacy_allocation custom needs sigma_map");
   std::vector<double> weights;
   const auto values = values_by_part(layout, partition, *config.sigma_map, "sigma_map");
   for (std::size_t g = 0; g < values.size(); ++g) {
     if (!values[g])
-      refuse(fmt::format("sigma_map has no value for {}; name every part", partition.names[g]));
+      invalid_config(kOperator, "sigma_map has no value for {}; add one for every part",
+                     partition.names[g]);
     weights.push_back(*values[g]);
   }
   return weights;
@@ -128,10 +125,10 @@ double effective_of(const ClipPlan& plan, const std::vector<double>& sigma) {
   if (!plan.flat_clip) groups = without_bounds(std::move(groups));
   const double effective = accounting::effective_noise_multiplier(groups);
   if (!std::isfinite(effective) || effective <= 0)
-    refuse(
-        fmt::format("clip bounds and sigmas are too unequal: their effective multiplier comes "
-                    "out as {}; bring them closer together",
-                    effective));
+    invalid_config(kOperator,
+                   "clip bounds and sigmas differ too much: their effective multiplier would be "
+                   "{}; bring them closer together",
+                   effective);
   return effective;
 }
 
@@ -153,7 +150,8 @@ std::vector<double> normalised(const ClipPlan& plan, std::vector<double> weights
 std::vector<double> weights_of(const DpConfig& config, const ModelLayout& layout,
                                const ClipPlan& plan) {
   if (config.sigma_map && config.privacy_allocation != AllocationMode::kCustom)
-    refuse("sigma_map is given, but privacy_allocation is not custom; remove one of the two");
+    invalid_config(kOperator,
+                   "sigma_map is set, but privacy_allocation is not custom; remove one of the two");
   switch (config.privacy_allocation) {
     case AllocationMode::kLayerWise: return layer_wise_weights(plan);
     case AllocationMode::kCustom: return custom_weights(config, layout, plan.partition);
@@ -168,10 +166,11 @@ Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
                            const SensitivityMap& sensitivities) {
   const Partition& partition = sensitivities.partition;
   if (partition.parts() == 0)
-    refuse("no tensor receives private gradients, so there is no budget to allocate");
+    invalid_config(kOperator,
+                   "no tensor receives private gradients, so there is no budget to allocate");
   if (partition.part_of.size() != layout.size() ||
       sensitivities.sensitivity.size() != partition.parts())
-    refuse("the sensitivity map belongs to another layout; analyze this one");
+    invalid_config(kOperator, "the sensitivity map belongs to another layout; analyze this one");
   Allocation out;
   out.plan.partition = partition;
   out.plan.clip = choose_bounds(config, layout, sensitivities);
@@ -185,10 +184,10 @@ Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
   const bool weighed_by_bounds =
       config.privacy_allocation == AllocationMode::kLayerWise || out.plan.flat_clip;
   if (out.follows_releases && weighed_by_bounds && config.per_layer_multiplier)
-    refuse(
-        "noise.per_layer_multiplier on bounds that follow noised norms would let the effective "
-        "noise react to what is released; remove it, or take per_layer bounds with "
-        "privacy_allocation uniform");
+    invalid_config(kOperator,
+                   "noise.per_layer_multiplier with bounds that follow noised norms would make the "
+                   "effective noise depend on releases; remove it, or use per_layer bounds with "
+                   "privacy_allocation uniform");
   for (std::size_t g = 0; g < partition.parts(); ++g) out.multiplier[g] *= scale[g].value_or(1);
   out.effective = effective_of(out.plan, out.multiplier);
   return out;
@@ -197,10 +196,10 @@ Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
 accounting::GaussianGroups gaussian_groups(const Allocation& allocation, double sigma_eff,
                                            std::optional<accounting::Adaptation> adaptation) {
   if (!std::isfinite(sigma_eff))
-    throw Error(ErrorCode::kNanInSigma, "PrivacyBudgetAllocator_v1",
-                fmt::format("the noise multiplier is {}", sigma_eff));
+    fail(ErrorCode::kNanInSigma, "PrivacyBudgetAllocator_v1",
+         "the noise multiplier is {}; it must be finite", sigma_eff);
   if (!(sigma_eff >= kLeastSigma && sigma_eff <= kLargestSigma))
-    refuse(fmt::format("the noise multiplier is {}; it must lie in [1e-8, 1e8]", sigma_eff));
+    invalid_config(kOperator, "the noise multiplier is {}; it must be in [1e-8, 1e8]", sigma_eff);
   std::vector<double> sigma;
   for (const double m : allocation.multiplier) {
     const double product = m == 1 ? sigma_eff : numerics::next_up(m * sigma_eff);

@@ -13,67 +13,68 @@ namespace discreet::mechanism {
 
 // Proof: budget_allocation.md
 
-// The private parameters are cut into parts g; part g is clipped to C_g and gets noise of standard
-// deviation sigma_g C_g on each of its d_g coordinates. Together the parts are one Gaussian release
-// of multiplier sigma_eff (accounting::effective_noise_multiplier). Allocation divides a given
-// sigma_eff among the parts.
+// The private parameters are divided into parts g; part g is clipped to C_g and gets noise of
+// standard deviation sigma_g C_g on each of its d_g coordinates. Together the parts are one
+// Gaussian release of multiplier sigma_eff (accounting::effective_noise_multiplier). The allocation
+// divides a given sigma_eff among the parts.
 //
-//   uniform     sigma_g is the same for all parts: sigma_eff sqrt(G) where each has its own bound,
+//   uniform     sigma_g is equal for all parts: sigma_eff sqrt(G) if each has its own bound,
 //               sigma_eff for one flat part.
-//   layer_wise  sigma_g^2 ∝ 1 / (C_g sqrt(d_g)): for these C_g, no other choice of the same
+//   layer_wise  sigma_g^2 ∝ 1 / (C_g sqrt(d_g)): for these C_g, no other choice with the same
 //               sigma_eff has a smaller noise energy sum_g d_g sigma_g^2 C_g^2; it is
-//               sigma_eff^2 (sum_g C_g sqrt(d_g))^2. Under a flat bound too (hybrid):
+//               sigma_eff^2 (sum_g C_g sqrt(d_g))^2. With a flat bound (hybrid):
 //               sigma_g^2 ∝ sqrt(u_g) / (C_g^2 sqrt(d_g)), u_g = min(C_g^2, lambda d_g) with
 //               sum u_g = flat_clip^2.
-//   custom      sigma_g ∝ sigma_map, which must reach every part.
+//   custom      sigma_g ∝ sigma_map, which must name every part.
 //
-// Afterwards noise.per_layer_multiplier scales the sigma_g of the parts that it names. The scaled
-// values are what is drawn and what is accounted, so that sigma_eff changes.
+// Then noise.per_layer_multiplier scales the sigma_g of the parts it names. The scaled values are
+// drawn and accounted, so sigma_eff changes.
 //
-// The bounds C_g, in this order: clip_norm_map; the adapted bound (clipping.norm: adaptive, or
-// strategy adaptive, with a norm history); clipping.norm itself for a flat cut; otherwise the share
-//   C_g = C s_g / sqrt(sum s^2)   of C = clipping.norm, s the sensitivity map,
-// so that sum C_g^2 = C^2 up to rounding; under hybrid twice the share, at most C, inside the flat
-// bound C, so that a record may spend its norm unevenly. Sums of C_g^2 need not be exact: each C_g
-// is enforced and accounted as it is.
+// The bounds C_g are, in this order of precedence: clip_norm_map; the adapted bound (clipping.norm:
+// adaptive, or strategy adaptive, with a norm history); clipping.norm itself for a flat cut;
+// otherwise the share
+//   C_g = C s_g / sqrt(sum s^2)   of C = clipping.norm, where s is the sensitivity map,
+// so that sum C_g^2 = C^2 up to rounding. Under hybrid each part gets twice the share, at most C,
+// within the flat bound C, so that a record may use its norm unevenly. The sum of the C_g^2 need
+// not be exact: each C_g is enforced and accounted as it is.
 struct Allocation {
   ClipPlan plan;                   // the clip_norm_map
   std::vector<double> multiplier;  // the allocation_map: sigma_g / sigma_eff, one per part
-  // Effective multiplier of the parts at sigma_eff = 1, rounded towards less noise: at least 1
+  // The effective multiplier of the parts at sigma_eff = 1, rounded down (less noise). At least 1
   // unless per_layer_multiplier lowered it.
   double effective = 1;
-  bool follows_releases = false;  // some bound comes from noised norms
+  bool follows_releases = false;  // some bound is derived from noised norms
 };
 
 // UML_OS.DifferentialPrivacy.PrivacyBudgetAllocator_v1
-//   layout:        as given to analyze_sensitivity.
-//   sensitivities: public or noised, as analyze_sensitivity gives them; the norm history is in
-//   them.
-// Throws kInvalidDpConfig, naming key or part, if there is no private parameter, a part is missing
-// from or a key is unknown to a map; if per_layer_multiplier meets bounds that follow noised norms
-// under layer_wise or hybrid, because sigma_eff would then react to what is released; a bound is
-// outside [1e-100, 1e100], or bounds and sigmas are so unequal that binary64 cannot hold their sum.
+//   layout:        as passed to analyze_sensitivity.
+//   sensitivities: public or noised, from analyze_sensitivity; they include the norm history.
+// Throws kInvalidDpConfig, naming key or part, if there is no private parameter; if a part is
+// missing from a map or a key of a map is unknown; if per_layer_multiplier is combined with bounds
+// that follow noised norms under layer_wise or hybrid, because sigma_eff would then depend on
+// released values; if a bound is outside [1e-100, 1e100]; or if bounds and sigmas differ so much
+// that binary64 cannot hold their sum.
 Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
                            const SensitivityMap& sensitivities);
 
 // The mechanism of a step at base multiplier sigma_eff, for the accounting event. Its groups are
 // the sigma_g (products rounded up) and C_g of the parts, in order.
-//   sigma_eff: in [1e-8, 1e8], the specification's range; else kInvalidDpConfig, kNanInSigma if it
-//              is not finite. Each sigma_g is raised to 1e-8 at least; none is lowered to 1e8,
-//              because the whole would have less noise than was asked.
-//   adaptation: counts released beside it; they lower the effective multiplier.
+//   sigma_eff: in [1e-8, 1e8], the range of the specification, otherwise kInvalidDpConfig;
+//              kNanInSigma if it is not finite. A sigma_g below 1e-8 is raised to 1e-8; none is
+//              lowered to 1e8, because the result would have less noise than requested.
+//   adaptation: counts released in the same step; they lower the effective multiplier.
 // Postcondition without adaptation and per_layer_multiplier:
 //   accounting::effective_noise_multiplier(result) >= sigma_eff, and equal for a single part.
 accounting::GaussianGroups gaussian_groups(
     const Allocation& allocation, double sigma_eff,
     std::optional<accounting::Adaptation> adaptation = std::nullopt);
 
-// What the accountant composes for that step: gaussian_groups() itself where the bounds are fixed
-// in advance. Where they follow releases, the same mechanism in terms that do not: one group
-// {sigma_eff, 1}, or, where per_layer_multiplier lowered the noise, the sigma_g with bounds of 1
-// (each part has its own bound then, and they cancel). It has no more noise than is drawn and is
-// the same whatever was released, so that the schedule stays fixed in advance and every accountant
-// may compose it: bounds may adapt, the effective multiplier may not.
+// The mechanism that the accountant composes for that step. If the bounds are fixed in advance,
+// this is gaussian_groups(). If they follow releases, it is the same mechanism expressed
+// independently of them: one group {sigma_eff, 1} or, if per_layer_multiplier lowered the noise,
+// the sigma_g with bounds of 1 (each part then has its own bound, and they cancel). It has at most
+// the noise that is drawn and does not depend on releases, so the schedule stays fixed in advance
+// and every accountant may compose it: bounds may adapt, the effective multiplier may not.
 accounting::GaussianGroups accounted_groups(
     const Allocation& allocation, double sigma_eff,
     std::optional<accounting::Adaptation> adaptation = std::nullopt);

@@ -140,10 +140,11 @@ TEST(BudgetAllocation, CustomKeepsTheRatiosOfTheMapAndTheSigmaThatWasAsked) {
               1e-12);
   config.sigma_map = NumberMap{{"layer0", 3}};
   EXPECT_EQ(refusal(config, model_of({10, 20})),
-            "sigma_map has no value for layer1; name every part");
+            "sigma_map has no value for layer1; add one for every part");
   config.sigma_map = NumberMap{{"layer0", 3}, {"layer1", 4}, {"layer7", 4}};
-  EXPECT_EQ(refusal(config, model_of({10, 20})),
-            "sigma_map names layer7, which is no private part of the model; did you mean layer0?");
+  EXPECT_EQ(
+      refusal(config, model_of({10, 20})),
+      "sigma_map names layer7, which is not a private part of the model; did you mean layer0?");
   config.sigma_map.reset();
   EXPECT_EQ(refusal(config, model_of({10, 20})), "privacy_allocation custom needs sigma_map");
   config = config_of(ClipStrategy::kPerLayer);
@@ -282,7 +283,7 @@ TEST(BudgetAllocation, RefusesWhatCannotBeAllocated) {
             "no tensor receives private gradients, so there is no budget to allocate");
   EXPECT_EQ(refusal(config_of(ClipStrategy::kPerLayer, AllocationMode::kUniform, {1e-200, 1}),
                     model_of({3, 3})),
-            "the clip bound of layer0 is 1e-200; it must lie in [1e-100, 1e100]");
+            "the clip bound of layer0 is 1e-200; it must be in [1e-100, 1e100]");
   const Allocation a = allocate(config_of(ClipStrategy::kPerLayer), model_of({3, 0}));
   const auto code = [&](double sigma) { return code_of([&] { gaussian_groups(a, sigma); }); };
   EXPECT_EQ(code(std::nan("")), ErrorCode::kNanInSigma);

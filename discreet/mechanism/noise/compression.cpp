@@ -14,9 +14,9 @@ namespace {
 
 std::uint64_t kept_of(double keep, std::uint64_t n) {
   if (!(keep > 0 && keep <= 1))
-    throw Error(
-        ErrorCode::kInvalidDpConfig, "compression",
-        fmt::format("noise.compression keeps a share in (0, 1] of the coordinates, not {}", keep));
+    invalid_config("compression",
+                   "noise.compression keeps the share {} of the coordinates; it must be in (0, 1]",
+                   keep);
   return std::min(n, static_cast<std::uint64_t>(std::ceil(keep * static_cast<double>(n))));
 }
 
@@ -51,8 +51,7 @@ CoordinateMask CoordinateMask::largest(const ModelLayout& layout, double keep,
                                        const GradientSum& magnitudes) {
   kept_of(keep, 0);
   for (const double m : magnitudes.values())
-    if (std::isnan(m))
-      throw Error(ErrorCode::kInvalidInput, "compression", "a released magnitude is NaN");
+    if (std::isnan(m)) invalid_input("compression", "a released magnitude is NaN");
   CoordinateMask mask;
   mask.kept_.resize(layout.size());
   for (std::size_t i = 0; i < layout.size(); ++i) {
@@ -90,9 +89,8 @@ Gathered<Real>::Gathered(const ModelLayout& layout, const CoordinateMask& mask,
                          std::size_t end)
     : values_(layout.size()) {
   if (gradients.tensors.size() != layout.size())
-    throw Error(ErrorCode::kInvalidGradient, "compression",
-                fmt::format("{} gradient tensors for a model of {}", gradients.tensors.size(),
-                            layout.size()));
+    invalid_gradient("compression", "found {} gradient tensors for a model of {}",
+                     gradients.tensors.size(), layout.size());
   gradients_.records = end - begin;
   gradients_.tensors.resize(layout.size());
   for (std::size_t i = 0; i < layout.size(); ++i) {
@@ -100,9 +98,8 @@ Gathered<Real>::Gathered(const ModelLayout& layout, const CoordinateMask& mask,
     const std::uint64_t n = layout.elements(i);
     const auto rows = gradients.tensors[i];
     if (rows.size() != gradients.records * n)
-      throw Error(ErrorCode::kInvalidGradient, "compression",
-                  fmt::format("tensor {} has {} values for {} records of {}",
-                              layout.tensors()[i].name, rows.size(), gradients.records, n));
+      invalid_gradient("compression", "tensor {} has {} values; expected {} records of {}",
+                       layout.tensors()[i].name, rows.size(), gradients.records, n);
     const auto kept = mask.kept(i);
     values_[i].reserve((end - begin) * kept.size());
     for (std::size_t record = begin; record < end; ++record)

@@ -42,21 +42,19 @@ std::uint64_t indices(NoiseFamily family, std::uint64_t n) {
 
 void check(double stddev, std::string_view what) {
   if (!std::isfinite(stddev))
-    throw Error(ErrorCode::kNanInSigma, kOperator,
-                fmt::format("the standard deviation of {} is {}", what, stddev));
+    fail(ErrorCode::kNanInSigma, kOperator, "the standard deviation of {} is {}; it must be finite",
+         what, stddev);
   if (stddev < 0)
-    throw Error(
-        ErrorCode::kInvalidDpConfig, kOperator,
-        fmt::format("the standard deviation of {} is {}; it cannot be negative", what, stddev));
+    invalid_config(kOperator, "the standard deviation of {} is {}; it must not be negative", what,
+                   stddev);
 }
 
 void check(const Partition& partition, const NoiseRequest& request) {
   if (request.stddev.size() != partition.parts() ||
       request.scalar_stddev.size() != request.scalars.size())
-    throw Error(
-        ErrorCode::kInvalidDpConfig, kOperator,
-        fmt::format("{} standard deviations for {} parts, {} for {} scalars", request.stddev.size(),
-                    partition.parts(), request.scalar_stddev.size(), request.scalars.size()));
+    invalid_config(kOperator, "found {} standard deviations for {} parts, and {} for {} scalars",
+                   request.stddev.size(), partition.parts(), request.scalar_stddev.size(),
+                   request.scalars.size());
   for (std::size_t g = 0; g < partition.parts(); ++g) check(request.stddev[g], partition.names[g]);
   for (const double stddev : request.scalar_stddev) check(stddev, "a released scalar");
 }
@@ -82,10 +80,10 @@ class Discrete {
   static random::Rational rounded_up_to_24_bits(random::Rational x) {
     while (x.numerator > (1u << 24) || x.denominator > (1u << 23)) {
       if (x.denominator == 1)
-        throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                    fmt::format("Skellam noise of variance {} grid steps squared is beyond 2^24; "
-                                "take a coarser noise.discrete or rounded_gaussian",
-                                x.numerator));
+        invalid_config(kOperator,
+                       "Skellam noise of variance {} in squared grid steps exceeds 2^24; use a "
+                       "coarser noise.discrete or rounded_gaussian",
+                       x.numerator);
       x.numerator = x.numerator / 2 + x.numerator % 2;
       x.denominator /= 2;
     }
@@ -199,8 +197,8 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
                           const NoiseRequest& request, const random::Generator& generator,
                           const NoiseState& state, std::span<const std::span<double>> values) {
   if (request.family != NoiseFamily::kGaussian)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "noise on values that lie elsewhere is gaussian; take that noise.family");
+    invalid_config(kOperator,
+                   "noise on values stored elsewhere must be gaussian; set noise.family: gaussian");
   // The value of a coordinate depends on its position only, so a range may be cut anywhere.
   struct Task {
     random::Position at;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "discreet/base/error.h"
-#include "discreet/base/nearest.h"
+#include "discreet/base/text/nearest.h"
 
 namespace discreet::mechanism {
 namespace {
@@ -39,19 +39,16 @@ Reach reach_of(std::string_view key, const ModelLayout& layout, const Partition&
 std::vector<std::optional<double>> values_by_part(const ModelLayout& layout,
                                                   const Partition& partition,
                                                   const NumberMap& values, std::string_view what) {
-  const auto refuse = [&](std::string sentence) {
-    throw Error(ErrorCode::kInvalidDpConfig, std::string(what), std::move(sentence));
-  };
   std::vector<std::optional<double>> out(partition.parts());
   std::vector<std::size_t> rank(partition.parts());  // of the key that gave the value
   for (const auto& [key, value] : values) {
     if (!std::isfinite(value) || value <= 0)
-      refuse(fmt::format("{} has {} for {}; it must be finite and positive", what, value, key));
+      invalid_config(what, "{} has {} for {}; it must be finite and positive", what, value, key);
     const Reach reach = reach_of(key, layout, partition);
     if (!reach.any) {
       const auto meant = nearest(key, partition.names);
-      refuse(fmt::format("{} names {}, which is no private part of the model{}", what, key,
-                         meant ? fmt::format("; did you mean {}?", *meant) : std::string()));
+      invalid_config(what, "{} names {}, which is not a private part of the model{}", what, key,
+                     meant ? fmt::format("; did you mean {}?", *meant) : std::string());
     }
     bool reached = false;
     for (std::size_t g = 0; g < partition.parts(); ++g) {
@@ -63,10 +60,10 @@ std::vector<std::optional<double>> values_by_part(const ModelLayout& layout,
       rank[g] = specific;
     }
     if (!reached)
-      refuse(
-          fmt::format("{} names {}, a piece of a part that has one value; choose a "
-                      "clipping.strategy that cuts finer, or name the part",
-                      what, key));
+      invalid_config(what,
+                     "{} names {}, which is inside a part with a single value; use a "
+                     "clipping.strategy with finer parts, or name the part",
+                     what, key);
   }
   return out;
 }

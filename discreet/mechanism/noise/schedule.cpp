@@ -19,8 +19,8 @@ constexpr double kTolerance = 1e-6;
 
 double clamped(double sigma, std::uint64_t t) {
   if (!std::isfinite(sigma))
-    throw Error(ErrorCode::kNanInSigma, kOperator,
-                fmt::format("the noise multiplier of step {} is {}", t, sigma));
+    fail(ErrorCode::kNanInSigma, kOperator,
+         "the noise multiplier of step {} is {}; it must be finite", t, sigma);
   return std::clamp(sigma, kLeastSigma, kLargestSigma);
 }
 
@@ -40,10 +40,6 @@ Schedule scaled(std::span<const SchedulePiece> schedule, double scale) {
   Schedule out(schedule.begin(), schedule.end());
   for (SchedulePiece& piece : out) piece.sigma = clamped(piece.sigma * scale, piece.from);
   return out;
-}
-
-[[noreturn]] void malformed(const std::string& what) {
-  throw Error(ErrorCode::kMalformed, kOperator, "the schedule of the checkpoint " + what);
 }
 
 }  // namespace
@@ -88,10 +84,10 @@ double least_scale(const accounting::Accountant& spent, std::span<const Schedule
   const auto best = accounting::least_keeping<Nothing>(evaluate, 1.0, 1e-3 / base,
                                                        kLargestSigma / base, kTolerance);
   if (best.height > 0)
-    throw Error(ErrorCode::kPrivacyBudgetExceeded, kOperator,
-                fmt::format("no noise multiplier up to {} keeps {} steps from step {} on within "
-                            "epsilon {} at delta {}; raise target_epsilon or take fewer steps",
-                            kLargestSigma, goal.steps - begin, begin, goal.epsilon, goal.delta));
+    budget_exceeded(kOperator,
+                    "no noise multiplier up to {} keeps {} steps from step {} on within epsilon {} "
+                    "at delta {}; raise target_epsilon or plan fewer steps",
+                    kLargestSigma, goal.steps - begin, begin, goal.epsilon, goal.delta);
   return best.x;
 }
 
@@ -102,8 +98,7 @@ Scheduler::Scheduler(ScheduleMode mode, Schedule profile, const ScheduleGoal& go
       event_(std::move(event)),
       review_every_(review_interval(mode, goal.steps, std::max(event_.steps, event_.epoch))) {
   if (follows_budget(mode_) && goal_.steps == 0)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "a mode that follows the budget needs target_steps");
+    invalid_config(kOperator, "a mode that follows the budget needs target_steps");
   decided_ = scaled(profile_, 1);
 }
 
@@ -141,8 +136,8 @@ void Scheduler::replace_from(std::uint64_t t, double scale) {
 
 void Scheduler::scale_up(std::uint64_t t, double factor) {
   if (!(factor >= 1) || !std::isfinite(factor))
-    throw Error(ErrorCode::kNanInSigma, kOperator,
-                fmt::format("noise is scaled up by a factor of at least 1, not {}", factor));
+    fail(ErrorCode::kNanInSigma, kOperator,
+         "the factor for scaling noise up is {}; it must be at least 1", factor);
   if (factor == 1) return;
   scale_ *= factor;
   replace_from(t, scale_);
@@ -162,24 +157,26 @@ void Scheduler::restore(const cbor::Value& cache) try {
   Schedule pieces;
   for (const cbor::Value& item : cache.at("pieces").as_array()) {
     const auto& pair = item.as_array();
-    if (pair.size() != 2) malformed("has a piece that is not a pair");
+    if (pair.size() != 2)
+      malformed(kOperator, "the schedule of the checkpoint has a piece that is not a pair");
     const SchedulePiece piece{pair[0].as_unsigned(), pair[1].as_float()};
     if (!(piece.sigma >= kLeastSigma && piece.sigma <= kLargestSigma))
-      malformed(fmt::format("has sigma {}", piece.sigma));
+      malformed(kOperator, "the schedule of the checkpoint has the invalid sigma {}", piece.sigma);
     if (pieces.empty() ? piece.from != 0 : piece.from <= pieces.back().from)
-      malformed("is not in ascending order from step 0");
+      malformed(kOperator, "the schedule of the checkpoint is not in ascending order from step 0");
     pieces.push_back(piece);
   }
-  if (pieces.empty()) malformed("is empty");
+  if (pieces.empty()) malformed(kOperator, "the schedule of the checkpoint is empty");
   const double scale = cache.at("scale").as_float();
-  if (!(std::isfinite(scale) && scale > 0)) malformed(fmt::format("has scale {}", scale));
+  if (!(std::isfinite(scale) && scale > 0))
+    malformed(kOperator, "the schedule of the checkpoint has the invalid scale {}", scale);
   const std::uint64_t next_review = cache.at("next_review").as_unsigned();
   decided_ = std::move(pieces);
   scale_ = scale;
   next_review_ = next_review;
 } catch (const Error& error) {
   if (error.code() == ErrorCode::kMalformed) throw;
-  malformed("is malformed: " + error.sentence());
+  malformed(kOperator, "the schedule of the checkpoint is malformed: {}", error.sentence());
 }
 
 Schedule base_profile(const DpConfig& resolved) {

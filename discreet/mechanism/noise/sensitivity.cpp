@@ -1,7 +1,5 @@
 #include "discreet/mechanism/noise/sensitivity.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -11,18 +9,16 @@
 namespace discreet::mechanism {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "SensitivityAnalyzer_v1", std::move(sentence));
-}
+constexpr const char* kOperator = "SensitivityAnalyzer_v1";
 
 void check(const NormHistory& norms, const Partition& partition) {
   if (norms.values().size() != partition.parts())
-    refuse(fmt::format("the norm history has {} norms for {} parts", norms.values().size(),
-                       partition.parts()));
+    invalid_config(kOperator, "the norm history has {} norms; expected one for each of {} parts",
+                   norms.values().size(), partition.parts());
   for (std::size_t g = 0; g < partition.parts(); ++g)
     if (const double norm = norms.values()[g]; !std::isfinite(norm) || norm <= 0)
-      refuse(fmt::format("the norm history has {} for {}; it must be finite and positive", norm,
-                         partition.names[g]));
+      invalid_config(kOperator, "the norm history has {} for {}; it must be finite and positive",
+                     norm, partition.names[g]);
 }
 
 void check(const RoutingStats& routing, const ModelLayout& layout) {
@@ -30,11 +26,11 @@ void check(const RoutingStats& routing, const ModelLayout& layout) {
     return tensor.experts && tensor.experts->count == routing.values().size();
   });
   if (!fits)
-    refuse(fmt::format("routing_stats has {} shares, but no tensor has so many experts",
-                       routing.values().size()));
+    invalid_config(kOperator, "routing_stats has {} shares, but no tensor has that many experts",
+                   routing.values().size());
   for (const double share : routing.values())
     if (!(share >= 0 && share <= 1))
-      refuse(fmt::format("routing_stats has {}; a share lies in [0, 1]", share));
+      invalid_config(kOperator, "routing_stats contains {}; a share must be in [0, 1]", share);
 }
 
 }  // namespace
@@ -56,7 +52,8 @@ Cut cut_of(ClipStrategy strategy) noexcept {
 SensitivityMap analyze_sensitivity(const DpConfig& config, const ModelLayout& layout,
                                    const NormHistory* norms, const RoutingStats* routing) {
   if (!std::isfinite(config.clip_norm) || config.clip_norm <= 0)
-    refuse(fmt::format("clipping.norm is {}; it must be finite and positive", config.clip_norm));
+    invalid_config(kOperator, "clipping.norm is {}; it must be finite and positive",
+                   config.clip_norm);
   SensitivityMap map;
   map.partition = partition(layout, cut_of(config.clip_strategy));
   const std::size_t parts = map.partition.parts();

@@ -125,12 +125,12 @@ TEST(PartValues, RefuseMisspeltFrozenAndPartialNames) {
         [&] { values_by_part(layout, partition(layout, Cut::kGroup), map, "sigma_map"); });
   };
   EXPECT_EQ(sentence({{"haed", 1}}),
-            "sigma_map names haed, which is no private part of the model; did you mean head?");
+            "sigma_map names haed, which is not a private part of the model; did you mean head?");
   EXPECT_EQ(sentence({{"frozen", 1}}),
-            "sigma_map names frozen, which is no private part of the model");
+            "sigma_map names frozen, which is not a private part of the model");
   EXPECT_EQ(sentence({{"block.0", 1}}),
-            "sigma_map names block.0, a piece of a part that has one value; choose a "
-            "clipping.strategy that cuts finer, or name the part");
+            "sigma_map names block.0, which is inside a part with a single value; use a "
+            "clipping.strategy with finer parts, or name the part");
   EXPECT_EQ(sentence({{"head", -1}}), "sigma_map has -1 for head; it must be finite and positive");
   EXPECT_NE(sentence({{"head", std::nan("")}}), "");
 }

@@ -25,10 +25,6 @@ using Tables = Router::Tables;
 constexpr const char* kOperator = "Router";
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
-[[noreturn]] void refuse(std::string sentence, ErrorCode code = ErrorCode::kInvalidInput) {
-  throw Error(code, kOperator, std::move(sentence));
-}
-
 // The tensors that some plan permits, with the block of each; kNone for the others.
 std::vector<std::uint32_t> blocks_of(const Routes& routes, const ModelLayout& layout,
                                      std::vector<std::string>& names, std::vector<double>& stddev) {
@@ -39,11 +35,11 @@ std::vector<std::uint32_t> blocks_of(const Routes& routes, const ModelLayout& la
         const RouteBlock*& first = found[t.tensor];
         if (first == nullptr) first = &block;
         if (first->name != block.name || first->stddev != block.stddev)
-          refuse(
-              fmt::format("plans of different policies: tensor {} has noise {} of block {} in "
-                          "one and {} of block {} in another",
-                          layout.tensors()[t.tensor].name, first->stddev, first->name, block.stddev,
-                          block.name));
+          invalid_input(kOperator,
+                        "the plans belong to different policies: tensor {} has noise {} of block "
+                        "{} in one and {} of block {} in another",
+                        layout.tensors()[t.tensor].name, first->stddev, first->name, block.stddev,
+                        block.name);
       }
   std::map<std::string, std::uint32_t> index;
   std::vector<std::uint32_t> out(layout.size(), Partition::kNone);
@@ -55,8 +51,9 @@ std::vector<std::uint32_t> blocks_of(const Routes& routes, const ModelLayout& la
       names.push_back(found[i]->name);
       stddev.push_back(found[i]->stddev);
     } else if (stddev[at->second] != found[i]->stddev) {
-      refuse(fmt::format("plans of different policies: block {} has noise {} and {}",
-                         found[i]->name, stddev[at->second], found[i]->stddev));
+      invalid_input(kOperator,
+                    "the plans belong to different policies: block {} has noise {} and {}",
+                    found[i]->name, stddev[at->second], found[i]->stddev);
     }
     out[i] = at->second;
   }
@@ -231,10 +228,10 @@ class Decider {
 
 template <class Real>
 RecordNorms clip_rows(const Tables& tables, const PerSampleGradients<Real>& gradients,
-                      std::span<const std::uint32_t> classes, const ClipOptions& options,
-                      double grid, Norm norm, GradientSum& sum) {
-  if (norm == Norm::kL1) {
-    Decider decider(tables, tables.cells, classes, norm);
+                      std::span<const std::uint32_t> classes, const ClipMethod& method,
+                      const ClipOptions& options, GradientSum& sum) {
+  if (method.norm == Norm::kL1) {
+    Decider decider(tables, tables.cells, classes, Norm::kL1);
     RecordNorms norms =
         l1_norms(tables.layout, gradients, tables.ranges, tables.cells.permits(classes), options);
     norms.scales.resize(norms.norms.size());
@@ -242,8 +239,8 @@ RecordNorms clip_rows(const Tables& tables, const PerSampleGradients<Real>& grad
     add_ranges(tables.layout, gradients, tables.ranges, norms, options.threads, sum);
     return std::move(decider.by_block);
   }
-  Decider decider(tables, tables.whole_blocks, classes, norm);
-  if (grid == 0) {
+  Decider decider(tables, tables.whole_blocks, classes, Norm::kL2);
+  if (method.grid == 0) {
     clip_reached(tables.layout, gradients, tables.partition, tables.reach, classes, options,
                  std::ref(decider), sum);
     return std::move(decider.by_block);
@@ -253,17 +250,12 @@ RecordNorms clip_rows(const Tables& tables, const PerSampleGradients<Real>& grad
   norms.scales.resize(norms.norms.size());
   decider(0, norms.records, norms);
   const Permits permits = tables.cells.permits(classes);
-  for (const CoordinateRange& range : tables.ranges) {
-    const std::size_t n = tables.layout.elements(range.tensor);
-    const auto out = sum.tensor(range.tensor);
-    for (std::size_t i = 0; i < gradients.records; ++i) {
-      const double scale = norms.scale(i, tables.cells.block[range.part]);
-      if (scale == 0 || !permits(i, range.part)) continue;
-      const Real* row = gradients.tensors[range.tensor].data() + i * n;
-      for (std::size_t k = range.begin; k < range.end; ++k)
-        out[k] += std::trunc(scale * static_cast<double>(row[k]) / grid);
-    }
-  }
+  add_on_grid(
+      tables.layout, gradients, tables.ranges,
+      [&](std::size_t i, const CoordinateRange& range) {
+        return permits(i, range.part) ? norms.scale(i, tables.cells.block[range.part]) : 0;
+      },
+      method.grid, sum);
   return std::move(decider.by_block);
 }
 
@@ -311,7 +303,8 @@ Digest hash_of(const Routes& routes) {
 
 Router::Router(Routes routes, const ModelLayout& layout)
     : routes_(std::move(routes)), tables_(std::make_unique<Tables>()) {
-  if (routes_.plans.empty()) refuse("there is no plan: a routed run has at least one class");
+  if (routes_.plans.empty())
+    invalid_input(kOperator, "there is no plan; a routed run needs at least one class");
   for (const RoutePlan& plan : routes_.plans) check_route_plan(plan, layout);
   Tables& t = *tables_;
   Partition& parts = allocation_.plan.partition;
@@ -339,8 +332,7 @@ Router::Router(Routes routes, const ModelLayout& layout)
     }
   }
   if (!(std::isnormal(least) && least > 0))
-    refuse(fmt::format("a class would have noise multiplier {}", least),
-           ErrorCode::kInvalidDpConfig);
+    invalid_config(kOperator, "a class would have the invalid noise multiplier {}", least);
   for (const double stddev : t.stddev) {
     allocation_.plan.clip.push_back(next_up(stddev / least));
     allocation_.multiplier.push_back(1);
@@ -390,34 +382,26 @@ const ModelLayout& Router::layout() const noexcept { return tables_->layout; }
 double Router::noise_multiplier() const noexcept { return *std::ranges::min_element(multipliers_); }
 
 RecordNorms Router::clip(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
-                         const ClipOptions& options, double grid, Norm norm,
+                         const ClipMethod& method, const ClipOptions& options,
                          GradientSum& sum) const {
   if (classes.size() != records_of(microbatch))
-    refuse(fmt::format("{} classes for {} records; give one for each", classes.size(),
-                       records_of(microbatch)));
+    invalid_input(kOperator, "found {} classes for {} records; expected one for each record",
+                  classes.size(), records_of(microbatch));
   for (const std::uint32_t c : classes)
     if (c != kNoRoute && c >= tables_->classes)
-      refuse(fmt::format("there is no class {}; the run has {}", c, tables_->classes));
-  if (norm == Norm::kL1 && tables_->blocks() != 1)
-    refuse(fmt::format("laplace noise is accounted for one block of the policy; this has {}",
-                       tables_->blocks()),
-           ErrorCode::kInvalidDpConfig);
-  const auto clipped = [&](const auto& form) -> RecordNorms {
-    if constexpr (requires { form.tensors; }) {
-      return clip_rows(*tables_, form, classes, options, grid, norm, sum);
-    } else {
-      if (grid != 0)
-        refuse(
-            "discrete noise rounds each record's gradient, and backward passes have none; give "
-            "per-sample gradients or take the gaussian family",
-            ErrorCode::kInvalidDpConfig);
-      if (norm == Norm::kL1)
-        refuse(
-            "laplace noise needs the L1 norm of each record's gradient, and backward passes do not "
-            "tell it; give per-sample gradients or take the gaussian family",
-            ErrorCode::kInvalidDpConfig);
+      invalid_input(kOperator, "class {} does not exist; the run has {} classes", c,
+                    tables_->classes);
+  if (method.norm == Norm::kL1 && tables_->blocks() != 1)
+    invalid_config(
+        kOperator,
+        "laplace noise can be accounted only for one block of the policy; this policy has {}",
+        tables_->blocks());
+  check_form(kOperator, method, microbatch);
+  const auto clipped = [&](const auto& form) {
+    if constexpr (requires { form.tensors; })
+      return clip_rows(*tables_, form, classes, method, options, sum);
+    else
       return clip_passes(*tables_, form, classes, options, sum);
-    }
   };
   return std::visit(clipped, microbatch);
 }

@@ -121,10 +121,10 @@ class Masker {
   }
 
   [[noreturn]] void no_axis(std::size_t tensor) const {
-    throw Error(ErrorCode::kInvalidDpConfig, "Router",
-                "the mask of tensor " + tables_.layout.tensors()[tensor].name +
-                    " runs along an axis that its backward pass does not keep apart; give "
-                    "per-sample gradients");
+    invalid_config("Router",
+                   "the mask of tensor {} uses an axis that its backward pass does not have; use "
+                   "per-sample gradients",
+                   tables_.layout.tensors()[tensor].name);
   }
 
   const Router::Tables& tables_;

@@ -72,7 +72,7 @@ std::vector<std::uint32_t> classes_of(std::size_t records) {
 std::vector<double> sum_of(const Router& router, const Microbatch& microbatch,
                            const std::vector<std::uint32_t>& classes, ClipOptions options = {}) {
   GradientSum sum(router.layout());
-  router.clip(microbatch, classes, options, 0, Norm::kL2, sum);
+  router.clip(microbatch, classes, {}, options, sum);
   return {sum.values().begin(), sum.values().end()};
 }
 
@@ -120,7 +120,7 @@ TEST(Router, NoRecordAddsMoreThanItsBoundsInAnyBlock) {
       classes[r] = c;
       for (const Microbatch& form : {Microbatch(batch.rows), Microbatch(batch.pass)}) {
         GradientSum sum(router.layout());
-        router.clip(form, classes, {}, 0, Norm::kL2, sum);
+        router.clip(form, classes, {}, {}, sum);
         const RoutePlan& plan = router.routes().plans[c];
         long double whole = 0;
         for (const RouteBlock& block : plan.blocks) {
@@ -170,7 +170,7 @@ TEST(Router, ANonFiniteValueInTheProfileStopsTheClipOrZeroesTheRecord) {
   batch.values[5][18] = std::numeric_limits<float>::infinity();  // record 1
   const std::vector<std::uint32_t> classes{0, 0, 3};
   GradientSum sum(router.layout());
-  EXPECT_THROW(router.clip(batch.rows, classes, {}, 0, Norm::kL2, sum), Error);
+  EXPECT_THROW(router.clip(batch.rows, classes, {}, {}, sum), Error);
   for (const double v : sum.values()) EXPECT_EQ(v, 0);
   ClipOptions zero;
   zero.nonfinite = Nonfinite::kZero;
@@ -214,7 +214,7 @@ TEST(Router, OnePlanForTheWholeModelIsOrdinaryClipping) {
   const Batch<float> batch(30);
   ClipPlan plan{partition(layout, Cut::kFlat), {.8}, {}};
   GradientSum expected(layout);
-  clip(layout, batch.rows, ClipStrategy::kPerSample, false, plan, {}, expected);
+  clip(layout, batch.rows, {}, plan, {}, expected);
   const auto found = sum_of(router, batch.rows, std::vector<std::uint32_t>(30, 0));
   for (std::size_t k = 0; k < found.size(); ++k)
     EXPECT_NEAR(found[k], expected.values()[k], 1e-14 * 30);
@@ -257,11 +257,9 @@ TEST(Router, RefusesPlansThatDoNotFitTogether) {
   const Router router(routes(), model());
   const Batch<float> batch(2);
   GradientSum sum(router.layout());
-  EXPECT_THROW(router.clip(batch.rows, std::vector<std::uint32_t>{0}, {}, 0, Norm::kL2, sum),
-               Error);
-  EXPECT_THROW(router.clip(batch.rows, std::vector<std::uint32_t>{0, 4}, {}, 0, Norm::kL2, sum),
-               Error);
-  EXPECT_THROW(router.clip(batch.pass, std::vector<std::uint32_t>{0, 1}, {}, .5, Norm::kL2, sum),
+  EXPECT_THROW(router.clip(batch.rows, std::vector<std::uint32_t>{0}, {}, {}, sum), Error);
+  EXPECT_THROW(router.clip(batch.rows, std::vector<std::uint32_t>{0, 4}, {}, {}, sum), Error);
+  EXPECT_THROW(router.clip(batch.pass, std::vector<std::uint32_t>{0, 1}, {.grid = .5}, {}, sum),
                Error);
 }
 

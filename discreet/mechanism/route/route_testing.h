@@ -6,7 +6,7 @@
 #include "discreet/mechanism/clip/ghost/ghost_reference_testing.h"
 #include "discreet/mechanism/route/route.h"
 
-// A model whose records have classes, and their gradients.
+// A model whose records have classes, with gradients.
 namespace discreet::mechanism::route_example {
 
 // Two attention layers (heads along rows, and along columns of the output), experts, a head.
@@ -26,7 +26,8 @@ inline RouteTensor part(std::uint64_t tensor, Slices slices, std::vector<std::ui
   return {tensor, {{slices, std::move(permitted)}}};
 }
 
-// A layer profile, two masks, and everything but what is closed; "low" has noise of its own.
+// A layer profile, two masks, and a profile of everything that is not closed; "low" has its own
+// noise.
 inline Routes routes() {
   const Digest layout = model().hash();
   const auto low = [](double clip, std::vector<RouteTensor> tensors) {

@@ -1,7 +1,5 @@
 #include "discreet/mechanism/sample/sample.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -51,13 +49,12 @@ Sampler::Sampler(SamplingPlan plan, std::uint64_t rows, random::Generator genera
     : plan_(plan), rows_(rows), generator_(std::move(generator)) {
   plan_.check();
   if (rows_ > random::kIndexLimit)
-    throw Error(ErrorCode::kInvalidInput, "Sampler",
-                fmt::format("{} records are more than the 2^51 that can be numbered", rows_));
+    invalid_input("Sampler", "found {} records; at most 2^51 can be numbered", rows_);
   if (needs_declared_rows(plan_) && rows_ != *plan_.size)
-    throw Error(ErrorCode::kInvalidDpConfig, "Sampler",
-                fmt::format("the data have {} records and declared_size is {}; {} needs the two to "
-                            "be equal: correct the declaration, or use POISSON_V1",
-                            rows_, *plan_.size, spelling(plan_.mode)));
+    invalid_config("Sampler",
+                   "the data have {} records, but declared_size is {}; {} needs them to be equal: "
+                   "correct declared_size, or use POISSON_V1",
+                   rows_, *plan_.size, spelling(plan_.mode));
 }
 
 RecordList Sampler::batch(std::uint64_t step) {
@@ -91,8 +88,8 @@ RecordList Sampler::batch(std::uint64_t step) {
 
 RecordList Sampler::batch(std::uint64_t step, std::uint64_t rank, std::uint64_t world) {
   if (rank >= world)
-    throw Error(ErrorCode::kInvalidInput, "Sampler",
-                fmt::format("there is no rank {} among {}; ranks count from 0", rank, world));
+    invalid_input("Sampler", "rank {} does not exist among {} ranks; ranks start at 0", rank,
+                  world);
   RecordList records = batch(step);
   std::erase_if(records, [&](std::uint64_t record) { return record % world != rank; });
   return records;

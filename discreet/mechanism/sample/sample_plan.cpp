@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "discreet/base/cbor.h"
@@ -14,18 +12,17 @@ namespace {
 constexpr std::uint64_t kMostStepsPerEpoch = std::uint64_t{1} << 24;
 constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 51;
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidDpConfig, "plan_sampling", std::move(sentence));
-}
+constexpr const char* kOperator = "plan_sampling";
 
 void check_range(std::string_view key, std::optional<std::uint64_t> value) {
   if (value && (*value == 0 || *value > kMostRecords))
-    refuse(fmt::format("{} is {}; it must lie in [1, 2^51]", key, *value));
+    invalid_config(kOperator, "{} is {}; it must be in [1, 2^51]", key, *value);
 }
 
 std::uint64_t nearest_count(double value) {
   if (!(value < static_cast<double>(kMostRecords)))
-    refuse(fmt::format("rate and batch mean {} records; at most 2^51 can be numbered", value));
+    invalid_config(kOperator, "rate and batch imply {} records; at most 2^51 can be numbered",
+                   value);
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::round(value)));
 }
 
@@ -35,14 +32,14 @@ void complete(SamplingPlan& plan) {
   const bool in_order = plan.mode == SamplingMode::kSequential;
   if (in_order && !plan.rate && !plan.batch) plan.batch = plan.size;
   if (plan.size && plan.batch && *plan.batch > *plan.size)
-    refuse(fmt::format("effective_batch_size {} is more than declared_size {}", *plan.batch,
-                       *plan.size));
+    invalid_config(kOperator, "effective_batch_size {} exceeds declared_size {}", *plan.batch,
+                   *plan.size);
   if (plan.size && plan.batch && plan.rate) {
     if (!(std::fabs(*plan.rate * real(*plan.size) - real(*plan.batch)) < 1))
-      refuse(
-          fmt::format("sampling_rate {} of declared_size {} is not effective_batch_size {}; "
-                      "give two of the three",
-                      *plan.rate, *plan.size, *plan.batch));
+      invalid_config(kOperator,
+                     "sampling_rate {} times declared_size {} is not effective_batch_size {}; set "
+                     "two of the three",
+                     *plan.rate, *plan.size, *plan.batch);
   } else if (plan.size && plan.batch) {
     plan.rate = real(*plan.batch) / real(*plan.size);
   } else if (plan.size && plan.rate) {
@@ -62,11 +59,11 @@ std::uint64_t steps_per_epoch(const SamplingPlan& plan) {
 
 void check_needs(const SamplingPlan& plan) {
   const auto missing = [&](std::string_view what) {
-    refuse(fmt::format("sampling_mode {} needs {}", spelling(plan.mode), what));
+    invalid_config(kOperator, "sampling_mode {} needs {}", spelling(plan.mode), what);
   };
   switch (plan.mode) {
     case SamplingMode::kTruncatedPoisson:
-      if (!plan.most) missing("truncated_batch, the most records of a batch");
+      if (!plan.most) missing("truncated_batch, the maximum number of records of a batch");
       [[fallthrough]];
     case SamplingMode::kFixedSize:
       if (!plan.size || !plan.batch)
@@ -79,16 +76,18 @@ void check_needs(const SamplingPlan& plan) {
       break;
     case SamplingMode::kSequential:
       if (plan.batch && !plan.rate)
-        missing("declared_size beside effective_batch_size, or neither for full batches");
+        missing("declared_size in addition to effective_batch_size, or neither for full batches");
       break;
   }
   if (plan.most && *plan.most > *plan.size)
-    refuse(fmt::format("truncated_batch {} is more than declared_size {}", *plan.most, *plan.size));
+    invalid_config(kOperator, "truncated_batch {} exceeds declared_size {}", *plan.most,
+                   *plan.size);
 }
 
 template <class T>
 T known(const std::optional<T>& value, std::string_view what) {
-  if (!value) refuse(fmt::format("the sampling plan has no {}; make it with plan_sampling", what));
+  if (!value)
+    invalid_config(kOperator, "the sampling plan has no {}; create it with plan_sampling", what);
   return *value;
 }
 
@@ -102,10 +101,10 @@ cbor::Value or_null(const std::optional<T>& value) {
 void check_sampling(SamplingMode mode, Subsampling subsampling) {
   const Subsampling fitting = subsampling_of(mode);
   if (subsampling == fitting) return;
-  throw Error(ErrorCode::kInvalidDpConfig, "check_sampling",
-              fmt::format("sampling_mode {} is not subsampling {}, so the accountant would assume "
-                          "another sampler; set subsampling: {}, or choose another sampling_mode",
-                          spelling(mode), spelling(subsampling), spelling(fitting)));
+  invalid_config("check_sampling",
+                 "sampling_mode {} does not match subsampling {}, so the accountant would assume "
+                 "another sampler; set subsampling: {}, or use another sampling_mode",
+                 spelling(mode), spelling(subsampling), spelling(fitting));
 }
 
 SamplingPlan plan_sampling(const DpConfig& config) {
@@ -114,13 +113,13 @@ SamplingPlan plan_sampling(const DpConfig& config) {
   check_range("effective_batch_size", config.effective_batch_size);
   check_range("truncated_batch", config.truncated_batch);
   if (config.sampling_rate && !(*config.sampling_rate > 0 && *config.sampling_rate <= 1))
-    refuse(fmt::format("sampling_rate is {}; it must lie in (0, 1]", *config.sampling_rate));
+    invalid_config(kOperator, "sampling_rate is {}; it must be in (0, 1]", *config.sampling_rate);
   const bool truncated = config.sampling_mode == SamplingMode::kTruncatedPoisson;
   if (config.truncated_batch && !truncated)
-    refuse(
-        fmt::format("truncated_batch is {}, but sampling_mode {} truncates nothing; remove it, "
-                    "or set TRUNCATED_POISSON_V1",
-                    *config.truncated_batch, spelling(config.sampling_mode)));
+    invalid_config(kOperator,
+                   "truncated_batch is {}, but sampling_mode {} does not truncate; remove it, or "
+                   "use TRUNCATED_POISSON_V1",
+                   *config.truncated_batch, spelling(config.sampling_mode));
 
   SamplingPlan plan;
   plan.mode = config.sampling_mode;
@@ -144,16 +143,17 @@ SamplingPlan plan_sampling(const DpConfig& config) {
 
 void SamplingPlan::check() const {
   if (steps_per_epoch == 0 || steps_per_epoch > kMostStepsPerEpoch)
-    refuse("an epoch has 1 to 2^24 steps; take a larger rate or batch");
+    invalid_config(kOperator, "an epoch must have 1 to 2^24 steps; use a larger rate or batch");
   if (adjacency == accounting::Adjacency::kAddRemove) {
     if (!size)
-      refuse(
-          "nothing declares how many records there are, so adjacency add_remove does not hold; "
-          "give declared_size, or set adjacency: zero_out");
+      invalid_config(kOperator,
+                     "the number of records is not declared, so adjacency add_remove does not "
+                     "hold; set declared_size, or adjacency: zero_out");
     if (mode == SamplingMode::kSequential && steps_per_epoch > 1)
-      refuse(
-          "SEQUENTIAL_V1 with several batches has no guarantee under add_remove, because "
-          "removing a record moves all later ones; set adjacency: zero_out, or full batches");
+      invalid_config(
+          kOperator,
+          "SEQUENTIAL_V1 with several batches has no guarantee under add_remove, because removing "
+          "a record moves all later ones; set adjacency: zero_out, or use full batches");
   }
   accounting::Event(accounting::Gaussian{1}, sampling(), adjacency);
 }

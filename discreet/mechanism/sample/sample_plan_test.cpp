@@ -131,8 +131,8 @@ TEST(SamplingPlan, StepOneBAcceptsExactlyTheSubsamplingOfTheMode) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.sentence(),
-              "sampling_mode SEQUENTIAL_V1 is not subsampling POISSON, so the accountant would "
-              "assume another sampler; set subsampling: NONE, or choose another sampling_mode");
+              "sampling_mode SEQUENTIAL_V1 does not match subsampling POISSON, so the accountant "
+              "would assume another sampler; set subsampling: NONE, or use another sampling_mode");
   }
 }
 
@@ -149,8 +149,8 @@ TEST(SamplingPlan, AnyTwoOfRateBatchAndSizeAreTheSamePlanAndTheSameHash) {
   }
   all.sampling_rate = 0.0101;  // 606 of 60000
   EXPECT_EQ(refusal(all),
-            "sampling_rate 0.0101 of declared_size 60000 is not effective_batch_size 600; give two "
-            "of the three");
+            "sampling_rate 0.0101 times declared_size 60000 is not effective_batch_size 600; set "
+            "two of the three");
 }
 
 TEST(SamplingPlan, HashTellsEveryDifferentSamplerApart) {
@@ -183,8 +183,8 @@ TEST(SamplingPlan, WithoutADeclaredSizeTheAdjacencyMustBeZeroOut) {
   config.effective_batch_size.reset();
   config.sampling_rate = 0.01;
   EXPECT_EQ(refusal(config),
-            "nothing declares how many records there are, so adjacency add_remove does not hold; "
-            "give declared_size, or set adjacency: zero_out");
+            "the number of records is not declared, so adjacency add_remove does not hold; set "
+            "declared_size, or adjacency: zero_out");
   config.adjacency = Adjacency::kZeroOut;
   EXPECT_EQ(plan_sampling(config).steps_per_epoch, 100u);
   config.sampling_rate = 0.03;
@@ -218,11 +218,11 @@ TEST(SamplingPlan, RefusesAnAdjacencyUnderWhichTheSamplerHasNoGuarantee) {
 TEST(SamplingPlan, RefusesMissingAndImpossibleNumbersAndNamesThem) {
   DpConfig config = config_of(SamplingMode::kTruncatedPoisson);
   config.truncated_batch.reset();
-  EXPECT_EQ(
-      refusal(config),
-      "sampling_mode TRUNCATED_POISSON_V1 needs truncated_batch, the most records of a batch");
+  EXPECT_EQ(refusal(config),
+            "sampling_mode TRUNCATED_POISSON_V1 needs truncated_batch, the maximum number of "
+            "records of a batch");
   config.truncated_batch = 60001;
-  EXPECT_EQ(refusal(config), "truncated_batch 60001 is more than declared_size 60000");
+  EXPECT_EQ(refusal(config), "truncated_batch 60001 exceeds declared_size 60000");
   config = config_of(SamplingMode::kPoisson);
   config.truncated_batch = 700;
   EXPECT_NE(refusal(config), "accepted");
@@ -230,7 +230,7 @@ TEST(SamplingPlan, RefusesMissingAndImpossibleNumbersAndNamesThem) {
   config.declared_size.reset();
   EXPECT_NE(refusal(config), "accepted");
   config.declared_size = 599;
-  EXPECT_EQ(refusal(config), "effective_batch_size 600 is more than declared_size 599");
+  EXPECT_EQ(refusal(config), "effective_batch_size 600 exceeds declared_size 599");
   config = config_of(SamplingMode::kPoisson);
   config.effective_batch_size.reset();
   EXPECT_EQ(refusal(config),
@@ -242,10 +242,10 @@ TEST(SamplingPlan, RefusesMissingAndImpossibleNumbersAndNamesThem) {
   }
   config = config_of(SamplingMode::kPoisson);
   config.effective_batch_size = 0;
-  EXPECT_EQ(refusal(config), "effective_batch_size is 0; it must lie in [1, 2^51]");
+  EXPECT_EQ(refusal(config), "effective_batch_size is 0; it must be in [1, 2^51]");
   config.effective_batch_size = 1;
   config.declared_size = std::uint64_t{1} << 40;
-  EXPECT_EQ(refusal(config), "an epoch has 1 to 2^24 steps; take a larger rate or batch");
+  EXPECT_EQ(refusal(config), "an epoch must have 1 to 2^24 steps; use a larger rate or batch");
   config.declared_size.reset();
   config.sampling_rate = 1e-300;
   EXPECT_NE(refusal(config), "accepted");

@@ -28,9 +28,9 @@ double upper_epsilon(const accounting::Event& event, double delta) {
 double amplification_factor(const SamplingPlan& plan, double noise_multiplier, double delta) {
   plan.check();
   if (subsampling_of(plan.mode) != Subsampling::kShuffleWithoutReplacement)
-    throw Error(ErrorCode::kInvalidDpConfig, "AmplificationByShuffling_v1",
-                fmt::format("{} does not shuffle; its amplification is in its own events",
-                            spelling(plan.mode)));
+    invalid_config("AmplificationByShuffling_v1",
+                   "{} does not shuffle; its events already include its amplification",
+                   spelling(plan.mode));
   const accounting::Gaussian noise{noise_multiplier};
   const double open = upper_epsilon({noise, accounting::NoSampling{}, plan.adjacency}, delta);
   const double hidden = upper_epsilon({noise, plan.sampling(), plan.adjacency}, delta);

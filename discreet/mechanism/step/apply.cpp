@@ -67,6 +67,16 @@ ClipOptions Mechanism::Fixed::clip_options() const noexcept {
   return options;
 }
 
+ClipMethod Mechanism::Fixed::clip_method() const noexcept {
+  if (!dp().enabled) return {};
+  return {dp().clip_strategy, dp().fused_kernel, has_grid() ? *dp().noise_discrete : 0,
+          is_laplace() ? Norm::kL1 : Norm::kL2};
+}
+
+bool Mechanism::Fixed::takes_passes() const noexcept {
+  return !dp().enabled || dp().clip_ghost || dp().fused_kernel;
+}
+
 std::uint64_t Mechanism::Fixed::noise_slots() const noexcept {
   return router ? slots_of(router->routes().injection, dp(), most_records) : 1;
 }
@@ -125,10 +135,10 @@ Mechanism::State::State(const Fixed& fixed) : now{std::nullopt, fixed.layout, {}
     spent = accountant->epsilon(fixed.delta);
     cumulative_epsilon = spent.epsilon.upper;
     if (dp.enabled && !(cumulative_epsilon <= dp.target_epsilon))
-      throw Error(ErrorCode::kPrivacyBudgetExceeded, kOperator,
-                  fmt::format("what is released before the first step spends epsilon {}, above the "
-                              "target {} at delta {}; give it more noise",
-                              cumulative_epsilon, dp.target_epsilon, dp.target_delta));
+      budget_exceeded(kOperator,
+                      "releases before the first step spend epsilon {}, above the target {} at "
+                      "delta {}; use more noise for them",
+                      cumulative_epsilon, dp.target_epsilon, dp.target_delta);
   }
   if (dp.enabled && fixed.adapts()) {
     const Allocation first =
@@ -170,9 +180,9 @@ Mechanism::Mechanism(const Config& given, const ModelLayout& layout, MechanismSt
   Config resolved = given;
   prevalidate(resolved.privacy, 0);
   if (resolved.privacy.secure && !streams.noise.is_secure())
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "secure is true, but the noise would come from a generator that is not "
-                "cryptographic; take mechanism_streams, or set secure: false");
+    invalid_config(kOperator,
+                   "secure is true, but the noise generator is not cryptographic; use "
+                   "mechanism_streams, or set secure: false");
   ModelLayout marked =
       layout.with_public(resolved.privacy.public_modules, resolved.privacy.public_groups);
   std::optional<Router> router;
@@ -232,12 +242,10 @@ accounting::EpsilonBound Mechanism::spent() const {
 StepResult Mechanism::apply(std::span<const Microbatch> microbatches,
                             std::span<const std::vector<std::uint32_t>> classes) {
   if (fixed_->router ? classes.size() != microbatches.size() : !classes.empty())
-    throw Error(
-        ErrorCode::kInvalidInput, kOperator,
-        fmt::format("classes for {} microbatches of {}", classes.size(), microbatches.size()));
+    invalid_input(kOperator, "found classes for {} microbatches; expected {}", classes.size(),
+                  microbatches.size());
   if (state_->accumulation)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "microbatches are accumulated already; call release, or apply alone");
+    invalid_config(kOperator, "microbatches are already accumulated; call release, or only apply");
   Accumulation accumulation(state_->now.layout, state_->now.allocation.plan.partition.parts());
   for (std::size_t i = 0; i < microbatches.size(); ++i) {
     clip_into(microbatches[i],
@@ -267,8 +275,7 @@ void Mechanism::reuse(GradientSum released) noexcept {
 
 StepResult Mechanism::release() {
   if (!state_->accumulation)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "nothing is accumulated; call accumulate for every microbatch first");
+    invalid_config(kOperator, "nothing is accumulated; call accumulate for every microbatch first");
   std::optional<GradientSum> values = spare();
   if (!values || !values->is_of(state_->now.layout)) values = state_->accumulation->sum.unset();
   return release(*state_->accumulation, *values);  // whatever fails, the accumulation stays

@@ -57,20 +57,19 @@ double charged_delta(const DpConfig& dp, const ModelLayout& layout,
   const double delta =
       accountable_delta(dp, layout, before, slots, dp.target_delta, dp.target_epsilon);
   if (!(delta > 0))
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                fmt::format("target_delta {} is below what {} steps of noise on {} coordinates "
-                            "leave out at target_epsilon {} ({}); take a smaller target_epsilon, "
-                            "fewer target_steps, or a discrete noise family",
-                            dp.target_delta, 2 * charged_steps(dp), layout.private_parameters(),
-                            dp.target_epsilon, dp.target_delta - delta));
+    invalid_config(kOperator,
+                   "target_delta {} is below the sampler error of {} steps of noise on {} "
+                   "coordinates at target_epsilon {} ({}); use a smaller target_epsilon, fewer "
+                   "target_steps, or a discrete noise family",
+                   dp.target_delta, 2 * charged_steps(dp), layout.private_parameters(),
+                   dp.target_epsilon, dp.target_delta - delta);
   return delta;
 }
 
 accounting::EpsilonBound Mechanism::spent(double delta) const {
   const DpConfig& dp = fixed_->dp();
   if (!(delta > 0 && delta < 1))
-    throw Error(ErrorCode::kInvalidInput, kOperator,
-                fmt::format("delta is {}; give a number between 0 and 1", delta));
+    invalid_input(kOperator, "delta is {}; it must be in (0, 1)", delta);
   // What samplers leave out grows with epsilon: it is charged at a bound of the result, which is
   // raised until the result keeps to it.
   double most = dp.target_epsilon;
@@ -82,10 +81,10 @@ accounting::EpsilonBound Mechanism::spent(double delta) const {
     if (bound.epsilon.upper <= most || std::isinf(bound.epsilon.upper)) return bound;
     most = bound.epsilon.upper * (1 + 0x1p-20);
   }
-  throw Error(ErrorCode::kInvalidInput, kOperator,
-              fmt::format("delta {} is below what the noise of {} steps leaves out at epsilon {}; "
-                          "ask for a larger delta",
-                          delta, 2 * charged_steps(dp), most));
+  invalid_input(kOperator,
+                "delta {} is below the sampler error of the noise of {} steps at epsilon {}; use a "
+                "larger delta",
+                delta, 2 * charged_steps(dp), most);
 }
 
 std::size_t charge_rounding(Router& router, const Mechanism::Fixed& fixed) {
@@ -103,11 +102,11 @@ std::size_t charge_rounding(Router& router, const Mechanism::Fixed& fixed) {
       if (options.binary32_records == 0) break;
     }
   }
-  throw Error(ErrorCode::kInvalidDpConfig, "Router",
-              fmt::format("the rounding of a sum of {} records with the widest bound is more than "
-                          "1/64 of the strictest class's bound; make the bounds of classes less "
-                          "unequal, the batches smaller, or take a discrete noise family",
-                          fixed.most_records));
+  invalid_config("Router",
+                 "the rounding of a sum of {} records with the widest bound exceeds 1/64 of the "
+                 "strictest class's bound; make the bounds of classes less unequal or the batches "
+                 "smaller, or use a discrete noise family",
+                 fixed.most_records);
 }
 
 std::optional<accounting::Adaptation> Mechanism::Fixed::counts(std::size_t parts) const {
@@ -128,11 +127,10 @@ accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double s
   const bool one_bound = parts == 1 && !groups.adaptation;
   const auto require_one_bound = [&] {
     if (!one_bound)
-      throw Error(
-          ErrorCode::kInvalidDpConfig, kOperator,
-          fmt::format("{} noise is accounted for one clip bound without counts beside it; take "
-                      "a flat clipping.strategy, or {}",
-                      spelling(dp().noise_family), has_grid() ? "rounded_gaussian" : "gaussian"));
+      invalid_config(kOperator,
+                     "{} noise can be accounted only for one clip bound, without additional "
+                     "counts; use a flat clipping.strategy, or {}",
+                     spelling(dp().noise_family), has_grid() ? "rounded_gaussian" : "gaussian");
   };
   if (is_laplace()) {
     require_one_bound();
@@ -157,10 +155,10 @@ accounting::Event Mechanism::Fixed::event(const Allocation& allocation, double s
   }
   for (const double clip : allocation.plan.clip)
     if (static_cast<double>(most_records) * (clip / *dp().noise_discrete) > 0x1p53)
-      throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                  fmt::format("noise.discrete is {}: the sum of up to {} records of norm {} is not "
-                              "exact in so fine steps; take a coarser grid",
-                              *dp().noise_discrete, most_records, clip));
+      invalid_config(kOperator,
+                     "noise.discrete is {}: the sum of up to {} records of norm {} is not exact in "
+                     "such fine steps; use a coarser grid",
+                     *dp().noise_discrete, most_records, clip);
   const bool rounded = dp().noise_family == NoiseFamily::kRoundedGaussian;
   if (!rounded) require_one_bound();
   const double multiplier = router    ? sigma
@@ -186,7 +184,7 @@ accounting::Mechanism Mechanism::Fixed::discrete_mechanism(double sigma, double 
 
 accounting::Mechanism Mechanism::use_of(std::size_t c) const {
   if (!fixed_->router || c >= fixed_->router->classes())
-    throw Error(ErrorCode::kInvalidInput, kOperator, fmt::format("there is no class {}", c));
+    invalid_input(kOperator, "class {} does not exist", c);
   const RoutePlan& plan = fixed_->router->routes().plans[c];
   if (fixed_->is_laplace())
     return accounting::Laplace{accounting::laplace_scale(fixed_->router->noise_multiplier(c))};

@@ -6,13 +6,9 @@
 
 #include "discreet/config/config_table.h"
 #include "discreet/mechanism/step/apply_impl.h"
-#include "discreet/numerics/rounding.h"
 
 namespace discreet::mechanism {
 namespace {
-
-using numerics::next_down;
-using numerics::next_up;
 
 constexpr const char* kOperator = "Apply_v3";
 
@@ -53,73 +49,74 @@ bool has_passes(const Microbatch& microbatch) {
       microbatch);
 }
 
+void check_records(const Mechanism::Fixed& fixed, const Mechanism::Accumulation& into,
+                   std::size_t more) {
+  if (into.statistics.records() + more > fixed.most_records)
+    invalid_gradient(kOperator,
+                     "the step has {} records, more than the {} that effective_batch_size {} "
+                     "allows; declare the actual batch size",
+                     into.statistics.records() + more, fixed.most_records,
+                     fixed.sampling.batch.value_or(1));
+}
+
+void check_microbatch(const Mechanism::Fixed& fixed, const Microbatch& microbatch,
+                      std::span<const std::uint32_t> classes, const Mechanism::Accumulation& into) {
+  const DpConfig& dp = fixed.dp();
+  if (!fixed.router && !classes.empty())
+    invalid_input(kOperator, "records have classes, but the run has no routes");
+  if (into.microbatches == dp.gradient_accumulation_steps)
+    invalid_config(kOperator, "all {} microbatches of the step are accumulated; call release",
+                   dp.gradient_accumulation_steps);
+  check_records(fixed, into, records_of(microbatch));
+  if (positions_of(microbatch) > fixed.most_positions)
+    invalid_gradient(kOperator,
+                     "a layer has {} positions, more than the {} whose rounding is charged; raise "
+                     "most_positions, or use per-sample gradients",
+                     positions_of(microbatch), fixed.most_positions);
+  if (has_passes(microbatch) && !fixed.takes_passes())
+    invalid_config(
+        kOperator,
+        "sums of backward passes have more rounding than sums of per-sample gradients, and this "
+        "configuration does not charge it; set clipping.ghost: true or fused_kernel: true");
+}
+
+// The coordinates of the mask, of each record's own gradient.
+template <class Clip>
+RecordNorms clip_kept(const ModelLayout& layout, const CoordinateMask& mask,
+                      const Microbatch& microbatch, const Clip& clipped) {
+  const auto kept = [&](const auto& form) -> RecordNorms {
+    using Form = std::decay_t<decltype(form)>;
+    if constexpr (requires { form.tensors; }) {
+      using Real = std::remove_const_t<typename decltype(Form::tensors)::value_type::element_type>;
+      const Gathered<Real> cut(layout, mask, form, 0, form.records);
+      return clipped(cut.gradients());
+    } else {
+      invalid_config(kOperator,
+                     "noise.compression needs each record's gradient, which backward passes do not "
+                     "have; use per-sample gradients");
+    }
+  };
+  return std::visit(kept, microbatch);
+}
+
 }  // namespace
+
+bool Mechanism::takes_passes() const noexcept { return fixed_->takes_passes(); }
 
 // Step 7: one microbatch.
 void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
                           Accumulation& into) const {
-  const DpConfig& dp = fixed_->dp();
-  if (!fixed_->router && !classes.empty())
-    throw Error(ErrorCode::kInvalidInput, kOperator,
-                "records have classes, but the run has no routes");
-  if (into.microbatches == dp.gradient_accumulation_steps)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                fmt::format("all {} microbatches of the step are in; call release",
-                            dp.gradient_accumulation_steps));
-  if (into.statistics.records() + records_of(microbatch) > fixed_->most_records)
-    throw Error(ErrorCode::kInvalidGradient, kOperator,
-                fmt::format("a step of {} records is beyond the {} that effective_batch_size {} "
-                            "admits; declare the batch size that is used",
-                            into.statistics.records() + records_of(microbatch),
-                            fixed_->most_records, fixed_->sampling.batch.value_or(1)));
-  if (positions_of(microbatch) > fixed_->most_positions)
-    throw Error(ErrorCode::kInvalidGradient, kOperator,
-                fmt::format("a layer has {} positions, more than the {} whose rounding is charged; "
-                            "declare most_positions, or give per-sample gradients",
-                            positions_of(microbatch), fixed_->most_positions));
-  if (dp.enabled && has_passes(microbatch) && !dp.clip_ghost && !dp.fused_kernel)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "backward passes are summed with more rounding than per-sample gradients, and this "
-                "configuration does not charge it; set clipping.ghost: true or fused_kernel: true");
-  const ClipOptions options = fixed_->clip_options();
-  const ClipPlan& plan = state_->now.allocation.plan;
+  check_microbatch(*fixed_, microbatch, classes, into);
   if (!has_passes(microbatch)) into.sum.settle(fixed_->threads);
-  RecordNorms norms;
-  if (fixed_->router) {
-    norms = fixed_->router->clip(microbatch, classes, options,
-                                 fixed_->has_grid() ? *dp.noise_discrete : 0,
-                                 fixed_->is_laplace() ? Norm::kL1 : Norm::kL2, into.sum);
-  } else if (!dp.enabled) {
-    norms = clip(state_->now.layout, microbatch, ClipStrategy::kPerSample, false, plan, options,
-                 into.sum);
-  } else if (state_->now.mask) {
-    const auto gathered = [&](const auto& form) -> RecordNorms {
-      using Form = std::decay_t<decltype(form)>;
-      if constexpr (requires { form.tensors; }) {
-        using Real =
-            std::remove_const_t<typename decltype(Form::tensors)::value_type::element_type>;
-        const Gathered<Real> cut(fixed_->layout, *state_->now.mask, form, 0, form.records);
-        if (fixed_->has_grid())
-          return clip_to_grid(state_->now.layout, cut.gradients(), plan, *dp.noise_discrete,
-                              options, into.sum);
-        return clip(state_->now.layout, cut.gradients(), dp.clip_strategy, false, plan, options,
-                    into.sum);
-      } else {
-        throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                    "noise.compression cuts each record's gradient, and backward passes have none; "
-                    "give per-sample gradients");
-      }
-    };
-    norms = std::visit(gathered, microbatch);
-  } else if (fixed_->has_grid()) {
-    norms =
-        clip_to_grid(state_->now.layout, microbatch, plan, *dp.noise_discrete, options, into.sum);
-  } else if (fixed_->is_laplace()) {
-    norms = clip_in_l1(state_->now.layout, microbatch, plan, options, into.sum);
-  } else {
-    norms = clip(state_->now.layout, microbatch, dp.clip_strategy, dp.fused_kernel, plan, options,
-                 into.sum);
-  }
+  const auto clipped = [&](const Microbatch& form) {
+    return fixed_->router ? fixed_->router->clip(form, classes, fixed_->clip_method(),
+                                                 fixed_->clip_options(), into.sum)
+                          : clip(state_->now.layout, form, fixed_->clip_method(),
+                                 state_->now.allocation.plan, fixed_->clip_options(), into.sum);
+  };
+  const RecordNorms norms = state_->now.mask
+                                ? clip_kept(fixed_->layout, *state_->now.mask, microbatch, clipped)
+                                : clipped(microbatch);
   into.statistics.add(norms);
   if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
 }
@@ -148,59 +145,48 @@ void Mechanism::drop_microbatches() noexcept {
 void Mechanism::take_norms(RecordNorms& norms, std::optional<double> stability) {
   const Fixed& fixed = *fixed_;
   const DpConfig& dp = fixed.dp();
-  const auto refuse = [](std::string sentence) {
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
-  };
   if (fixed.has_grid() || fixed.is_laplace())
-    refuse(
-        fmt::format("{} noise needs each record's own gradient; a step that is clipped "
-                    "elsewhere takes the gaussian family",
-                    spelling(dp.noise_family)));
+    invalid_config(kOperator,
+                   "{} noise needs each record's own gradient; a step that the caller clips needs "
+                   "the gaussian family",
+                   spelling(dp.noise_family));
   if (dp.compression != Compression::kNone || fixed.router || dp.gradient_accumulation_steps != 1)
-    refuse(
-        "a step that is clipped elsewhere has no compression, no routes and no "
-        "gradient_accumulation_steps; its norms may come in pieces");
+    invalid_config(kOperator,
+                   "a step that the caller clips supports no compression, no routes and no "
+                   "gradient_accumulation_steps; pass its norms in pieces");
   if (stability && !(std::isfinite(*stability) && *stability > 0))
-    refuse(
-        fmt::format("the stability constant of automatic clipping is {}; it must be finite and "
-                    "positive",
-                    *stability));
+    invalid_config(kOperator,
+                   "the stability constant of automatic clipping is {}; it must be finite and "
+                   "positive",
+                   *stability);
   const ClipPlan& plan = state_->now.allocation.plan;
   if (stability && plan.flat_clip)
-    refuse("automatic clipping has one bound per part; hybrid has one over all of them too");
+    invalid_config(
+        kOperator,
+        "automatic clipping supports one bound per part; hybrid has an additional flat bound");
   if (norms.norms.size() != norms.records * norms.parts)
-    refuse(fmt::format("{} norms for {} records of {} parts", norms.norms.size(), norms.records,
-                       norms.parts));
+    invalid_config(kOperator, "found {} norms for {} records of {} parts", norms.norms.size(),
+                   norms.records, norms.parts);
   std::optional<Accumulation> first;
   if (!state_->elsewhere) first.emplace(ModelLayout({}), plan.partition.parts());
   Accumulation& into = first ? *first : *state_->elsewhere;
-  if (into.statistics.records() + norms.records > fixed.most_records)
-    throw Error(ErrorCode::kInvalidGradient, kOperator,
-                fmt::format("a step of {} records is beyond the {} that effective_batch_size {} "
-                            "admits; declare the batch size that is used",
-                            into.statistics.records() + norms.records, fixed.most_records,
-                            fixed.sampling.batch.value_or(1)));
+  check_records(fixed, into, norms.records);
   norms.zeroed.resize(norms.records);
   for (std::size_t i = 0; i < norms.records; ++i)
     for (std::size_t g = 0; g < norms.parts; ++g) {
       double& norm = norms.norms[i * norms.parts + g];
       if (norms.zeroed[i] == 0 && norm >= 0 && std::isfinite(norm)) continue;
       if (dp.nonfinite == NonfinitePolicy::kAbort && dp.enabled)
-        throw Error(ErrorCode::kInvalidGradient, kOperator,
-                    fmt::format("the gradient of record {} of the step is not finite in {}; "
-                                "nonfinite: zero leaves such records out",
-                                into.statistics.records() + i, plan.partition.names.at(g)));
+        invalid_gradient(kOperator,
+                         "the gradient of record {} of the step is not finite in {}; set "
+                         "nonfinite: zero to leave such records out",
+                         into.statistics.records() + i, plan.partition.names.at(g));
       norms.zeroed[i] = 1;
       std::fill_n(norms.norms.begin() + static_cast<std::ptrdiff_t>(i * norms.parts), norms.parts,
                   0.0);
       break;
     }
-  decide_scales(plan, norms);
-  if (stability && dp.enabled)
-    for (std::size_t i = 0; i < norms.records; ++i)
-      for (std::size_t g = 0; g < norms.parts && norms.zeroed[i] == 0; ++g)
-        norms.scales[i * norms.parts + g] =
-            next_down(plan.clip[g] / next_up(norms.norm(i, g) + *stability));
+  decide_scales(plan, norms, dp.enabled ? stability : std::nullopt);
   into.statistics.add(norms);
   if (state_->clip_norms) into.counts.add(count_norms(*state_->clip_norms, norms));
   if (first) state_->elsewhere.emplace(std::move(*first));

@@ -26,11 +26,10 @@ void guard(const Fixed& fixed, const State& state, Decided& decided) {
       state.t < state.reserved_until || dp.projection_policy == ProjectionPolicy::kAdvise)
     return;
   if (dp.projection_policy == ProjectionPolicy::kAbort)
-    throw Error(
-        ErrorCode::kPrivacyBudgetExceeded, "DPScalingLawProjector_v1",
-        fmt::format("the schedule would reach epsilon {} after {} steps, above the target {}; "
+    budget_exceeded("DPScalingLawProjector_v1",
+                    "the schedule would reach epsilon {} after {} steps, above the target {}, and "
                     "projection_policy is abort",
-                    *decided.projected, decided.scheduler->goal().steps, dp.target_epsilon));
+                    *decided.projected, decided.scheduler->goal().steps, dp.target_epsilon);
   const double factor = upscale_factor(*state.accountant, *decided.scheduler, state.t);
   decided.scheduler->scale_up(state.t, factor);
   decided.sigma = sigma_at(decided.scheduler->schedule(), state.t);
@@ -59,11 +58,10 @@ Decided decide(const Fixed& fixed, const State& state) {
   out.event = fixed.event(state.now.allocation, out.sigma);
   out.due = !reserved;
   if (reserved && !(*out.event == *state.reserved))
-    throw Error(
-        ErrorCode::kInvalidDpConfig, kOperator,
-        fmt::format("step {} is not what its epoch reserved: bounds or noise changed inside "
-                    "the epoch; account PER_STEP",
-                    state.t));
+    invalid_config(kOperator,
+                   "step {} differs from the reservation of its epoch: bounds or noise changed "
+                   "inside the epoch; account PER_STEP",
+                   state.t);
   return out;
 }
 

@@ -82,12 +82,10 @@ template <class TensorOf>
 [[noreturn]] void refuse_infinite(const Fixed& fixed, const State& state, TensorOf tensor_of) {
   for (std::size_t i = 0; i < state.now.layout.size(); ++i)
     if (!all_finite(tensor_of(i)))
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  fmt::format("the noisy gradient of {} is not finite in {}; nothing was released",
-                              state.now.layout.tensors()[i].name,
-                              spelling(fixed.config.run.compute_dtype)));
-  throw Error(ErrorCode::kInvalidGradient, kOperator,
-              "the noisy gradient changed while it was read");
+      invalid_gradient(
+          kOperator, "the noisy gradient of {} is not finite in {}; nothing was released",
+          state.now.layout.tensors()[i].name, spelling(fixed.config.run.compute_dtype));
+  invalid_gradient(kOperator, "the noisy gradient changed while it was being read");
 }
 
 }  // namespace

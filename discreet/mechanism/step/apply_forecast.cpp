@@ -168,9 +168,9 @@ Forecast Mechanism::forecast() const {
   std::string unknown;
   if (dp.enabled && fixed_->adapts() && state_->now.allocation.plan.flat_clip &&
       dp.adaptive_accounting == AdaptiveAccounting::kHeuristic)
-    unknown = "bounds that follow private norms inside a flat bound decide what the noise is worth";
+    unknown = "the noise depends on bounds that follow private norms inside a flat bound";
   if (!dp.enabled && !dp.target_steps)
-    unknown = "without privacy a run ends by its target_steps, and none are given";
+    unknown = "without privacy, a run ends at target_steps, which is not set";
   // What the step to come is, is known all the same.
   if (!unknown.empty()) end = std::min(end, state_->t + 1);
   auto state = std::make_unique<State>(*fixed_);

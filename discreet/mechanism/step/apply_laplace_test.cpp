@@ -117,7 +117,7 @@ TEST(ApplyLaplace, RoutedRecordsKeepTheirOwnL1BoundOverTheirOwnProfile) {
     const Batch batch(1);
     GradientSum sum(m.layout());
     const std::vector<std::uint32_t> classes{c};
-    m.router()->clip(batch.view, classes, {}, 0, Norm::kL1, sum);
+    m.router()->clip(batch.view, classes, {.norm = Norm::kL1}, {}, sum);
     EXPECT_LE(l1(sum.values()), c == 0 ? 1 : .25);
     EXPECT_GE(l1(sum.values()), (c == 0 ? 1 : .25) * (1 - 1e-6));
     if (c == 0) continue;

@@ -16,10 +16,6 @@ namespace {
 constexpr std::string_view kFormat = "discreet-mechanism-state-1";
 constexpr const char* kRestore = "Mechanism::restore";
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, kRestore, std::move(sentence));
-}
-
 // Numbers as their bits, little-endian: 8 bytes each and no item count to run out of.
 Bytes packed(std::span<const double> values) {
   Bytes out(values.size() * sizeof(double));
@@ -29,15 +25,15 @@ Bytes packed(std::span<const double> values) {
 
 void unpack(ByteView bytes, std::span<double> out, const char* what) {
   if (bytes.size() != out.size() * sizeof(double))
-    malformed(fmt::format("{} has {} bytes instead of {}", what, bytes.size(),
-                          out.size() * sizeof(double)));
+    malformed(kRestore, "{} has {} bytes; expected {}", what, bytes.size(),
+              out.size() * sizeof(double));
   if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
 }
 
 Digest digest_of(const cbor::Value& value) {
   const ByteView bytes = value.as_bytes();
   Digest out{};
-  if (bytes.size() != out.size()) malformed("a digest has the wrong length");
+  if (bytes.size() != out.size()) malformed(kRestore, "a digest has the wrong length");
   std::ranges::copy(bytes, out.begin());
   return out;
 }
@@ -80,12 +76,10 @@ void require_equal(const cbor::Value& saved, const cbor::Value& own, const char*
     for (const cbor::Entry& entry : own.as_map()) {
       const cbor::Value* found = saved.find(entry.key);
       if (found == nullptr || !(*found == entry.value))
-        throw Error(
-            ErrorCode::kInvalidInput, kRestore,
-            fmt::format("the saved state is of another {}: {} differs", what, entry.key.as_text()));
+        invalid_input(kRestore, "the saved state belongs to another {}: {} differs", what,
+                      entry.key.as_text());
     }
-  throw Error(ErrorCode::kInvalidInput, kRestore,
-              fmt::format("the saved state is of another {}", what));
+  invalid_input(kRestore, "the saved state belongs to another {}", what);
 }
 
 // The releases before the first step, as [event, coordinates] each.
@@ -149,7 +143,7 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
   State& s = *next;
   try {
     if (saved.at("format").as_text() != kFormat)
-      malformed(fmt::format("its format is {}, not {}", saved.at("format").as_text(), kFormat));
+      malformed(kRestore, "its format is {}; expected {}", saved.at("format").as_text(), kFormat);
     require_equal(saved.at("config"), config_of(fixed_->dp()), "configuration");
     require_equal(saved.at("config_hash"), ByteView(fixed_->config_hash), "configuration");
     require_equal(saved.at("layout_hash"), ByteView(fixed_->layout.hash()), "model layout");
@@ -164,17 +158,17 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
     s.t_micro = saved.at("t_micro_counter").as_unsigned();
     s.elsewhere.reset();  // its sums are the caller's, and gone
     s.cumulative_epsilon = saved.at("cumulative_epsilon").as_float();
-    if (!(s.cumulative_epsilon >= 0)) malformed("cumulative_epsilon is negative or NaN");
+    if (!(s.cumulative_epsilon >= 0)) malformed(kRestore, "cumulative_epsilon is negative or NaN");
     s.projected.reset();
     if (const cbor::Value& projected = saved.at("projected_final_epsilon"); !projected.is_null()) {
       s.projected = projected.as_float();
-      if (!(*s.projected >= 0)) malformed("projected_final_epsilon is negative or NaN");
+      if (!(*s.projected >= 0)) malformed(kRestore, "projected_final_epsilon is negative or NaN");
     }
     s.accountant->restore(saved.at("accountant_state").as_bytes());
     s.spent = s.accountant->epsilon(fixed_->delta);
     const cbor::Value& rng = saved.at("rng_dp_state");
     if (rng.type() == cbor::Type::kArray) {
-      if (rng.as_array().size() != 3) malformed("rng_dp_state is no triple");
+      if (rng.as_array().size() != 3) malformed(kRestore, "rng_dp_state is not a triple");
       s.noise.offset = rng.as_array()[0].as_unsigned();
       s.lineage = rng.as_array()[1].as_text();
       s.again = rng.as_array()[2].as_unsigned();
@@ -186,20 +180,21 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
     s.reserved.reset();
     if (!saved.at("reserved_event").is_null())
       s.reserved = accounting::decode_event(saved.at("reserved_event").as_bytes());
-    if (s.t < s.reserved_until && !s.reserved) malformed("a reservation has no event");
+    if (s.t < s.reserved_until && !s.reserved) malformed(kRestore, "a reservation has no event");
     if (saved.at("clip_norm_state").is_null() == s.clip_norms.has_value())
-      malformed("clip_norm_state does not fit the strategy");
+      malformed(kRestore, "clip_norm_state does not fit the strategy");
     if (s.clip_norms) {
       const std::size_t parts = s.clip_norms->median.size();
       s.clip_norms = AdaptiveClipState::decode(saved.at("clip_norm_state").as_bytes());
-      if (s.clip_norms->median.size() != parts) malformed("clip_norm_state has other parts");
+      if (s.clip_norms->median.size() != parts)
+        malformed(kRestore, "clip_norm_state has other parts");
     }
     if (!saved.at("compression_state").is_null()) {
       s.magnitudes.emplace(fixed_->layout);
       unpack(saved.at("compression_state").as_bytes(), s.magnitudes->values(), "compression_state");
     }
     if (saved.at("sigma_schedule_cache").is_null() == s.scheduler.has_value())
-      malformed("sigma_schedule_cache does not fit the mode");
+      malformed(kRestore, "sigma_schedule_cache does not fit the mode");
     if (s.scheduler) s.scheduler->restore(saved.at("sigma_schedule_cache"));
     s.sampling_rate_chain = digest_of(saved.at("sampling_rate_history_hash_chain"));
     s.sigma_map_chain = digest_of(saved.at("sigma_map_history_hash_chain"));
@@ -212,16 +207,17 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
       s.accumulation.emplace(s.now.layout, parts);
       s.accumulation->microbatches = partial.at("microbatches").as_unsigned();
       if (s.accumulation->microbatches > fixed_->dp().gradient_accumulation_steps)
-        malformed("more microbatches are accumulated than a step has");
+        malformed(kRestore, "more microbatches are accumulated than a step has");
       unpack(partial.at("sum").as_bytes(), s.accumulation->sum.values(), "accumulation_state.sum");
       unpack(partial.at("below").as_bytes(), s.accumulation->counts.below, "counts");
       unpack(partial.at("within").as_bytes(), s.accumulation->counts.within, "counts");
       s.accumulation->statistics = ClipStatistics::decode(partial.at("statistics").as_bytes());
-      if (s.accumulation->statistics.parts() != parts) malformed("statistics have other parts");
+      if (s.accumulation->statistics.parts() != parts)
+        malformed(kRestore, "statistics have other parts");
     }
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kMalformed || error.op() == kRestore) throw;
-    malformed(error.sentence());
+    malformed(kRestore, "{}", error.sentence());
   }
   return next;
 }
@@ -232,31 +228,30 @@ void Mechanism::restore(ByteView bytes, std::optional<std::uint64_t> released, b
   state_.swap(next);
   const bool whole = save() == Bytes(bytes.begin(), bytes.end());
   state_.swap(next);
-  if (!whole) malformed("it has fields that this version does not write");
+  if (!whole) malformed(kRestore, "it contains fields that this version does not write");
 
   const bool secure = fixed_->streams.noise.is_secure();
   if (!released && secure && fixed_->dp().enabled)
-    throw Error(ErrorCode::kInvalidInput, kRestore,
-                fmt::format("say how many steps the run has released: {} if none came after the "
-                            "state was saved; those that did must not meet the same noise again",
-                            next->t));
+    invalid_input(kRestore,
+                  "state how many steps the run has released: {} if none followed the saved state; "
+                  "later steps must not reuse the same noise",
+                  next->t);
   std::uint64_t until = released.value_or(next->t);
   if (secure && fixed_->dp().enabled && state_->t > 0) {
     // What this object released itself is known: no step of it may meet the same noise again, and
     // none may be forgotten, however often a state is restored.
     if (until < state_->t)
-      throw Error(ErrorCode::kInvalidInput, kRestore,
-                  fmt::format("{} steps cannot have been released: this mechanism has released {}; "
-                              "say so, and they are charged again",
-                              until, state_->t));
+      invalid_input(kRestore,
+                    "released is {}, but this mechanism has released {}; pass that number, and "
+                    "those steps are charged again",
+                    until, state_->t);
     const std::uint64_t all = state_->t + state_->again, saved = next->t + next->again;
     if (all > saved) until = std::max(until, next->t + (all - saved));
   }
   if (until < next->t || (until > next->t && until > charged_steps(fixed_->dp())))
-    throw Error(ErrorCode::kInvalidInput, kRestore,
-                fmt::format("{} steps cannot have been released: the saved state has {}, and the "
-                            "run at most {}",
-                            until, next->t, charged_steps(fixed_->dp())));
+    invalid_input(kRestore,
+                  "released is {}, but the saved state has {} steps, and the run has at most {}",
+                  until, next->t, charged_steps(fixed_->dp()));
   // Other batches for the rest of an epoch may hold a record once more.
   const bool within_event = next->t % fixed_->sampling.steps_per_event() != 0;
   if (fixed_->dp().enabled && (until > next->t || (fresh && secure && within_event))) {

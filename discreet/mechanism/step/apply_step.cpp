@@ -123,10 +123,10 @@ void require_step(const Fixed& fixed, const State& state) {
   prevalidate_step(dp, state.t);
   const std::uint64_t planned = charged_steps(dp);
   if (dp.enabled && (state.t >= planned || state.t + state.again >= 2 * planned))
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                fmt::format("step {} is to be taken after {} that were executed again; delta is "
-                            "charged for {} planned steps: plan more target_steps",
-                            state.t, state.again, planned));
+    invalid_config(kOperator,
+                   "step {} was requested after {} that were executed again, but delta is charged "
+                   "for {} planned steps: plan more target_steps",
+                   state.t, state.again, planned);
 }
 
 accounting::EpsilonBound compose_within_budget(const Fixed& fixed, const State& state,
@@ -136,11 +136,11 @@ accounting::EpsilonBound compose_within_budget(const Fixed& fixed, const State& 
                             fixed.steps_reserved() / fixed.sampling.steps_per_event());
   const accounting::EpsilonBound after = state.accountant->epsilon(fixed.delta);
   if (after.epsilon.upper <= fixed.dp().target_epsilon) return after;
-  throw Error(ErrorCode::kPrivacyBudgetExceeded, "Accountant.Update_v1",
-              fmt::format("step {} would take epsilon to {}, above the target {} at delta {} ({} "
-                          "spent); nothing was released",
-                          state.t, after.epsilon.upper, fixed.dp().target_epsilon,
-                          fixed.dp().target_delta, state.cumulative_epsilon));
+  budget_exceeded("Accountant.Update_v1",
+                  "step {} would take epsilon to {}, above the target {} at delta {} ({} spent); "
+                  "nothing was released",
+                  state.t, after.epsilon.upper, fixed.dp().target_epsilon, fixed.dp().target_delta,
+                  state.cumulative_epsilon);
 }
 
 template <class Values>
@@ -151,9 +151,9 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
   // Steps 1 to 4 are in the state: validated, resolved, allocated for this t. What depends on t:
   require_step(fixed, state);
   if (accumulation.microbatches != dp.gradient_accumulation_steps)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                fmt::format("{} of {} microbatches are in; call accumulate for the rest",
-                            accumulation.microbatches, dp.gradient_accumulation_steps));
+    invalid_config(kOperator,
+                   "only {} of {} microbatches are accumulated; call accumulate for the rest",
+                   accumulation.microbatches, dp.gradient_accumulation_steps);
 
   Decided decided = decide(fixed, state);
   Tentative tentative(*state.accountant);
@@ -243,19 +243,17 @@ template StepResult Mechanism::release(const Accumulation&, GradientSum&);
 
 StepResult Mechanism::release_into(const HeldGradients& held, const numerics::Team* team) {
   if (!state_->elsewhere)
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator,
-                "no norms were taken; call take_norms for every piece of the step first");
+    invalid_config(kOperator,
+                   "no norms were passed; call take_norms for every piece of the step first");
   const auto require_fit = [&](const auto& tensors) {
     if (tensors.size() != fixed_->layout.size())
-      throw Error(ErrorCode::kInvalidGradient, kOperator,
-                  fmt::format("gradients of {} tensors for a layout of {}", tensors.size(),
-                              fixed_->layout.size()));
+      invalid_gradient(kOperator, "found gradients of {} tensors for a layout of {}",
+                       tensors.size(), fixed_->layout.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const Tensor& tensor = fixed_->layout.tensors()[i];
       if (tensors[i].size() != (tensor.is_private() ? fixed_->layout.elements(i) : 0))
-        throw Error(
-            ErrorCode::kInvalidGradient, kOperator,
-            fmt::format("the gradient of {} has {} elements", tensor.name, tensors[i].size()));
+        invalid_gradient(kOperator, "the gradient of {} has {} elements", tensor.name,
+                         tensors[i].size());
     }
   };
   require_fit(held.averages);

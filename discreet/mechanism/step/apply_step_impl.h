@@ -6,7 +6,7 @@
 
 namespace discreet::mechanism {
 
-// What is decided for a step before anything is drawn.
+// The decisions for a step, made before anything is drawn.
 struct Decided {
   std::optional<Scheduler> scheduler;  // after the step's review
   std::optional<double> projected;
@@ -19,10 +19,10 @@ struct Decided {
 // Steps 9 to 11, and the event of step 15.
 Decided decide(const Mechanism::Fixed& fixed, const Mechanism::State& state);
 
-// Whether step t may be taken at all: throws kInvalidDpConfig beyond what delta is charged for.
+// Throws kInvalidDpConfig if step t is beyond the steps for which delta is charged.
 void require_step(const Mechanism::Fixed& fixed, const Mechanism::State& state);
 
-// Steps 15 and 16: composes what is due and refuses a total above the target.
+// Steps 15 and 16: composes the event that is due and rejects a total above the target.
 accounting::EpsilonBound compose_within_budget(const Mechanism::Fixed& fixed,
                                                const Mechanism::State& state,
                                                const Decided& decided);
@@ -30,11 +30,11 @@ accounting::EpsilonBound compose_within_budget(const Mechanism::Fixed& fixed,
 // Standard deviations of the noise of a step, one per part.
 struct NoiseScales {
   std::vector<double> average;  // of the noisy average
-  std::vector<double> drawn;  // of what each slot draws: on the sum and in grid steps, or as above
+  std::vector<double> drawn;    // of the draw of a slot: on the sum and in grid steps, or as above
 };
 NoiseScales noise_scales(const Mechanism::Fixed& fixed, const Allocation& allocation, double sigma);
 
-// What is released beside the noisy average, and what is known of it.
+// What is released with the noisy average, and its properties.
 struct Drawn {
   std::vector<double> stddev;   // of the average, one per part
   std::vector<double> normals;  // standard normal numbers, one per count
@@ -42,17 +42,17 @@ struct Drawn {
   NoiseState noise;
 };
 
-// Values that lie elsewhere: averages already.
+// Averages stored elsewhere.
 struct Held {
   const HeldGradients& values;
   const numerics::Team* team = nullptr;
 };
 
-// Steps 8, 9b, 13 and 14, in one pass over the sum: makes `values` the noisy average. `account`
-// depends on none of it and is done by one thread meanwhile.
+// Steps 8, 9b, 13 and 14 in one pass over the sum: writes the noisy average to `values`. `account`
+// is independent of it, and one thread runs it at the same time.
 Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, const GradientSum& sum,
            GradientSum& values, const Decided& decided, const std::function<void()>& account);
-// The same for averages that lie elsewhere.
+// The same for averages stored elsewhere.
 Drawn draw(const Mechanism::Fixed& fixed, const Mechanism::State& state, Held& held,
            const Decided& decided);
 

@@ -9,7 +9,8 @@
 
 namespace discreet::mechanism {
 
-// A run of target_epsilon 8 that releases the same bits in every test: Philox under a public seed.
+// A run with target_epsilon 8 that releases the same bits in every test: Philox under a public
+// seed.
 inline Config public_run(std::uint64_t declared_size, std::uint64_t batch) {
   Config config;
   DpConfig& dp = config.privacy;
@@ -26,7 +27,7 @@ inline Config resolved(Config config) {
   return config;
 }
 
-// routes: as routed_config() has taken them in.
+// routes: as passed to routed_config().
 inline Mechanism mechanism_of(const Config& resolved, const ModelLayout& layout, int threads = 1,
                               std::uint64_t key = 1, std::vector<PriorRelease> before = {},
                               std::optional<Routes> routes = {}) {

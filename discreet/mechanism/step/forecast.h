@@ -10,20 +10,20 @@
 
 namespace discreet::mechanism {
 
-// How a run will end if every step from here on is taken: Mechanism::forecast(). It follows from
-// the configuration, the layout and what was composed so far, and from no record or released value:
+// The end of a run if every remaining step is taken: Mechanism::forecast(). It follows from the
+// configuration, the layout and the composed events, and not from any record or released value. So
 // it is public, and a claim for it holds whenever the run stops.
 struct Forecast {
-  std::uint64_t steps = 0;  // done when the run ends
-  // Spent by then, as trace_end() will say; none where nothing is accounted (not enabled, no
-  // noise), or `unknown`.
+  std::uint64_t steps = 0;  // completed at the end of the run
+  // The spend at the end, as trace_end() will report it; empty if nothing is accounted (not
+  // enabled, no noise), or if it is `unknown`.
   std::optional<accounting::Interval> epsilon;
-  std::string bounded_by;  // Accountant::bounded_by() then
-  // What the step after the last one will throw: kPrivacyBudgetExceeded where the budget ends the
-  // run. None: all planned steps are taken.
+  std::string bounded_by;  // Accountant::bounded_by() at the end
+  // The error that the step after the last one will throw: kPrivacyBudgetExceeded if the budget
+  // ends the run. Empty if all planned steps are taken.
   std::optional<Error> failure;
-  std::vector<std::string> warnings;  // of the steps to come, except that of the safety reserve
-  std::string unknown;  // why epsilon and steps are not known in advance; empty if they are
+  std::vector<std::string> warnings;  // of the remaining steps, except that of the safety reserve
+  std::string unknown;  // why epsilon and steps cannot be predicted; empty if they can
 
   bool is_ended_by_budget() const noexcept {
     return failure && failure->code() == ErrorCode::kPrivacyBudgetExceeded;

@@ -12,19 +12,19 @@
 namespace discreet::mechanism {
 
 // The dp_metrics of a step (0.I and section 7 of the specification). Those marked * depend on the
-// step's records and are not noised: confidential, for the trace and the operator only.
+// step's records and have no noise: confidential, for the trace and the operator only.
 struct DpMetrics {
   double clip_fraction = 0;                 // *
   std::vector<double> group_clip_fraction;  // * one per part
   double noise_scale_sigma = 0;             // the scheduled base multiplier
-  // The multiplier that is accounted: sigma map, adaptation counts, rounding of sums.
+  // The accounted multiplier: includes sigma map, adaptation counts and rounding of sums.
   double effective_noise_multiplier = 0;
-  // The one multiplier that the sigma map alone is (soundness B1, B2).
+  // The single multiplier that is equivalent to the sigma map alone.
   double effective_heterogeneous_multiplier = 0;
   std::uint64_t effective_accumulation_factor = 1;  // microbatches of the step
   double cumulative_epsilon = 0;                    // upper end; authoritative
   double privacy_budget_remaining = 0;              // target - cumulative_epsilon, at least 0
-  std::optional<double> projected_final_epsilon;    // advisory; none without target_steps
+  std::optional<double> projected_final_epsilon;    // advisory; empty without target_steps
   double norm_p50 = 0, norm_p95 = 0, norm_max = 0;  // *
   // * norm of the average clipped gradient over the expected norm of the noise,
   // sqrt(sum_g d_g stddev_g^2) (at least EPS_DENOM).
@@ -32,17 +32,17 @@ struct DpMetrics {
   double fairness_clip_ratio = 1;  // *
   double scaling_law_confidence = 0;
   double peft_noise_reduction_factor = 1;
-  std::string accountant_type_used;         // that gave the upper end
-  std::optional<double> pld_epsilon_tight;  // where the accountant is PLD
+  std::string accountant_type_used;         // the one that gave the upper end
+  std::optional<double> pld_epsilon_tight;  // if the accountant is PLD
   std::string privacy_allocation_mode;
   std::uint64_t zeroed_records = 0;  // * not finite, under nonfinite: zero
-  std::uint64_t records = 0;         // * of the step, those zeroed too; not in the trace
+  std::uint64_t records = 0;         // * of the step, including zeroed ones; not in the trace
 
-  // The sixteen metrics of the trace's `iter` line, by name, and zeroed_records.
+  // zeroed_records and the sixteen metrics of the trace's `iter` line, by name.
   cbor::Value to_cbor() const;
 };
 
-// What a step may publish under metrics.release: dp. Noised inside the step's own event.
+// The metrics that a step may publish under metrics.release: dp. Noised within the step's event.
 struct ReleasedMetrics {
   double clip_fraction = 0;
   std::vector<double> group_clip_fraction;

@@ -5,26 +5,26 @@
 
 namespace discreet::mechanism {
 
-// The sidecar of the specification (0.H): every operator of its manifest (section 4) and the code
-// that is it. `discreet operators` prints it; a test finds each function in its header and calls
-// it.
+// The sidecar of the specification (0.H): every operator of its manifest (section 4) with its
+// implementation. `discreet operators` prints it; a test finds each function in its header and
+// calls it.
 struct Operator {
   std::string_view name;         // fully qualified, "UML_OS.DifferentialPrivacy.Clip_v1"
   std::string_view category;     // "Security", "DifferentialPrivacy"
   std::string_view signature;    // of the specification, "(dp_config, t -> ok)"
-  std::string_view purity;       // "PURE" or "STATEFUL": of the specification
-  std::string_view determinism;  // of the specification
-  std::string_view module;       // the header, from the root
+  std::string_view purity;       // "PURE" or "STATEFUL", from the specification
+  std::string_view determinism;  // from the specification
+  std::string_view module;       // the header, relative to the root
   std::string_view function;     // its C++ name, qualified
 };
 
 // The 25 operators in the order of the manifest. Category, signature, purity and determinism are
-// those that section 5 declares; of UML_OS.Error.Emit_v1, which it imports, those of this library.
-// A name that is several overloads stands for all of them.
+// those of section 5; for UML_OS.Error.Emit_v1, which the specification imports, those of this
+// library. An overloaded name stands for all overloads.
 //
-// The specification's accountants are state in, state out. Here an accountant is an object with
+// The accountants of the specification take and return state. Here an accountant is an object with
 // that state: Accountant::compose is the update, Accountant::epsilon the epsilon_t after it, save
-// and restore the state; make_accountant chooses by name.
+// and restore read and write the state, and make_accountant selects one by name.
 std::span<const Operator> operators() noexcept;
 
 }  // namespace discreet::mechanism

@@ -123,7 +123,7 @@ const std::map<std::string_view, std::function<void()>>& calls() {
        [] {
          const Record record;
          GradientSum sum(model());
-         clip(model(), record.rows(), ClipStrategy::kPerLayer, false,
+         clip(model(), record.rows(), {.strategy = ClipStrategy::kPerLayer},
               clip_plan(model(), Cut::kLayer, 1.0), {}, sum);
          expect_each_part_clipped(sum);
        }},

@@ -39,7 +39,7 @@ TEST(RoutedMechanism, NoiseIsThatOfThePolicyWhoeverIsInTheBatch) {
     Mechanism m = mechanism(config(), routes());
     const StepResult result = step(m, batch.rows, classes);
     GradientSum sum(m.layout());
-    m.router()->clip(batch.rows, classes, {}, 0, Norm::kL2, sum);
+    m.router()->clip(batch.rows, classes, {}, {}, sum);
     std::vector<double> noise;
     for (std::size_t k = 0; k < sum.values().size(); ++k)
       noise.push_back(result.gradients.values()[k] * 10 - sum.values()[k]);

@@ -33,14 +33,13 @@ Calibrator::Calibrator(CalibratorOptions options) : options_(options) {
 void Calibrator::observe(std::span<const double> gradient, std::span<const double> theta) {
   const std::size_t wanted = thetas_.empty() ? theta.size() : thetas_.front().size();
   if (gradient.size() != wanted || theta.size() != wanted) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("gradient of {} and theta of {} elements; give {} in both",
-                            gradient.size(), theta.size(), wanted));
+    invalid_input(kOp, "the gradient has {} and theta {} elements; both must have {}",
+                  gradient.size(), theta.size(), wanted);
   }
   const double norm = numerics::norm_l2(gradient);
   if (!std::isfinite(norm)) refuse(kOp, "the gradient's norm", norm, "a finite gradient");
   if (!std::isfinite(numerics::norm_l2(theta))) {
-    throw Error(ErrorCode::kInvalidInput, kOp, "theta is not finite; give finite parameters");
+    invalid_input(kOp, "theta is not finite; give finite parameters");
   }
   thetas_.emplace_back(theta.begin(), theta.end());
   grad_norms_.push_back(norm);

@@ -12,25 +12,25 @@
 
 namespace discreet::unlearning {
 
-// What calibration hands to MemoryPair and PrivacyOdometer.
+// The result of calibration for MemoryPair and PrivacyOdometer.
 struct CalibrationStats {
-  Constants constants;                // G, D, c, C: estimates: nothing certified follows
+  Constants constants;                // G, D, c, C: estimates, not certified
   std::uint64_t N_star = 1;           // sample_complexity of the constants at gamma_learn
-  std::vector<std::string> warnings;  // fallbacks that were used, a sentence each
+  std::vector<std::string> warnings;  // one sentence for each fallback used
 };
 
 struct CalibratorOptions {
   double quantile = 0.95;       // of the gradient norms, in (0, 1]
-  std::optional<double> D_cap;  // largest D reported, > 0; none if left out
+  std::optional<double> D_cap;  // largest reported D, > 0; empty: no limit
 };
 
 // Estimates G, D, c and C from a short run of observations.
 //   G  the quantile of the gradient norms, interpolated linearly between order statistics; at most
-//      kExtreme times their median, so that no single gradient makes N* absurd
+//      kExtreme times their median, so that a single gradient cannot make N* absurdly large
 //   D  the largest distance of a parameter vector from the first one, at most D_cap
-//   c, C  from the model's L-BFGS pairs, (1, 1) if it has none
-// With fewer than kFewest observations G = D = c = C = 1. Each departure leaves a warning.
-// What it keeps depends on every record observed: it is confidential, and clear() forgets it.
+//   c, C  from the model's L-BFGS pairs; (1, 1) if it has none
+// With fewer than kFewest observations G = D = c = C = 1. Each fallback adds a warning. The
+// collected values depend on every observed record: they are confidential, and clear() erases them.
 class Calibrator {
  public:
   static constexpr std::size_t kFewest = 10;
@@ -39,8 +39,8 @@ class Calibrator {
   // Throws kInvalidInput for an option out of range.
   explicit Calibrator(CalibratorOptions options = {});
 
-  // gradient and theta: of equal, constant length, finite. Throws kInvalidInput otherwise; nothing
-  // is then recorded.
+  // gradient and theta: of equal, constant length, finite. Otherwise throws kInvalidInput and
+  // records nothing.
   void observe(std::span<const double> gradient, std::span<const double> theta);
 
   // gamma: the average regret that learning aims at, > 0. curvature: Lbfgs::bounds of the model.

@@ -1,7 +1,5 @@
 #include "discreet/unlearning/capacity/literal.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -27,8 +25,7 @@ void check(const LiteralTarget& t) {
   require_probability(kOp, "delta_B", t.delta_B);
   require_positive(kOp, "gamma", t.gamma);
   if (t.T < 1 || t.T > kCountLimit) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("T is {}; give a number of events from 1 to 2^63 - 1", t.T));
+    invalid_input(kOp, "T is {}; it must be a number of events from 1 to 2^63 - 1", t.T);
   }
 }
 

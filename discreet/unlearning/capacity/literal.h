@@ -4,18 +4,18 @@
 
 // The formulas of the specification, evaluated as written: not certified.
 //
-// They are kept because the specification's numbers are asked for and compared with. They support
-// no privacy claim: G/lambda does not bound what a deletion leaves behind, G is an estimate that
-// some records exceed, and R_del omits the dimension (literal.md). What is certified is computed
-// by the engines.
+// They are provided for comparison with the specification's numbers. They support no privacy claim:
+// G/lambda does not bound what a deletion leaves behind, G is an estimate that some records exceed,
+// and R_del omits the dimension (literal.md). The engines compute the certified values.
 //
-// All arithmetic is binary64 in the order of the formulas, with logarithms within 1 ulp: results
-// agree with an evaluation in sixty digits to 1e-14 relative, capacities exactly unless the regret
-// of a count equals gamma to that accuracy.
+// All arithmetic is binary64 in the order of the formulas, with logarithms within 1 ulp. Results
+// agree with an evaluation in sixty digits to 1e-14 relative; capacities agree exactly unless the
+// regret of a count equals gamma to that accuracy.
 // Proof: literal.md
 namespace discreet::unlearning {
 
-// What calibration estimates: gradient norm G, diameter D, curvature c <= C. Each finite and >= 0.
+// The estimates of calibration: gradient norm G, diameter D, curvature c <= C. Each finite and >=
+// 0.
 struct Constants {
   double G = 1;
   double D = 1;
@@ -30,7 +30,7 @@ struct LiteralTarget {
   double lambda;             // > 0
   double delta_B = 0.05;     // in (0, 1): failure probability of the regret bound
   std::uint64_t T = 100000;  // planned events, >= 1
-  double gamma = 0.05;       // > 0: average regret allowed
+  double gamma = 0.05;       // > 0: allowed average regret
 };
 
 // Counts saturate here: the largest value of a signed 64-bit integer.
@@ -47,8 +47,8 @@ double insertion_regret(const Constants& constants, const LiteralTarget& target)
 double deletion_regret(const Constants& constants, const LiteralTarget& target, std::uint64_t m);
 
 struct LiteralCapacity {
-  std::uint64_t m;         // largest in [1, T] with (R_ins + R_del(m)) / T <= gamma, 0 if none
-  std::uint64_t capacity;  // max(1, m): how many deletes the specification permits
+  std::uint64_t m;         // largest in [1, T] with (R_ins + R_del(m)) / T <= gamma; 0 if none
+  std::uint64_t capacity;  // max(1, m): number of deletes that the specification permits
   double eps_step;         // eps_total / capacity
   double delta_step;       // delta_total / capacity
   double sigma_step;       // (G / lambda) sqrt(2 ln(1.25 / delta_step)) / eps_step; may be +inf

@@ -25,26 +25,26 @@ OdometerOptions checked(OdometerOptions o) {
   require_positive(kOp, "gamma_learn", o.gamma_learn);
   require_positive(kOp, "gamma_priv", o.gamma_priv);
   if (o.T < 1 || o.T > kCountLimit) {
-    throw Error(ErrorCode::kInvalidInput, kOp, fmt::format("T is {}; give 1 to 2^63 - 1", o.T));
+    invalid_input(kOp, "T is {}; it must be in 1 to 2^63 - 1", o.T);
   }
   if (!(o.reserve >= 0 && o.reserve < 1)) {
-    refuse(kOp, "reserve", o.reserve, "a number from 0 on, below 1");
+    refuse(kOp, "reserve", o.reserve, "a number in [0, 1)");
   }
   if (o.accounting == Accounting::kSpecification) return o;
   if (o.guarantee == Guarantee::kNotCertified) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "a certified accounting needs a guarantee: per-record, set-level or transcript");
+    invalid_input(kOp,
+                  "a certified accounting needs a guarantee: per-record, set-level or transcript");
   }
   if (o.guarantee == Guarantee::kSetLevel && o.reserve > 0) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "releases and drift tests are accounted for one record; a set-level odometer takes "
-                "no reserve");
+    invalid_input(kOp,
+                  "releases and drift tests are accounted for single records; a set-level odometer "
+                  "cannot have a reserve");
   }
   if (o.accounting == Accounting::kGdp &&
       (o.guarantee == Guarantee::kTranscript || o.reserve > 0)) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "gdp needs every share fixed in advance, which releases chosen on the way are not; "
-                "use zcdp or rdp for a transcript or a reserve");
+    invalid_input(kOp,
+                  "gdp needs shares fixed in advance, but releases are chosen during the run; use "
+                  "zcdp or rdp for a transcript or a reserve");
   }
   require_valid(o.enforced);
   if (o.enforced.lambda != o.lambda) {
@@ -90,8 +90,7 @@ double eps_of(Accounting accounting, double rho, double delta) {
       return accounting::gaussian_epsilon(numerics::round_up(std::sqrt(2 * rho), 1), delta).upper;
     case Accounting::kSpecification: break;
   }
-  throw Error(ErrorCode::kInvalidInput, kOp,
-              "the specification's accounting has no rho; choose zcdp, rdp or gdp");
+  invalid_input(kOp, "the specification's accounting has no rho; choose zcdp, rdp or gdp");
 }
 
 double rho_of(Accounting accounting, double eps, double delta) {
@@ -124,9 +123,9 @@ Guarantee PrivacyOdometer::guarantee() const noexcept {
 
 void PrivacyOdometer::require_warm() const {
   if (warming_) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "the model has seen fewer inserts than N*; call insert until ready_to_predict, "
-                "then finalize the odometer");
+    invalid_input(kOp,
+                  "the model has seen fewer inserts than N*; call insert until ready_to_predict, "
+                  "then finalize the odometer");
   }
 }
 
@@ -134,8 +133,7 @@ void PrivacyOdometer::finalize_with(const CalibrationStats& stats, std::uint64_t
                                     std::uint64_t deletes_from) {
   require_warm();
   if (finalized_) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "already finalized; call recalibrate, which starts from what is left");
+    invalid_input(kOp, "already finalized; call recalibrate, which uses the remaining budget");
   }
   PrivacyOdometer next = *this;
   next.solve(stats, T_estimate, deletes_from);
@@ -146,12 +144,12 @@ void PrivacyOdometer::recalibrate(const CalibrationStats& stats, std::uint64_t T
                                   std::uint64_t deletes_from) {
   require_warm();
   if (!finalized_) {
-    throw Error(ErrorCode::kInvalidInput, kOp, "not finalized yet; call finalize_with first");
+    invalid_input(kOp, "not finalized yet; call finalize_with first");
   }
   if (options_.accounting == Accounting::kGdp && deletes_ > 0) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "gdp fixes its shares in advance and cannot recalibrate after a delete; use zcdp "
-                "or rdp");
+    invalid_input(kOp,
+                  "gdp fixes its shares in advance and cannot recalibrate after a delete; use zcdp "
+                  "or rdp");
   }
   PrivacyOdometer next = *this;
   next.solve(stats, T_estimate, deletes_from);
@@ -202,13 +200,13 @@ void PrivacyOdometer::solve(const CalibrationStats& stats, std::uint64_t T,
   }
   if (capacity_ == 1) {
     warnings_.push_back(
-        fmt::format("the regret budget gamma_priv = {} over T = {} events affords m = {} deletes",
+        fmt::format("the regret budget gamma_priv = {} over T = {} events allows m = {} deletes",
                     o.gamma_priv, T, m_));
     warnings_.emplace_back("Capacity is 1; next delete forces retrain");
   } else if (capacity_ == 0) {
     warnings_.push_back(
-        fmt::format("the budgets left (gamma_priv = {}, T = {}) afford no delete; retrain without "
-                    "the record instead",
+        fmt::format("the remaining budgets (gamma_priv = {}, T = {}) allow no delete; retrain "
+                    "without the record instead",
                     o.gamma_priv, T));
   }
   options_ = o;
@@ -218,11 +216,10 @@ void PrivacyOdometer::solve(const CalibrationStats& stats, std::uint64_t T,
 
 void PrivacyOdometer::spend(std::uint64_t deletes) {
   if (!ready_to_delete() || deletes > remaining()) {
-    throw Error(ErrorCode::kPrivacyBudgetExceeded, kOp,
-                "Odometer not finalized or capacity depleted.");
+    budget_exceeded(kOp, "Odometer not finalized or capacity depleted.");
   }
   if (deletes < 1) {
-    throw Error(ErrorCode::kInvalidInput, kOp, "0 deletions cannot be spent; give 1 or more");
+    invalid_input(kOp, "the number of deletions is 0; it must be at least 1");
   }
   if (!certified() || options_.guarantee == Guarantee::kSetLevel) {
     budget_.charge(share_ * static_cast<double>(deletes));
@@ -233,8 +230,7 @@ void PrivacyOdometer::spend(std::uint64_t deletes) {
 
 double PrivacyOdometer::noise_scale() const {
   if (certified()) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "a certified delete's noise depends on its sensitivity; give it");
+    invalid_input(kOp, "the noise of a certified delete depends on its sensitivity; pass it");
   }
   return sigma_step_;
 }
@@ -242,8 +238,8 @@ double PrivacyOdometer::noise_scale() const {
 double PrivacyOdometer::noise_scale(double sensitivity) const {
   require_not_negative(kOp, "sensitivity", sensitivity);
   if (!certified() || !(share_ > 0)) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "no certified share is set; finalize a certified odometer with capacity left");
+    invalid_input(kOp,
+                  "no certified share is set; finalize a certified odometer with capacity left");
   }
   // Below the true root, so that the quotient is above.
   const double root = numerics::round_down(std::sqrt(2 * share_), 1);
@@ -252,8 +248,7 @@ double PrivacyOdometer::noise_scale(double sensitivity) const {
 
 void PrivacyOdometer::charge_reserve(double rho) {
   if (!certified() || options_.guarantee == Guarantee::kSetLevel) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "only a per-record or transcript odometer has a reserve");
+    invalid_input(kOp, "only a per-record or transcript odometer has a reserve");
   }
   reserve_.charge(rho);
 }

@@ -16,32 +16,32 @@ enum class Accounting {
   kSpecification,  // the formulas of literal.h: not certified
   kZcdp,           // epsilon = rho + 2 sqrt(rho ln(1/delta))
   kRdp,            // the same rho, converted by the best Rényi order: tighter
-  kGdp,            // mu = sqrt(2 rho), converted exactly: tightest; for shares fixed in advance,
-                   // so without transcript, reserve and recalibration after a delete
+  kGdp,            // mu = sqrt(2 rho), converted exactly: tightest. Requires shares fixed in
+                   // advance: no transcript, no reserve, no recalibration after a delete
 };
 
-// Whom a certified delete protects, and against whom. Never mixed: a number computed for one
-// supports no claim of another.
+// Which records a certified delete protects, and against which observer. Do not mix them: a number
+// computed for one supports no claim of another.
 enum class Guarantee {
   kNotCertified,
-  kPerRecord,   // each deleted record alone, against whoever sees the state after its delete;
+  kPerRecord,   // each deleted record alone, against an observer of the state after its delete;
                 // requests fixed in advance
-  kSetLevel,    // all deleted records together, against whoever sees the state after the last
+  kSetLevel,    // all deleted records together, against an observer of the state after the last
                 // delete; requests fixed in advance
-  kTranscript,  // each deleted record alone, against whoever saw the earlier noised releases too;
-                // requests may depend on those releases
+  kTranscript,  // each deleted record alone, against an observer who also saw the earlier noised
+                // releases; requests may depend on those releases
 };
 
 std::string_view to_string(Accounting accounting) noexcept;  // "specification", "zcdp", ...
 std::string_view to_string(Guarantee guarantee) noexcept;    // "not certified", "per-record", ...
 
-// The largest rho for which a sum of Gaussian shifts of zCDP parameter rho is (eps, delta)-DP by
-// this accounting; rounded down. eps > 0, delta in (0, 1), accounting not kSpecification; throws
-// kInvalidInput otherwise.
+// The largest rho, rounded down, for which a sum of Gaussian shifts with total zCDP parameter rho
+// is (eps, delta)-DP by this accounting. eps > 0, delta in (0, 1), accounting not kSpecification,
+// otherwise kInvalidInput.
 // Proof: odometer.md
 double rho_of(Accounting accounting, double eps, double delta);
 
-// The least epsilon at delta that rho supports by this accounting, rounded up.
+// The smallest epsilon at delta that rho supports by this accounting, rounded up.
 double eps_of(Accounting accounting, double rho, double delta);
 
 struct OdometerOptions {
@@ -49,54 +49,55 @@ struct OdometerOptions {
   double delta_total = 1e-5;
   double lambda = 0.1;
   double delta_B = 0.05;
-  std::uint64_t T = 100000;   // planned events; finalize_with sets it anew
+  std::uint64_t T = 100000;   // planned events; finalize_with replaces it
   double gamma_learn = 0.05;  // average regret that N* aims at
   double gamma_priv = 0.05;   // average regret that the capacity aims at
   Accounting accounting = Accounting::kSpecification;
   // Certified modes only.
   Guarantee guarantee = Guarantee::kPerRecord;
-  StreamConstants enforced{};  // its lambda must be the one above
+  StreamConstants enforced{};  // its lambda must equal the one above
   double reserve = 0;          // share of the budget for noised releases and drift tests, [0, 1)
 };
 
-// How many deletes a privacy and a regret budget afford, and how much noise each needs.
+// The number of deletes that a privacy and a regret budget allow, and the noise that each needs.
 //
-// Under kSpecification: m, eps_step, delta_step and sigma_step as literal.h, capacity max(1, m).
-// Certified: m from stream_bounds.h at gamma_priv, which may be 0. Per-record and transcript: each
-// delete gets the whole of the budget but the reserve; set-level: deletes share it equally.
-// A filter, not an odometer in the strict sense: the claim is (eps_total, delta_total) whatever
-// happens; eps_spent() reports progress.
+// kSpecification: m, eps_step, delta_step and sigma_step as in literal.h, capacity max(1, m).
+// Certified modes: m from stream_bounds.h at gamma_priv, which may be 0. Per-record and transcript:
+// each delete gets the whole budget except the reserve; set-level: deletes share it equally.
+// Strictly speaking this is a filter, not an odometer: the claim is always (eps_total,
+// delta_total); eps_spent() reports progress.
 // Proof: odometer.md
 class PrivacyOdometer {
  public:
   // Throws kInvalidInput for a value out of its range.
   explicit PrivacyOdometer(OdometerOptions options);
 
-  // Solves for the capacity from now on. stats: of calibration (kSpecification); certified modes
-  // use the enforced constants. T_estimate: planned events, >= 1. deletes_from: no delete happens
-  // before this many inserts (certified modes; a later first delete needs less noise).
-  // Throws kInvalidInput when called a second time (that is `recalibrate`) or while a MemoryPair
-  // that uses this odometer is still warming up; nothing has changed then.
+  // Computes the capacity from now on. stats: of calibration (kSpecification); certified modes use
+  // the enforced constants. T_estimate: planned events, >= 1. deletes_from: no delete happens
+  // before this many inserts (certified modes; a later first delete needs less noise). Throws
+  // kInvalidInput, changing nothing, if called twice (use `recalibrate`), or while a MemoryPair
+  // that uses this odometer is still warming up.
   void finalize_with(const CalibrationStats& stats, std::uint64_t T_estimate,
                      std::uint64_t deletes_from = 1);
 
-  // Solves anew with what is left: spent only grows, and a remainder of 0 means not ready. gdp
-  // refuses once something is spent: its shares must be fixed in advance.
+  // Computes the capacity again from the remaining budget: the spend never decreases, and without a
+  // remainder the odometer is not ready. gdp rejects this after the first spend, because its shares
+  // must be fixed in advance.
   void recalibrate(const CalibrationStats& stats, std::uint64_t T_estimate,
                    std::uint64_t deletes_from = 1);
 
   bool ready_to_delete() const noexcept { return finalized_ && remaining() > 0; }
   // Counts `deletes` >= 1 deletions, all or none. Throws kPrivacyBudgetExceeded "Odometer not
-  // finalized or capacity depleted." when fewer are left. Call it, and make it durable, before the
-  // change is visible.
+  // finalized or capacity depleted." if fewer are left. Call this, and make it durable, before the
+  // change becomes visible.
   void spend(std::uint64_t deletes = 1);
-  // Standard deviation of the noise of a delete. kSpecification: sigma_step.
-  // Certified: sensitivity / sqrt(2 rho_step), rounded up; sensitivity >= 0 is the engine's bound.
+  // Standard deviation of the noise of a delete. kSpecification: sigma_step. Certified: sensitivity
+  // / sqrt(2 rho_step), rounded up; sensitivity >= 0 is the engine's bound.
   double noise_scale() const;
   double noise_scale(double sensitivity) const;
 
-  // A release or drift test that costs rho, taken from the reserve. Throws kInvalidInput unless
-  // certified per record or transcript, kPrivacyBudgetExceeded when less is left.
+  // Charges a release or drift test of cost rho to the reserve. Throws kInvalidInput unless
+  // certified per record or transcript, kPrivacyBudgetExceeded if less is left.
   void charge_reserve(double rho);
 
   // "not finalized", "ready", "degenerate" (capacity 1), "infeasible" (capacity 0), "exhausted".
@@ -105,8 +106,8 @@ class PrivacyOdometer {
 
   std::uint64_t m() const noexcept { return m_; }  // of the last solution, before max(1, m)
   std::uint64_t deletion_capacity() const noexcept { return capacity_; }
-  std::uint64_t deletes() const noexcept { return deletes_; }                 // in all
-  std::uint64_t deletes_before() const noexcept { return deletes_ - used_; }  // recalibrating last
+  std::uint64_t deletes() const noexcept { return deletes_; }                 // in total
+  std::uint64_t deletes_before() const noexcept { return deletes_ - used_; }  // last recalibration
   std::uint64_t remaining() const noexcept { return capacity_ - used_; }
   double eps_step() const noexcept { return eps_step_; }
   double delta_step() const noexcept { return delta_step_; }
@@ -114,7 +115,7 @@ class PrivacyOdometer {
   // zCDP parameter of the next delete; 0 under kSpecification.
   double rho_step() const noexcept { return certified() ? share_ : 0; }
   double eps_spent() const;  // rounded up in certified modes
-  // Shares of the whole: rho, or the fraction of eps_total under kSpecification.
+  // Shares of the total: rho, or the fraction of eps_total under kSpecification.
   const RhoBudget& budget() const noexcept { return budget_; }
   const RhoBudget& reserve() const noexcept { return reserve_; }
   Guarantee guarantee() const noexcept;
@@ -122,11 +123,11 @@ class PrivacyOdometer {
   bool certified() const noexcept { return options_.accounting != Accounting::kSpecification; }
 
   // The state as deterministic CBOR. restore throws kMalformed for other bytes, and for a state
-  // that has more budget than its options give.
+  // with more budget than its options allow.
   Bytes save() const;
   static PrivacyOdometer restore(ByteView bytes);
 
-  // By MemoryPair: finalize_with and recalibrate are refused between the two.
+  // Called by MemoryPair: finalize_with and recalibrate are rejected between the two.
   void begin_warmup() noexcept { warming_ = true; }
   void end_warmup() noexcept { warming_ = false; }
 

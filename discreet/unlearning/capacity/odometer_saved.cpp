@@ -16,7 +16,7 @@ Value saved(const StreamConstants& k) {
 
 StreamConstants stream_constants(const Value& value) {
   const auto& v = value.as_array();
-  if (v.size() != 7) malformed_state("there are other constants");
+  if (v.size() != 7) malformed_state("the constants differ");
   return {code_of<Loss>(v[0], 1), v[1].as_unsigned(), v[2].as_float(), v[3].as_float(),
           v[4].as_float(),        v[5].as_float(),    v[6].as_float()};
 }
@@ -87,7 +87,7 @@ PrivacyOdometer PrivacyOdometer::restore(ByteView bytes) {
     // The totals follow from the options: a state cannot bring more.
     if (budget.total() != odometer.budget_.total() ||
         reserve.total() != odometer.reserve_.total()) {
-      malformed_state("the totals are not those of the options");
+      malformed_state("the totals differ from those of the options");
     }
     odometer.budget_ = budget;
     odometer.reserve_ = reserve;
@@ -106,7 +106,7 @@ PrivacyOdometer PrivacyOdometer::restore(ByteView bytes) {
     }
     if (odometer.used_ > odometer.capacity_ || odometer.used_ > odometer.deletes_ ||
         !(odometer.share_ >= 0 && odometer.share_ <= RhoBudget::kLimit)) {
-      malformed_state("more deletes are counted than the capacity affords");
+      malformed_state("more deletes are counted than the capacity allows");
     }
     return odometer;
   });

@@ -1,7 +1,5 @@
 #include "discreet/unlearning/capacity/rho_budget.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -15,8 +13,7 @@ constexpr const char* kOp = "RhoBudget";
 // Dividing by a power of two is exact, so this rounds up.
 double units_of(double amount) {
   if (!(amount >= 0)) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("{} cannot be charged; give a number not below 0", amount));
+    invalid_input(kOp, "the charge is {}; it must not be negative", amount);
   }
   return std::ceil(amount / RhoBudget::kUnit);
 }
@@ -25,8 +22,7 @@ double units_of(double amount) {
 
 RhoBudget::RhoBudget(double total) {
   if (!(total >= 0)) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("the total is {}; give a number not below 0", total));
+    invalid_input(kOp, "the total is {}; it must not be negative", total);
   }
   total_ = static_cast<std::uint64_t>(std::floor(std::min(total, kLimit) / kUnit));
 }
@@ -37,10 +33,10 @@ bool RhoBudget::admits(double amount) const {
 
 void RhoBudget::charge(double amount) {
   if (!admits(amount)) {
-    throw Error(ErrorCode::kPrivacyBudgetExceeded, kOp,
-                fmt::format("{} is asked of a budget with {} left; retrain without the deleted "
-                            "records to begin a new one",
-                            amount, left()));
+    budget_exceeded(kOp,
+                    "{} was requested from a budget with {} left; retrain without the deleted "
+                    "records to start a new one",
+                    amount, left());
   }
   spent_ += static_cast<std::uint64_t>(units_of(amount));
 }

@@ -6,23 +6,23 @@
 
 namespace discreet::unlearning {
 
-// A total that is spent and never grows: whole units of 2^-44, so that sums are exact. Totals and
-// quotients are rounded down, charges up; spent <= total after every sequence of calls.
+// A total that can be spent and never grows, in integer units of 2^-44, so that sums are exact.
+// Totals and quotients are rounded down, charges up; spent <= total after every sequence of calls.
 // Proof: odometer.md
 class RhoBudget {
  public:
   static constexpr double kUnit = 0x1p-44;
-  static constexpr double kLimit = 512;  // larger totals count as this one
+  static constexpr double kLimit = 512;  // larger totals are reduced to this
 
   // total >= 0, rounded down. Throws kInvalidInput for a negative total or a NaN.
   explicit RhoBudget(double total);
 
   bool admits(double amount) const;
-  // Throws kPrivacyBudgetExceeded, nothing changed, when less is left; kInvalidInput for a
+  // If less is left, throws kPrivacyBudgetExceeded and changes nothing; kInvalidInput for a
   // negative amount or a NaN.
   void charge(double amount);
-  // The largest amount that can be charged `parts` times; 0 when that is less than a unit.
-  // parts >= 1.
+  // The largest amount that can be charged `parts` times; 0 if that is less than a unit. parts >=
+  // 1.
   double share(std::uint64_t parts) const;
 
   cbor::Value save() const;

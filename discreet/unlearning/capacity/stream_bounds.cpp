@@ -27,8 +27,7 @@ std::string_view to_string(Loss loss) noexcept {
 
 void require_valid(const StreamConstants& k) {
   if (k.dimension < 1 || k.dimension > (std::size_t{1} << 24)) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("dimension is {}; give 1 to 2^24", k.dimension));
+    invalid_input(kOp, "dimension is {}; it must be in 1 to 2^24", k.dimension);
   }
   for (const auto& [name, value] :
        {std::pair{"lambda", k.lambda}, std::pair{"G_f", k.G_f}, std::pair{"D", k.D},

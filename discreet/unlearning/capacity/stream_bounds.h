@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <string_view>
 
-// Streaming with enforced constants: how far a record can move the state, what that costs in
-// regret, and how many deletes a regret budget affords.
+// Streaming with enforced constants: how far a record can move the state, the resulting regret, and
+// the number of deletes that a regret budget allows.
 //
-// Step t = 1, 2, ... of size 1/(lambda s), s = t + t0, on one record's loss plus
-// (lambda/2) |theta|^2, projected on the ball of radius D; gradients of the loss are bounded by G_f
-// by clipping its derivative in the prediction.
+// Step t = 1, 2, ... has size 1/(lambda s), s = t + t0, on one record's loss plus (lambda/2)
+// |theta|^2, projected onto the ball of radius D. Clipping the derivative of the loss in the
+// prediction bounds its gradient by G_f.
 // Proof: ../engines/stream.md
 namespace discreet::unlearning {
 
@@ -19,8 +19,8 @@ enum class Loss {
 };
 std::string_view to_string(Loss loss) noexcept;  // "squared", "logistic"
 
-// Public, chosen without looking at the data, and enforced on every record. Each from 2^-100 to
-// 2^100.
+// Public constants, chosen without looking at the data and enforced on every record. Each is in
+// [2^-100, 2^100].
 struct StreamConstants {
   Loss loss = Loss::kLogistic;
   std::size_t dimension = 1;  // >= 1
@@ -39,20 +39,21 @@ void require_valid(const StreamConstants& constants);
 std::uint64_t step_offset(const StreamConstants& constants);
 
 // R_learn(T) = lambda t0 D^2 / 2 + (G^2 / (2 lambda)) ln(1 + T/t0), G = G_f + lambda D: an upper
-// bound of the regret of T inserts against every fixed parameter of norm <= D, deletes left out;
-// of binary64 accuracy.
+// bound of the regret of T inserts against every fixed parameter of norm <= D, without deletes;
+// evaluated in binary64 without directed rounding.
 double learning_regret(const StreamConstants& constants, std::uint64_t T);
 
-// The least t with R_learn(t)/t <= gamma; kCountLimit if that is beyond 2^53. gamma > 0.
+// The smallest t with R_learn(t)/t <= gamma; kCountLimit if that is beyond 2^53. gamma > 0.
 std::uint64_t certified_sample_complexity(const StreamConstants& constants, double gamma);
 
-// How many deletes leave the expected regret of T inserts, divided by T, at most gamma, when none
-// happens before step t_min. These are bounds on utility: privacy does not depend on them.
+// The number of deletes that keep the expected regret of T inserts, divided by T, at most gamma, if
+// no delete happens before step t_min. These are bounds on utility: privacy does not depend on
+// them.
 struct StreamCapacity {
-  std::uint64_t per_record;  // each delete at the whole of rho
-  std::uint64_t set_level;   // all deletes share rho equally
+  std::uint64_t per_record;  // if each delete uses the whole rho
+  std::uint64_t set_level;   // if all deletes share rho equally
 };
-// rho >= 0, T >= 1, gamma > 0. Both 0 when learning alone exceeds gamma; at most T.
+// rho >= 0, T >= 1, gamma > 0. Both are 0 if learning alone exceeds gamma; at most T.
 StreamCapacity stream_capacity(const StreamConstants& constants, double rho, std::uint64_t T,
                                std::uint64_t t_min, double gamma);
 

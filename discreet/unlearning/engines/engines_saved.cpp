@@ -63,7 +63,7 @@ ExactEngine ExactEngine::restore(ByteView bytes) {
       for (std::size_t k = 0; k < o.dimension; ++k) x[k] = std::ldexp(rows[i * width + k], -o.bits);
       engine.insert(ids[i], x, std::ldexp(rows[i * width + o.dimension], -o.bits));
       if (!std::equal(&rows[i * width], &rows[i * width] + width, &engine.rows_[i * width])) {
-        malformed_state("a record is beyond the bounds");
+        malformed_state("a record exceeds the bounds");
       }
     }
     return engine;
@@ -114,7 +114,7 @@ ErmEngine ErmEngine::restore(ByteView bytes, NoiseSource noise) {
     ErmEngine engine(o, std::move(noise));
     const RhoBudget budget = RhoBudget::restore(s.at("budget"));
     if (budget.total() != engine.budget_.total()) {
-      malformed_state("the total is not that of the options");
+      malformed_state("the total differs from that of the options");
     }
     engine.budget_ = budget;
     if (s.find("ids") == nullptr) return engine;
@@ -158,7 +158,7 @@ StreamEngine StreamEngine::restore(ByteView bytes, std::shared_ptr<PrivacyOdomet
       if (!std::isfinite(v)) malformed_state("a parameter is not finite");
     }
     if (!(engine.rounding_ >= 0) || !std::isfinite(engine.rounding_)) {
-      malformed_state("the bound of rounding errors is no number");
+      malformed_state("the bound of rounding errors is not a number");
     }
     if (const Value* ids = s.find("ids")) {
       for (const RecordId id : unpacked<RecordId>(ids->as_bytes())) engine.ids_.insert(id);

@@ -46,8 +46,8 @@ void ErmEngine::anchor() {
   for (std::size_t i = 0; i < d; ++i) hessian[i * d + i] += o_.lambda;
   std::vector<double> factor = hessian;
   if (!cholesky(factor, d)) {
-    throw Error(ErrorCode::kAccountantDivergence, kOp,
-                "the Hessian is not positive definite in binary64; raise lambda");
+    fail(ErrorCode::kAccountantDivergence, kOp,
+         "the Hessian is not positive definite in binary64; raise lambda");
   }
   hessian_ = std::move(hessian);
   factor_ = std::move(factor);

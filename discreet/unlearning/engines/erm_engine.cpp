@@ -31,12 +31,10 @@ const ErmOptions& checked(const ErmOptions& o) {
   }
   if (o.N < 1 || o.n_max < 1 || o.N > (std::uint64_t{1} << 40) ||
       o.n_max > (std::uint64_t{1} << 40)) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("N is {} and n_max {}; give 1 to 2^40", o.N, o.n_max));
+    invalid_input(kOp, "N is {} and n_max {}; both must be in 1 to 2^40", o.N, o.n_max);
   }
   if (o.guarantee == Guarantee::kNotCertified) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "choose a guarantee: per-record, set-level or transcript");
+    invalid_input(kOp, "a guarantee is required: per-record, set-level or transcript");
   }
   return o;
 }
@@ -181,9 +179,8 @@ void ErmEngine::refine() {
   }
   note_passes(passes);
   if (!(bound <= o_.tau)) {
-    throw Error(
-        ErrorCode::kAccountantDivergence, kOp,
-        fmt::format("the gradient cannot be certified below {} in binary64; raise tau", o_.tau));
+    fail(ErrorCode::kAccountantDivergence, kOp,
+         "the gradient cannot be certified below {} in binary64; raise tau", o_.tau);
   }
 }
 
@@ -224,8 +221,8 @@ void ErmEngine::erase(std::span<const RecordId> ids) {
 
 Release ErmEngine::publish() {
   if (!budget_.admits(rho_release_)) {
-    throw Error(ErrorCode::kPrivacyBudgetExceeded, "ErmEngine.publish",
-                "no release is left in the budget; retrain with a new one");
+    budget_exceeded("ErmEngine.publish",
+                    "the budget allows no further release; retrain with a new one");
   }
   refine();
   budget_.charge(rho_release_);

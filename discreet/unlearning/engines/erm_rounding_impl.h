@@ -2,10 +2,10 @@
 
 #include <cstddef>
 
-// What the rounding bounds of erm_engine.md are written with.
+// Constants and helpers for the rounding bounds of erm_engine.md.
 namespace discreet::unlearning {
 
-// Rows summed together; so few that the BLAS does not wake a second thread for each block of them.
+// Number of rows summed together; small enough that BLAS does not start a second thread per block.
 inline constexpr std::size_t kBlock = 128;
 inline constexpr double kRound = 0x1p-53;
 

@@ -20,7 +20,7 @@ std::int64_t grid_of(std::string_view name, double value, int bits) {
   require_positive(kOp, name, value);
   const double scaled = std::ldexp(value, bits);
   if (scaled != std::floor(scaled) || scaled > 0x1p30) {
-    refuse(kOp, name, value, "a bound whose multiple of 2^bits is whole and at most 2^30");
+    refuse(kOp, name, value, "a bound whose product with 2^bits is an integer of at most 2^30");
   }
   return static_cast<std::int64_t>(scaled);
 }
@@ -59,7 +59,7 @@ ExactEngine::ExactEngine(ExactOptions options) : o_(options) {
       static_cast<UnsignedWide>(std::max(Q_, Q_y_)) * static_cast<UnsignedWide>(Q_);
   if (static_cast<UnsignedWide>(o_.n_max) * largest >= (UnsignedWide{1} << 62)) {
     refuse(kOp, "n_max", static_cast<double>(o_.n_max),
-           "fewer records or fewer bits: the sums would leave 63 bits");
+           "fewer records or fewer bits: the sums would exceed 63 bits");
   }
   gram_.assign(o_.dimension * (o_.dimension + 1) / 2, 0);
   moment_.assign(o_.dimension, 0);
@@ -203,9 +203,8 @@ Release ExactEngine::publish() {
       for (std::size_t i = 0; i < d; ++i) w[i] -= step[i];
     }
   }
-  throw Error(ErrorCode::kAccountantDivergence, kOp,
-              fmt::format("no solution within {} was found in binary64; raise lambda or tolerance",
-                          o_.tolerance));
+  fail(ErrorCode::kAccountantDivergence, kOp,
+       "no solution within {} was found in binary64; raise lambda or tolerance", o_.tolerance);
 }
 
 Digest ExactEngine::state_digest() const {

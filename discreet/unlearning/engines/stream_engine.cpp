@@ -32,8 +32,7 @@ StreamEngine::StreamEngine(std::shared_ptr<PrivacyOdometer> odometer, NoiseSourc
                            double release_sigma)
     : odometer_(std::move(odometer)), noise_(std::move(noise)), release_sigma_(release_sigma) {
   if (!odometer_ || !odometer_->certified()) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "the odometer is not certified; choose the accounting zcdp, rdp or gdp");
+    invalid_input(kOp, "the odometer is not certified; choose the accounting zcdp, rdp or gdp");
   }
   k_ = odometer_->options().enforced;
   if (odometer_->guarantee() == Guarantee::kTranscript) {

@@ -9,24 +9,25 @@
 
 namespace discreet::unlearning {
 
-// Online learning that keeps no records. Insert t is one projected gradient step; a record moves
-// the state at step s = t + t0 by at most a = G_f/(lambda s), rounding included in the value used,
-// whenever it was inserted. A delete adds Gaussian noise that covers a and projects again.
+// Online learning without keeping records. Insert t is one projected gradient step. A record moves
+// the state at step s = t + t0 by at most a = G_f/(lambda s), plus rounding, which the
+// implementation includes, whenever it was inserted. A delete adds Gaussian noise that covers a and
+// projects again.
 //
-//   per-record  the state from the delete on is rho_step-zCDP close to that of the run in which
-//   this
-//               record's step had no gradient and all else, noise schedule included, is the same
+//   per-record  the state after the delete is rho_step-zCDP close to that of the run in which this
+//               record's step had no gradient and everything else, including the noise schedule,
+//               is the same
 //   set-level   the same for all deleted records at once, after the last delete, at the sum of rho
-//   transcript  per-record, and the noised releases made before may steer later requests
-// When a record was inserted, and when it was deleted, is public. Records are scaled to norm R,
-// labels clamped to Y (squared) and predictions' derivatives clipped, so the bound holds for every
-// input. The caller's ids are kept while live.
+//   transcript  per-record, and earlier noised releases may influence later requests
+// The times of inserts and deletes are public. Records are scaled to norm R, labels clamped to Y
+// (squared) and the derivatives of predictions clipped, so the bound holds for every input. The
+// caller's ids are kept while live.
 // Proof: stream.md
 class StreamEngine final : public Engine {
  public:
-  // odometer: certified, finalized before the first erase; shared with whoever reads it.
-  // release_sigma: noise of a release under kTranscript, > 0; ignored otherwise.
-  // Throws kInvalidInput for a null or a not certified odometer.
+  // odometer: certified, finalized before the first erase; shared with its readers. release_sigma:
+  // noise of a release under kTranscript, > 0; otherwise ignored. Throws kInvalidInput for a null
+  // or uncertified odometer.
   StreamEngine(std::shared_ptr<PrivacyOdometer> odometer, NoiseSource noise,
                double release_sigma = 0);
 
@@ -36,28 +37,29 @@ class StreamEngine final : public Engine {
   bool holds(RecordId id) const noexcept override { return ids_.count(id) > 0; }
   void insert(RecordId id, std::span<const double> x, double y) override;
   void erase(std::span<const RecordId> ids) override;
-  // Per-record and set-level: the state itself, promised to whoever holds it when requests are
-  // fixed in advance. Transcript: the state with noise release_sigma; charged to the reserve.
+  // Per-record and set-level: the state itself; the promise holds against everyone who has it, for
+  // requests fixed in advance. Transcript: the state with noise release_sigma, charged to the
+  // reserve.
   Release publish() override;
 
   Bytes save(Records records) const override;
-  // odometer: as it was at the time of saving.
+  // odometer: with its state at the time of saving.
   static StreamEngine restore(ByteView bytes, std::shared_ptr<PrivacyOdometer> odometer,
                               NoiseSource noise);
-  // Counts a record as live that the restored state has learned.
+  // Marks a record as live that the restored state has learned.
   void adopt(RecordId id) { ids_.insert(id); }
-  // Noise from here on; of a key that was never used.
+  // Sets the source of further noise; its key must never have been used.
   void use_noise(NoiseSource noise) { noise_ = std::move(noise); }
 
-  // Forgets everything: theta = 0, no records, step 0. What follows is independent of all that was
-  // inserted; budgets are for the caller to begin anew (a new odometer), except those of a
+  // Resets everything: theta = 0, no records, step 0. Later states are independent of everything
+  // inserted before. The caller must restart the budgets (with a new odometer), except those of a
   // transcript.
   void reset() noexcept;
 
   // The state: confidential until published.
   std::span<const double> theta() const noexcept { return theta_; }
   std::uint64_t inserts() const noexcept { return t_; }
-  // How far one record can have moved the state by now; rounded up.
+  // The maximum distance by which one record can have moved the state so far; rounded up.
   double sensitivity() const;
 
  private:

@@ -25,8 +25,8 @@ DriftDetector::DriftDetector(DriftOptions options, std::shared_ptr<PrivacyOdomet
   }
   if (o_.sigma == 0) return;
   if (!odometer) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                "losses of records cost privacy; give the odometer whose reserve pays for them");
+    invalid_input(kOp,
+                  "losses of records cost privacy; pass the odometer whose reserve covers them");
   }
   // The factor covers the rounding of the sum (drift.md).
   const double sensitivity = o_.loss_bound / 2 * (1 + 0x1p-12);

@@ -1,7 +1,5 @@
 #include "discreet/unlearning/online/memory_pair.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,9 +12,8 @@
 namespace discreet::unlearning {
 namespace {
 
-[[noreturn]] void refuse_call(const char* op, Phase phase, std::string_view due) {
-  throw Error(ErrorCode::kInvalidInput, op,
-              fmt::format("not in phase {}; call {}", to_string(phase), due));
+[[noreturn]] void wrong_phase(const char* op, Phase phase, std::string_view due) {
+  invalid_input(op, "not in phase {}; call {}", to_string(phase), due);
 }
 
 ByteView bytes_of_doubles(std::span<const double> values) {
@@ -40,24 +37,22 @@ MemoryPair::MemoryPair(std::size_t dimension, std::shared_ptr<PrivacyOdometer> o
       theta_(dimension),
       comparator_(dimension) {
   if (!odometer_) {
-    throw Error(ErrorCode::kInvalidInput, "MemoryPair", "there is no odometer; give one");
+    invalid_input("MemoryPair", "the odometer is null; pass one");
   }
   if (odometer_->status() != "not finalized") {
-    throw Error(ErrorCode::kInvalidInput, "MemoryPair",
-                "the odometer is finalized already; give a new one");
+    invalid_input("MemoryPair", "the odometer is already finalized; pass a new one");
   }
   if (odometer_->certified()) {
     loss_ = odometer_->options().enforced.loss;
     if (odometer_->options().enforced.dimension != dimension) {
-      throw Error(ErrorCode::kInvalidInput, "MemoryPair",
-                  fmt::format("dimension {} is not the odometer's, {}", dimension,
-                              odometer_->options().enforced.dimension));
+      invalid_input("MemoryPair", "dimension is {}, but that of the odometer is {}", dimension,
+                    odometer_->options().enforced.dimension);
     }
     // A release of the pair is its prediction; noised releases are StreamEngine's.
     if (odometer_->guarantee() == Guarantee::kTranscript) {
-      throw Error(ErrorCode::kInvalidInput, "MemoryPair",
-                  "predictions are not noised, so there is no transcript guarantee; use "
-                  "StreamEngine::publish or another guarantee");
+      invalid_input("MemoryPair",
+                    "predictions have no noise, so there is no transcript guarantee; use "
+                    "StreamEngine::publish or another guarantee");
     }
     stream_.emplace(odometer_, noise_.fork("stream"));
   }
@@ -100,8 +95,7 @@ double MemoryPair::step(std::span<const double> x, double y, bool observe) {
     std::vector<double> next = theta_;
     numerics::scaled_add(1, change, next);
     if (!std::isfinite(numerics::norm_l2(next)) || !std::isfinite(prediction)) {
-      throw Error(ErrorCode::kInvalidInput, "MemoryPair",
-                  "the step leaves the range of binary64; scale the features");
+      invalid_input("MemoryPair", "the step exceeds the range of binary64; scale the features");
     }
     std::vector<double> bend = gradient_at(next, x, y);
     numerics::scaled_add(-1, gradient, bend);
@@ -117,16 +111,16 @@ double MemoryPair::step(std::span<const double> x, double y, bool observe) {
 }
 
 double MemoryPair::calibrate_step(std::span<const double> x, double y) {
-  if (phase_ == Phase::kLearning) refuse_call("calibrate_step", phase_, "insert");
+  if (phase_ == Phase::kLearning) wrong_phase("calibrate_step", phase_, "insert");
   if (phase_ == Phase::kInterleaving) {
-    refuse_call("calibrate_step", phase_, "insert or delete, or revert_to_calibration first");
+    wrong_phase("calibrate_step", phase_, "insert or delete, or revert_to_calibration first");
   }
   return step(x, y, true);
 }
 
 const CalibrationStats& MemoryPair::finalize_calibration(double gamma_learn) {
   if (phase_ != Phase::kCalibration) {
-    refuse_call("finalize_calibration", phase_, "insert, or revert_to_calibration first");
+    wrong_phase("finalize_calibration", phase_, "insert, or revert_to_calibration first");
   }
   CalibrationStats stats = calibrator_.finalize(gamma_learn, lbfgs_.bounds());
   if (stream_) {
@@ -140,10 +134,10 @@ const CalibrationStats& MemoryPair::finalize_calibration(double gamma_learn) {
 
 const CalibrationStats& MemoryPair::finalize_calibration(CalibrationStats stats) {
   if (phase_ != Phase::kCalibration) {
-    refuse_call("finalize_calibration", phase_, "insert, or revert_to_calibration first");
+    wrong_phase("finalize_calibration", phase_, "insert, or revert_to_calibration first");
   }
   if (stats.N_star < 1) {
-    throw Error(ErrorCode::kInvalidInput, "finalize_calibration", "N_star is 0; give 1 or more");
+    invalid_input("finalize_calibration", "N_star is 0; it must be at least 1");
   }
   stats_ = std::move(stats);
   N_star_ = stats_.N_star;
@@ -162,7 +156,7 @@ void MemoryPair::finish_warmup() {
 
 double MemoryPair::insert(std::span<const double> x, double y) {
   if (phase_ == Phase::kCalibration) {
-    refuse_call("insert", phase_, "calibrate_step, then finalize_calibration");
+    wrong_phase("insert", phase_, "calibrate_step, then finalize_calibration");
   }
   // The bound of certified modes is for the regularised loss.
   const double half = stream_ ? odometer_->options().lambda / 2 : 0;
@@ -177,20 +171,19 @@ double MemoryPair::insert(std::span<const double> x, double y) {
 
 void MemoryPair::erase(std::span<const double> x, double y) {
   if (phase_ == Phase::kCalibration) {
-    refuse_call("delete", phase_, "finalize_calibration, then insert until ready_to_predict");
+    wrong_phase("delete", phase_, "finalize_calibration, then insert until ready_to_predict");
   }
   if (phase_ == Phase::kLearning) {
-    refuse_call("delete", phase_, "insert until ready_to_predict, then odometer.finalize_with");
+    wrong_phase("delete", phase_, "insert until ready_to_predict, then odometer.finalize_with");
   }
   require_record("MemoryPair", theta_.size(), x, y);
   const auto found = live_.find(key_of(x, y));
   if (found == live_.end()) {
-    throw Error(ErrorCode::kInvalidInput, "delete",
-                "this record is not in the model: never inserted, or deleted before");
+    invalid_input("delete",
+                  "this record is not in the model: it was never inserted, or is already deleted");
   }
   if (!odometer_->ready_to_delete()) {
-    throw Error(ErrorCode::kPrivacyBudgetExceeded, "delete",
-                "Odometer not finalized or capacity depleted.");
+    budget_exceeded("delete", "Odometer not finalized or capacity depleted.");
   }
   const RecordId id = found->second.back();
   if (stream_) {

@@ -19,7 +19,7 @@ namespace discreet::unlearning {
 enum class Phase { kCalibration = 1, kLearning = 2, kInterleaving = 3 };
 std::string_view to_string(Phase phase) noexcept;  // "CALIBRATION", "LEARNING", "INTERLEAVING"
 
-// x'theta, and whether the model has seen the N* inserts that its regret target asks for.
+// x'theta, and whether the model has seen the N* inserts that its regret target requires.
 struct Prediction {
   double value;
   bool ready;
@@ -28,30 +28,30 @@ struct Prediction {
 // The online learner of the specification and its order of calls:
 //
 //   CALIBRATION   calibrate_step (some hundred times), then finalize_calibration(gamma_learn)
-//   LEARNING      insert until inserts_seen >= N*; the phase then changes by itself
+//   LEARNING      insert until inserts_seen >= N*; then the phase changes automatically
 //   INTERLEAVING  odometer->finalize_with(stats(), max_events), then insert and erase in any order
 //
-// A call that is not due throws kInvalidInput and names the one that is.
+// A call in the wrong phase throws kInvalidInput and names the expected call.
 //
-// What a step does depends on the odometer. `specification`: an L-BFGS step of length
-// 1/(sqrt(t) max(1, |x|^2)), and a delete steps back and adds N(0, sigma_step^2): not certified.
-// Certified modes: a StreamEngine, with the constants the odometer enforces; L-BFGS is not used, N*
-// is certified_sample_complexity, and what calibration observed is forgotten when it ends.
+// The steps depend on the odometer. `specification`: an L-BFGS step of length 1/(sqrt(t) max(1,
+// |x|^2)); a delete steps back and adds N(0, sigma_step^2): not certified. Certified modes: a
+// StreamEngine with the constants that the odometer enforces; L-BFGS is not used, N* is
+// certified_sample_complexity, and the observations of calibration are erased when it ends.
 // Parameters, metrics and statistics depend on the records: confidential.
 class MemoryPair {
  public:
-  // dimension: >= 1, and that of the odometer's enforced constants in certified modes, where the
-  // loss is theirs too. odometer: not finalized, shared with the caller.
+  // dimension: >= 1; in certified modes that of the odometer's enforced constants, which also
+  // determine the loss. odometer: not finalized, shared with the caller.
   MemoryPair(std::size_t dimension, std::shared_ptr<PrivacyOdometer> odometer,
              Calibrator calibrator = Calibrator(), Loss loss = Loss::kSquared,
              NoiseSource noise = NoiseSource::secure());
 
-  // CALIBRATION: one step on the record; gradient and parameters go to the calibrator. Returns the
-  // prediction made before the step. Regret is not touched.
+  // CALIBRATION: one step on the record; the calibrator observes gradient and parameters. Returns
+  // the prediction made before the step. Regret is not counted.
   double calibrate_step(std::span<const double> x, double y);
 
-  // CALIBRATION -> LEARNING. gamma_learn > 0. The second form takes statistics agreed on elsewhere,
-  // by several learners together for instance.
+  // CALIBRATION -> LEARNING. gamma_learn > 0. The second form takes statistics from elsewhere, for
+  // instance from several learners together.
   const CalibrationStats& finalize_calibration(double gamma_learn);
   const CalibrationStats& finalize_calibration(CalibrationStats stats);
 
@@ -59,30 +59,30 @@ class MemoryPair {
   double insert(std::span<const double> x, double y);
 
   // INTERLEAVING: deletes one live copy of the record. Throws kInvalidInput for a record that was
-  // never inserted or is deleted already; kPrivacyBudgetExceeded when the odometer is not ready: a
-  // service then retrains. Nothing is spent or changed when it throws.
+  // never inserted or is already deleted; kPrivacyBudgetExceeded if the odometer is not ready (a
+  // service then retrains). If it throws, nothing is spent or changed.
   void erase(std::span<const double> x, double y);
 
   Prediction predict(std::span<const double> x) const;
 
-  // Back to CALIBRATION from any phase. Parameters, records and what the odometer has spent stay;
-  // N* and the calibrator begin anew; after the next warm-up call odometer->recalibrate.
+  // Returns to CALIBRATION from any phase. Parameters, records and the odometer's spend are kept;
+  // N* and the calibrator start again; after the next warm-up, call odometer->recalibrate.
   void revert_to_calibration();
 
-  // The state, odometer included, as deterministic CBOR; without the hook and the noise key.
-  // kLeftOut: without the live records, which the caller adopts one by one after restoring.
-  // restore throws kMalformed for other bytes.
+  // The state, including the odometer, as deterministic CBOR, without the hook and the noise key.
+  // kLeftOut: without the live records, which the caller adopts one by one after restoring. restore
+  // throws kMalformed for other bytes.
   Bytes save(Records records) const;
   static MemoryPair restore(ByteView bytes, NoiseSource noise);
   void adopt(std::span<const double> x, double y);
-  // Noise from here on; of a key that was never used.
+  // Sets the source of further noise; its key must never have been used.
   void use_noise(NoiseSource noise);
 
-  // Called with (from, to) after each change of phase, by whoever coordinates several learners.
+  // hook: called with (from, to) after each change of phase, for coordinating several learners.
   void on_phase(std::function<void(Phase, Phase)> hook) { hook_ = std::move(hook); }
 
-  // Regret is measured against this fixed parameter; zero until one is given. Finite. Certified
-  // modes count the regularised loss, for which their bound holds where no slope was clipped.
+  // The fixed parameter against which regret is measured; zero until set. Finite. Certified modes
+  // count the regularised loss, for which their bound holds where no slope was clipped.
   void set_comparator(std::vector<double> theta);
 
   Phase phase() const noexcept { return phase_; }
@@ -101,10 +101,11 @@ class MemoryPair {
   const PrivacyOdometer& odometer() const noexcept { return *odometer_; }
   PrivacyOdometer& odometer() noexcept { return *odometer_; }
   double avg_regret_empirical() const noexcept;
-  // Certified modes: how far one record can have moved theta by now; rounded up.
+  // Certified modes: the maximum distance by which one record can have moved theta so far; rounded
+  // up.
   std::optional<double> sensitivity() const;
 
-  // The names of the specification's log, each with its value.
+  // The log of the specification: values by name.
   using Metric = std::variant<double, std::uint64_t, bool, std::string>;
   std::map<std::string, Metric> metrics() const;
 

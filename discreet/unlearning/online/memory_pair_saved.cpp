@@ -18,11 +18,12 @@ void Lbfgs::restore(const cbor::Value& value) {
   std::deque<Pair> pairs;
   for (const Value& item : value.as_array()) {
     const auto& parts = item.as_array();
-    if (parts.size() != 3 || pairs.size() == memory_) malformed_state("there are other pairs");
+    if (parts.size() != 3 || pairs.size() == memory_)
+      malformed_state("the number of pairs differs");
     Pair pair{unpacked<double>(parts[0].as_bytes()), unpacked<double>(parts[1].as_bytes()),
               parts[2].as_float()};
     if (pair.s.size() != dimension_ || pair.y.size() != dimension_ || !(pair.sy > 0)) {
-      malformed_state("a pair has another length, or bends the wrong way");
+      malformed_state("a pair has the wrong length or the wrong curvature");
     }
     pairs.push_back(std::move(pair));
   }
@@ -38,7 +39,7 @@ cbor::Value Calibrator::save() const {
 
 Calibrator Calibrator::restore(const cbor::Value& value) {
   const auto& parts = value.as_array();
-  if (parts.size() != 4) malformed_state("a calibrator has four parts");
+  if (parts.size() != 4) malformed_state("a calibrator must have four parts");
   CalibratorOptions options{parts[0].as_float(), std::nullopt};
   if (!parts[1].is_null()) options.D_cap = parts[1].as_float();
   Calibrator calibrator(options);
@@ -46,7 +47,7 @@ Calibrator Calibrator::restore(const cbor::Value& value) {
   const auto thetas = unpacked<double>(parts[3].as_bytes());
   const std::size_t count = calibrator.grad_norms_.size();
   if (count == 0 ? !thetas.empty() : thetas.empty() || thetas.size() % count != 0) {
-    malformed_state("there are other parameters than gradients");
+    malformed_state("the numbers of parameters and gradients differ");
   }
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t d = thetas.size() / count;
@@ -107,10 +108,10 @@ MemoryPair MemoryPair::restore(ByteView bytes, NoiseSource noise) {
     pair.theta_ = unpacked<double>(s, "theta", d);
     pair.comparator_ = unpacked<double>(s, "comparator", d);
     const std::uint64_t phase = s.at("phase").as_unsigned();
-    if (phase < 1 || phase > 3) malformed_state("the phase is not known");
+    if (phase < 1 || phase > 3) malformed_state("the phase is unknown");
     pair.phase_ = static_cast<Phase>(phase);
     const auto& stats = s.at("stats").as_array();
-    if (stats.size() != 6) malformed_state("there are other statistics");
+    if (stats.size() != 6) malformed_state("the statistics differ");
     pair.stats_.constants = {stats[0].as_float(), stats[1].as_float(), stats[2].as_float(),
                              stats[3].as_float()};
     pair.stats_.N_star = stats[4].as_unsigned();

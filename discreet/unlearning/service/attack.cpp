@@ -54,17 +54,17 @@ double lower_end(std::uint64_t k, std::uint64_t n, double alpha) {
 
 accounting::Interval clopper_pearson(std::uint64_t k, std::uint64_t n, double alpha) {
   if (n < 1 || n > 100'000'000 || k > n) {
-    throw Error(ErrorCode::kInvalidInput, kOp,
-                fmt::format("{} successes in {} trials; give at most as many successes as trials, "
-                            "and 1 to 10^8 trials",
-                            k, n));
+    invalid_input(kOp,
+                  "found {} successes in {} trials; expected at most as many successes as trials, "
+                  "and 1 to 10^8 trials",
+                  k, n);
   }
-  if (!(alpha > 0 && alpha < 0.5)) refuse(kOp, "alpha", alpha, "a number between 0 and 1/2");
+  if (!(alpha > 0 && alpha < 0.5)) refuse(kOp, "alpha", alpha, "a number in (0, 1/2)");
   return {lower_end(k, n, alpha), 1 - lower_end(n - k, n, alpha)};
 }
 
 double epsilon_lower_bound(const AttackCounts& c, double delta, double alpha) {
-  if (!(delta >= 0 && delta < 1)) refuse(kOp, "delta", delta, "a number from 0 on, below 1");
+  if (!(delta >= 0 && delta < 1)) refuse(kOp, "delta", delta, "a number in [0, 1)");
   require_probability(kOp, "alpha", alpha);
   const auto deleted = clopper_pearson(c.hits_deleted, c.runs, alpha / 4);
   const auto never = clopper_pearson(c.hits_never, c.runs, alpha / 4);

@@ -36,7 +36,7 @@ std::uint64_t scaled_up(const char* name, double value, double scale) {
   const double scaled =
       std::ceil(product) +
       (std::fma(value, scale, -product) > 0 && product == std::ceil(product) ? 1 : 0);
-  if (!(scaled < 0x1p63)) refuse("unlearn", name, value, "a number a receipt can hold");
+  if (!(scaled < 0x1p63)) refuse("unlearn", name, value, "a number that a receipt can represent");
   return static_cast<std::uint64_t>(scaled);
 }
 

@@ -4,26 +4,27 @@
 
 #include "discreet/unlearning/service/service.h"
 
-// What a service does with its learner, whichever engine that is.
+// The operations of a service on its learner, for every engine.
 namespace discreet::unlearning {
 
 using Learner = Service::Learner;
 
-// The state without records, and back.
+// Saves and restores the state without records.
 Bytes saved(const Learner& learner);
 Learner restored_learner(ByteView state, NoiseSource noise);
 
 std::size_t dimension_of(const Learner& learner);
-std::uint64_t room_of(const Learner& learner);  // for how many records more
+std::uint64_t room_of(const Learner& learner);  // number of records that still fit
 
-// Throws kInvalidInput for a record that the learner does not take.
+// Throws kInvalidInput for a record that the learner rejects.
 void require_fits(const Learner& learner, std::span<const double> x, double y);
-// calibration: of StreamOptions; the phases of a MemoryPair follow from it.
+// calibration: of StreamOptions; it determines the phases of a MemoryPair.
 void add_record(Learner& learner, RecordId id, std::span<const double> x, double y,
                 std::uint64_t calibration);
-// After restored_learner: a record that its state has learned.
+// After restored_learner: adds a record that its state has already learned.
 void put_back(Learner& learner, RecordId id, std::span<const double> x, double y);
-// rows: features and label of each. False, and nothing has changed, if the budget does not reach.
+// rows: features and label of each. Returns false and changes nothing if the budget is
+// insufficient.
 bool remove_records(Learner& learner, std::span<const RecordId> ids,
                     std::span<const std::vector<double>> rows,
                     const std::function<NoiseSource(RecordId)>& noise);
@@ -34,9 +35,9 @@ struct Publication {
 };
 Publication publication(Learner& learner);
 
-// What every receipt of this model says: configuration only.
+// The content of every receipt of this model: configuration only.
 ledger::Deletion terms_of(const Learner& learner);
-// Fills in what the learner knows of the status.
+// Fills in the part of the status that the learner knows.
 void describe(const Learner& learner, ServiceStatus& status);
 
 }  // namespace discreet::unlearning

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "discreet/base/error.h"
-#include "discreet/base/utf8.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/numerics/sum.h"
 #include "discreet/unlearning/require_impl.h"
@@ -21,14 +21,10 @@ namespace {
 constexpr const char* kOp = "unlearn";
 constexpr std::size_t kRowsPerCommit = 512;
 
-[[noreturn]] void refuse_request(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, kOp, std::move(sentence));
-}
-
 void require_text(const char* what, std::string_view text, std::size_t most) {
   if (text.empty() || text.size() > most || find_bad_utf8(bytes_of(text))) {
-    refuse_request(
-        fmt::format("the {} has {} bytes; give 1 to {} bytes of UTF-8", what, text.size(), most));
+    invalid_input(kOp, "the {} has {} bytes; it must be 1 to {} bytes of UTF-8", what, text.size(),
+                  most);
   }
 }
 
@@ -60,12 +56,6 @@ Publication publication_of(ByteView bytes) {
 
 }  // namespace
 
-Digest deletion_commitment(ByteView salt, std::string_view subject,
-                           std::span<const RecordId> records) {
-  return sha256(cbor::encode(cbor::array(
-      {"discreet-deletion-v1", salt, subject, cbor::array({records.begin(), records.end()})})));
-}
-
 struct Service::Impl {
   explicit Impl(const std::filesystem::path& path, Noise source)
       : store(path, ModelStore::Mode::kOpen), noise(std::move(source)) {
@@ -83,7 +73,7 @@ struct Service::Impl {
   Bytes value(std::string_view name) {
     auto found = store.get(name);
     if (!found) {
-      throw Error(ErrorCode::kMalformed, "unlearn store", fmt::format("there is no {}", name));
+      malformed("unlearn store", "there is no {}", name);
     }
     return std::move(*found);
   }
@@ -98,20 +88,20 @@ struct Service::Impl {
     next_id = store.number("next_id");
     deletions = store.number("deletions");
     confirmed = store.number("confirmed");
+    chained = 0;
+    chain = {};
     published.reset();
     if (const auto bytes = store.get("publication")) published = publication_of(*bytes);
     learner.emplace(restored_learner(state, noise("open")));
     store.each_record([&](RecordId id, std::string_view, const std::vector<double>& row) {
       if (row.size() != dimension_of(*learner) + 1) {
-        throw Error(ErrorCode::kMalformed, "unlearn store",
-                    fmt::format("record {} has {} values, the model takes {}", id, row.size(),
-                                dimension_of(*learner) + 1));
+        malformed("unlearn store", "record {} has {} values; the model expects {}", id, row.size(),
+                  dimension_of(*learner) + 1);
       }
       put_back(*learner, id, {row.data(), row.size() - 1}, row.back());
     });
     if (published && published->release.parameters.size() != dimension_of(*learner)) {
-      throw Error(ErrorCode::kMalformed, "unlearn store",
-                  "the publication is of another model than the store");
+      malformed("unlearn store", "the publication belongs to another model than the store");
     }
     stale = false;
   }
@@ -167,7 +157,7 @@ struct Service::Impl {
       ledger::Entry entry = ledger::decode_entry(row.entry);
       auto* deletion = std::get_if<ledger::Deletion>(&entry);
       if (!deletion) {
-        throw Error(ErrorCode::kMalformed, "unlearn store", "an entry of the store is no deletion");
+        malformed("unlearn store", "an entry of the store is not a deletion");
       }
       out.push_back({std::move(*deletion), std::move(row.salt), std::move(row.records)});
     }
@@ -181,26 +171,35 @@ struct Service::Impl {
     for (const Row& row : rows) subjects.insert(row.subject);
     for (const DeletionReceipt& receipt : receipts(0, deletions)) {
       for (const std::string_view subject : subjects) {
-        if (deletion_commitment(receipt.salt, subject, receipt.records) !=
+        if (ledger::deletion_commitment(receipt.salt, subject, receipt.records) !=
             receipt.entry.commitment) {
           continue;
         }
-        refuse_request(
-            fmt::format("subject '{}' was deleted (deletion {}); insert them again only if they "
-                        "asked for it: --reinsert",
-                        subject, receipt.entry.number));
+        invalid_input(kOp,
+                      "subject '{}' was deleted (deletion {}); insert their records again only if "
+                      "they asked for it, with --reinsert",
+                      subject, receipt.entry.number);
       }
     }
   }
 
-  // Throws for a store that is older than the ledger.
-  void require_current(const ledger::State& ledger) const {
+  // Throws for a store that is older than the ledger, or that deleted others than the ledger says.
+  void require_current(const ledger::State& ledger) {
     const std::uint64_t there = ledger.next_deletion(model);
-    if (there <= deletions) return;
-    throw Error(ErrorCode::kMalformed, kOp,
-                fmt::format("the ledger has {} deletions of model {}, the store {}: it is an old "
-                            "copy, in which deleted records are back; use the newest",
-                            there, model, deletions));
+    if (there > deletions)
+      malformed(kOp,
+                "the ledger has {} deletions of model {}, but the store {}: it is an old copy "
+                "that contains deleted records again; use the newest",
+                there, model, deletions);
+    if (there < chained) chained = 0, chain = {};
+    for (const auto& row : store.deletions(chained, there - chained))
+      chain = ledger::State::chained(chain, row.entry);
+    chained = there;
+    if (chain != ledger.deletions_of(model))
+      malformed(kOp,
+                "the ledger's {} deletions of model {} are not those of the store: the store is a "
+                "copy that deleted other records; use the one that belongs to the ledger",
+                there, model);
   }
 
   ModelStore store;
@@ -208,6 +207,8 @@ struct Service::Impl {
   std::string model;
   Bytes genesis, state;
   std::uint64_t calibration = 0, generation = 0, next_id = 0, deletions = 0, confirmed = 0;
+  std::uint64_t chained = 0;  // deletions in `chain`
+  Digest chain{};             // as State::deletions_of()
   std::optional<Learner> learner;
   std::optional<Publication> published;
   bool stale = false;  // memory may say something else than the file
@@ -276,7 +277,7 @@ std::uint64_t Service::insert(std::string_view request, std::span<const Row> row
       require_text("subject", rows[i].subject, 256);
       require_fits(*s.learner, rows[i].x, rows[i].y);
     } catch (const Error& error) {
-      throw Error(error.code(), error.op(), fmt::format("row {}: {}", i + 1, error.sentence()));
+      fail(error.code(), error.op(), "row {}: {}", i + 1, error.sentence());
     }
   }
   ModelStore::Request done{0, 0, 0, {}};
@@ -286,16 +287,14 @@ std::uint64_t Service::insert(std::string_view request, std::span<const Row> row
       digest = chained(digest, rows[i]);
     }
     if (known->kind != 0 || rows.size() < known->first || digest != known->digest) {
-      refuse_request(
-          fmt::format("request {} was made before with another content; give a new name", request));
+      invalid_input(kOp, "request {} was made before with other content; use a new name", request);
     }
     done = *known;
   }
   if (reinsert == Reinsert::kRefuse) s.require_never_deleted(rows.subspan(done.first));
   const std::uint64_t fresh = rows.size() - done.first;
   if (const std::uint64_t room = room_of(*s.learner); fresh > room) {
-    refuse_request(
-        fmt::format("{} rows are more than the {} that n_max leaves room for", fresh, room));
+    invalid_input(kOp, "{} rows exceed the {} that n_max leaves room for", fresh, room);
   }
   while (done.first < rows.size()) {
     const std::size_t end = std::min<std::size_t>(rows.size(), done.first + kRowsPerCommit);
@@ -323,15 +322,14 @@ std::vector<DeletionReceipt> Service::erase(std::string_view request,
   Impl& s = *impl_;
   s.require_fresh();
   require_text("request's name", request, 128);
-  if (subjects.empty()) refuse_request("no subject is named; name at least one");
+  if (subjects.empty()) invalid_input(kOp, "no subject is named; name at least one");
   confirm(ledger);
   const Digest digest =
       sha256(cbor::encode(cbor::array({cbor::array({subjects.begin(), subjects.end()}),
                                        withdrawal ? cbor::Value(*withdrawal) : cbor::Value()})));
   if (const auto known = s.store.request(request)) {
     if (known->kind != 1 || known->digest != digest) {
-      refuse_request(
-          fmt::format("request {} was made before with another content; give a new name", request));
+      invalid_input(kOp, "request {} was made before with other content; use a new name", request);
     }
     return s.receipts(known->first, known->count);
   }
@@ -342,10 +340,10 @@ std::vector<DeletionReceipt> Service::erase(std::string_view request,
   if (withdrawal) {
     terms.withdrawal = ledger.state().withdrawal_of(*withdrawal);
     if (!terms.withdrawal) {
-      refuse_request(
-          fmt::format("descriptor {} is not withdrawn in the ledger; record its "
-                      "withdrawal first ('discreet withdraw')",
-                      to_hex(*withdrawal)));
+      invalid_input(kOp,
+                    "descriptor {} is not withdrawn in the ledger; record its "
+                    "withdrawal first ('discreet withdraw')",
+                    to_hex(*withdrawal));
     }
   }
   std::vector<DeletionReceipt> receipts;
@@ -353,17 +351,19 @@ std::vector<DeletionReceipt> Service::erase(std::string_view request,
   std::set<std::string_view> seen;
   for (const std::string& subject : subjects) {
     if (!seen.insert(subject).second) {
-      refuse_request(fmt::format("subject '{}' is named twice; name it once", subject));
+      invalid_input(kOp, "subject '{}' is named twice; name it once", subject);
     }
     DeletionReceipt receipt{terms, {}, s.store.records_of(subject)};
     if (receipt.records.empty()) {
-      refuse_request(fmt::format(
-          "subject '{}' has no records in the model: never inserted, or deleted before", subject));
+      invalid_input(kOp,
+                    "subject '{}' has no records in the model: they were never inserted, or are "
+                    "already deleted",
+                    subject);
     }
     const random::Key salt = random::Key::from_system();
     receipt.salt.assign(salt.secret_bytes().begin(), salt.secret_bytes().end());
     receipt.entry.number = s.deletions + receipts.size();
-    receipt.entry.commitment = deletion_commitment(receipt.salt, subject, receipt.records);
+    receipt.entry.commitment = ledger::deletion_commitment(receipt.salt, subject, receipt.records);
     all.insert(all.end(), receipt.records.begin(), receipt.records.end());
     receipts.push_back(std::move(receipt));
   }
@@ -399,10 +399,10 @@ std::vector<DeletionReceipt> Service::erase(std::string_view request,
   try {
     ledger.record_deletions(entries);
   } catch (const Error& error) {
-    throw Error(error.code(), kOp,
-                fmt::format("the records are deleted, but the receipt is not in the ledger yet "
-                            "({}); give the same request again",
-                            error.sentence()));
+    fail(error.code(), kOp,
+         "the records are deleted, but the receipt is not in the ledger yet ({}); repeat the same "
+         "request",
+         error.sentence());
   }
   s.confirmed = s.deletions;
   return receipts;
@@ -444,7 +444,7 @@ Prediction Service::predict(std::span<const double> x) const {
   Impl& s = *impl_;
   s.require_fresh();  // a publication that did not reach the disk is not served
   if (!s.published) {
-    refuse_request("nothing is published since the last delete; call publish first");
+    invalid_input(kOp, "nothing was published since the last delete; call publish first");
   }
   require_record("predict", dimension_of(*s.learner), x, 0);
   return {numerics::dot(s.published->release.parameters, x), s.published->ready};

@@ -222,7 +222,7 @@ TEST(ServiceDisk, AReceiptThatIsMissingIsWrittenByWhoComesNext) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kIoError);
-    EXPECT_NE(error.sentence().find("give the same request again"), std::string::npos);
+    EXPECT_NE(error.sentence().find("repeat the same request"), std::string::npos);
   }
   EXPECT_EQ(s.status().live, 9u);
   EXPECT_EQ(s.status().unconfirmed, 1u);

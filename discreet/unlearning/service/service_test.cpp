@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "discreet/base/error.h"
+#include "discreet/base/sqlite.h"
 #include "discreet/ledger/receipt.h"
-#include "discreet/ledger/sqlite_impl.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/unlearning/service/service_testing.h"
 
@@ -64,8 +64,9 @@ TEST(Service, AReceiptIsSignedSaltedAndSaysNothingOfTheRecord) {
   EXPECT_EQ(receipt.entry.epsilon, 1'000'000u);
   EXPECT_NEAR(static_cast<double>(receipt.entry.residual), 1e-9 / 1e-2 * 1e18, 1);
   EXPECT_EQ(receipt.entry.commitment,
-            deletion_commitment(receipt.salt, "subject-1", receipt.records));
-  EXPECT_NE(receipt.entry.commitment, deletion_commitment(Bytes(32), "subject-1", receipt.records));
+            ledger::deletion_commitment(receipt.salt, "subject-1", receipt.records));
+  EXPECT_NE(receipt.entry.commitment,
+            ledger::deletion_commitment(Bytes(32), "subject-1", receipt.records));
   EXPECT_EQ(receipt.salt.size(), 32u);
 
   // Whoever has leaf, receipt and key sees that it was signed.
@@ -204,6 +205,24 @@ TEST(Service, ErmReleasesAreCountedThenRetrainAndATranscriptStops) {
   }
 }
 
+// As many deletions as the ledger has are not enough: they must be those.
+TEST(Service, ACopyThatDeletedOthersThanTheLedgerSaysIsRejected) {
+  Files f;
+  Service::create(f.store, "m", exact_options());
+  Service(f.store).insert("all", rows(0, 5));
+  const std::filesystem::path copy = f.folder / "copy.db";
+  std::filesystem::copy_file(f.store, copy);
+  Service(f.store).erase("d", kOne, f.ledger, kToday);
+  ledger::Ledger other = new_ledger(f.folder / "other.db");
+  Service(copy).erase("d", std::vector<std::string>{"subject-2"}, other, kToday);
+  EXPECT_NE(sentence_of([&] { Service(copy, f.folder / "ledger.db"); }).find("not those"),
+            std::string::npos);
+  EXPECT_THROW(Service(copy).confirm(f.ledger), Error);
+  Service s(f.store, f.folder / "ledger.db");
+  s.erase("e", std::vector<std::string>{"subject-2", "subject-3"}, f.ledger, kToday);
+  EXPECT_EQ(s.confirm(f.ledger), 0u);
+}
+
 TEST(Service, ARequestGivenTwiceIsDoneOnce) {
   Files f;
   Service::create(f.store, "m", erm_options());
@@ -224,7 +243,7 @@ TEST(Service, ARequestGivenTwiceIsDoneOnce) {
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].entry.time, kToday);
   EXPECT_EQ(again[0].entry.commitment,
-            deletion_commitment(again[0].salt, "subject-1", again[0].records));
+            ledger::deletion_commitment(again[0].salt, "subject-1", again[0].records));
   EXPECT_THROW(s.erase("d", std::vector<std::string>{"subject-2"}, f.ledger, kToday), Error);
   EXPECT_THROW(s.insert("d", rows(0, 1)), Error);
   EXPECT_EQ(s.state_digest(), state);
@@ -249,9 +268,9 @@ TEST(Service, BadInputIsNamedAndChangesNothing) {
     const auto erase = [&](std::vector<std::string> who) {
       return [&s, &f, who] { s.erase("new", who, f.ledger, kToday); };
     };
-    refused("never inserted, or deleted before", erase({"nobody"}));
-    refused("never inserted, or deleted before", erase({"subject-1"}));
-    refused("never inserted, or deleted before", erase({"subject-2", "nobody"}));
+    refused("never inserted, or are already deleted", erase({"nobody"}));
+    refused("never inserted, or are already deleted", erase({"subject-1"}));
+    refused("never inserted, or are already deleted", erase({"subject-2", "nobody"}));
     refused("named twice", erase({"subject-2", "subject-2"}));
     refused("no subject", erase({}));
     const auto insert = [&](const std::function<void(Row&)>& spoil) {
@@ -398,7 +417,7 @@ TEST(Service, RowsThatAreEmptyOrOfAnotherModelAreRefused) {
         s.insert("all", rows(0, 30));
         s.publish();
       }
-      { ledger::Database(f.store, admission::Guard::kWrite).run(sql); }
+      { Database(f.store, Database::Mode::kWrite, "ledger").run(sql); }
       try {
         Service s(f.store);
         s.predict(row(1).x);

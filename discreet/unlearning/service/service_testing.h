@@ -5,7 +5,7 @@
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/unlearning/service/service.h"
 
-// Small services over made-up records, the same in every run.
+// Small services with synthetic records, the same in every run.
 namespace discreet::unlearning::testing {
 
 using ledger::testing::Folder;
@@ -52,7 +52,7 @@ inline ErmOptions erm_options(Guarantee guarantee = Guarantee::kPerRecord) {
   return o;
 }
 
-// Affords a few deletes, then retrains.
+// Allows a few deletes, then retrains.
 inline StreamOptions stream_options(Accounting accounting = Accounting::kZcdp,
                                     double gamma_priv = 0.35) {
   StreamOptions o;
@@ -69,7 +69,7 @@ inline StreamOptions stream_options(Accounting accounting = Accounting::kZcdp,
   return o;
 }
 
-// The same noise for the same event: for comparing runs, protects nobody.
+// The same noise for the same event, for comparing runs; it protects nobody.
 inline Service::Noise repeatable_noise() {
   return [](std::string_view event) { return NoiseSource::insecure(7).fork(event); };
 }

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "discreet/base/error.h"
-#include "discreet/ledger/sqlite_impl.h"
+#include "discreet/base/sqlite.h"
 #include "discreet/unlearning/saved_impl.h"
 
 namespace discreet::unlearning {
@@ -27,14 +27,12 @@ constexpr std::string_view kTables[] = {
     "CREATE TABLE value(name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID",
 };
 
-[[noreturn]] void malformed(std::string sentence) {
-  throw Error(ErrorCode::kMalformed, "unlearn store", std::move(sentence));
-}
+constexpr const char* kOperator = "unlearn store";
 
 // A record: its features, and its label.
 std::vector<double> record_of(ByteView bytes) {
   auto row = unpacked<double>(bytes);
-  if (row.empty()) malformed("a record of the store is empty");
+  if (row.empty()) malformed(kOperator, "a record of the store is empty");
   return row;
 }
 
@@ -44,10 +42,9 @@ Bytes copy(ByteView bytes) { return {bytes.begin(), bytes.end()}; }
 void make_file(const std::filesystem::path& path) {
   const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (made < 0) {
-    throw Error(errno == EEXIST ? ErrorCode::kInvalidInput : ErrorCode::kIoError, "unlearn store",
-                fmt::format("{}: {}", path.string(),
-                            errno == EEXIST ? "the file is there already; choose another place"
-                                            : std::strerror(errno)));
+    fail(errno == EEXIST ? ErrorCode::kInvalidInput : ErrorCode::kIoError, "unlearn store",
+         "{}: {}", path.string(),
+         errno == EEXIST ? "the file already exists; choose another path" : std::strerror(errno));
   }
   ::close(made);
 }
@@ -55,14 +52,12 @@ void make_file(const std::filesystem::path& path) {
 void require_file(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    throw Error(ErrorCode::kInvalidInput, "unlearn store",
-                fmt::format("{}: {}; 'discreet unlearn init' makes one", path.string(),
-                            std::strerror(errno)));
+    invalid_input(kOperator, "{}: {}; create one with 'discreet unlearn init'", path.string(),
+                  std::strerror(errno));
   }
   if ((status.st_mode & 077) != 0) {
-    throw Error(ErrorCode::kIoError, "unlearn store",
-                fmt::format("others may read {} (mode {:o}), which holds records: chmod 600",
-                            path.string(), status.st_mode & 07777));
+    io_error(kOperator, "others may read {} (mode {:o}), which contains records; run: chmod 600",
+             path.string(), status.st_mode & 07777);
   }
 }
 
@@ -70,7 +65,7 @@ void require_file(const std::filesystem::path& path) {
 
 ModelStore::ModelStore(const std::filesystem::path& path, Mode mode) {
   mode == Mode::kCreate ? make_file(path) : require_file(path);
-  db_ = std::make_unique<ledger::Database>(path, admission::Guard::kWrite, "store");
+  db_ = std::make_unique<Database>(path, Database::Mode::kWrite, "store");
   // The lock is taken by the first statement and held: what is in memory stays what is in the file.
   db_->run(
       "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; "
@@ -82,10 +77,10 @@ ModelStore::ModelStore(const std::filesystem::path& path, Mode mode) {
                  .c_str());
   }
   if (db_->number("PRAGMA application_id") != kApplication) {
-    malformed(fmt::format("{} is another database, no store of a model", path.string()));
+    malformed(kOperator, "{} is not a store of a model, but another database", path.string());
   }
   if (db_->number("PRAGMA user_version") != 1) {
-    malformed("the store has a file version this build does not read");
+    malformed(kOperator, "the store has a file version that this build does not support");
   }
 }
 
@@ -118,7 +113,7 @@ std::uint64_t ModelStore::number(std::string_view name) {
   const auto value = get(name);
   if (!value) return 0;
   const auto numbers = unpacked<std::uint64_t>(*value);
-  if (numbers.size() != 1) malformed(fmt::format("{} is no number", name));
+  if (numbers.size() != 1) malformed(kOperator, "{} is no number", name);
   return numbers[0];
 }
 
@@ -150,7 +145,7 @@ std::vector<RecordId> ModelStore::records_of(std::string_view subject) {
 std::vector<double> ModelStore::row(RecordId id) {
   auto rows = db_->prepare("SELECT row FROM record WHERE id = ?1");
   rows.bind(1, id);
-  if (!rows.step()) malformed(fmt::format("record {} is not there", id));
+  if (!rows.step()) malformed(kOperator, "record {} does not exist", id);
   return record_of(rows.bytes(0));
 }
 
@@ -165,7 +160,7 @@ std::optional<ModelStore::Request> ModelStore::request(std::string_view name) {
   if (!rows.step()) return std::nullopt;
   Request request{rows.number(0), rows.number(1), rows.number(2), {}};
   const ByteView digest = rows.bytes(3);
-  if (digest.size() != request.digest.size()) malformed("a digest has another length");
+  if (digest.size() != request.digest.size()) malformed(kOperator, "a digest has the wrong length");
   std::copy(digest.begin(), digest.end(), request.digest.begin());
   return request;
 }

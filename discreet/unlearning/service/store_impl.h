@@ -12,26 +12,25 @@
 #include "discreet/base/hash.h"
 #include "discreet/unlearning/engines/engine.h"
 
-namespace discreet::ledger {
+namespace discreet {
 class Database;
 }
 
 namespace discreet::unlearning {
 
-// The file of a service: one SQLite database for its owner only, with the live records, the
-// engine's state, and what was asked and answered. It holds no rule: service.h does.
+// The file of a service: one SQLite database, readable by its owner only, with the live records,
+// the engine's state, and the requests and answers. The store enforces no rules; service.h does.
 //
 // Rollback journal, synchronous=FULL, one process at a time; deleted contents are overwritten in
-// the file. Errors as ledger/sqlite_impl.h says; a transaction that fails leaves the file as it
-// was.
+// the file. Errors as in base/sqlite.h; a failed transaction leaves the file unchanged.
 class ModelStore {
  public:
   enum class Mode { kCreate, kOpen };
-  // kCreate: kInvalidInput if the path exists. kOpen: kInvalidInput if it does not.
+  // kCreate: throws kInvalidInput if the path exists. kOpen: throws kInvalidInput if it does not.
   ModelStore(const std::filesystem::path& path, Mode mode);
   ~ModelStore();
 
-  // One durable transaction; what `work` throws rolls it back.
+  // One durable transaction; if `work` throws, it is rolled back.
   void transact(const std::function<void()>& work);
   std::uint64_t commits() const noexcept { return commits_; }  // so far, by this object
 
@@ -50,17 +49,17 @@ class ModelStore {
   using Visit = std::function<void(RecordId, std::string_view subject, const std::vector<double>&)>;
   void each_record(const Visit& visit);  // ascending by id
 
-  // What was asked under a name.
+  // The request of that name.
   struct Request {
     std::uint64_t kind;   // 0 insert, 1 delete
-    std::uint64_t first;  // insert: rows done; delete: its first deletion
-    std::uint64_t count;  // delete: how many
-    Digest digest;        // of what was asked
+    std::uint64_t first;  // insert: completed rows; delete: its first deletion
+    std::uint64_t count;  // delete: number of deletions
+    Digest digest;        // of the content of the request
   };
   std::optional<Request> request(std::string_view name);
   void put_request(std::string_view name, const Request& request);
 
-  // Deletions, counted from 0: the ledger's entry, and its opening.
+  // Deletions, numbered from 0: the ledger's entry, and its opening.
   struct DeletionRow {
     Bytes entry, salt;
     std::vector<RecordId> records;
@@ -69,7 +68,7 @@ class ModelStore {
   std::vector<DeletionRow> deletions(std::uint64_t first, std::uint64_t count);
 
  private:
-  std::unique_ptr<ledger::Database> db_;
+  std::unique_ptr<Database> db_;
   std::uint64_t commits_ = 0;
 };
 

@@ -184,7 +184,7 @@ Verification verify(const Service& service, const VerificationOptions& o) {
   const Learner& learner = service.learner();
   const std::vector<Row> all = service.rows();
   if (all.empty()) {
-    throw Error(ErrorCode::kInvalidInput, "verify", "the model has no records; insert some first");
+    invalid_input("verify", "the model has no records; insert some first");
   }
 
   Learner served = service.fresh("verify"), retrained = service.fresh("verify");
@@ -224,7 +224,7 @@ Verification verify(const Service& service, const VerificationOptions& o) {
     worlds = stream_worlds(service, some, z, o.seed);
   }
   if (!worlds) {
-    out.notes.emplace_back("with these records no delete is afforded: every one retrains");
+    out.notes.emplace_back("with these records, every delete retrains");
     out.holds = true;
     return out;
   }
@@ -243,7 +243,7 @@ Verification verify(const Service& service, const VerificationOptions& o) {
   const bool shows = certified < ceiling;
   if (!shows) {
     out.notes.push_back(
-        fmt::format("{} runs show at most epsilon {:.2f}; more are needed for the control",
+        fmt::format("{} runs show at most epsilon {:.2f}; the control needs more runs",
                     o.attack_runs, ceiling));
   }
   out.holds = out.same_state.value_or(true) && (!out.bound || out.distance <= *out.bound) &&

@@ -1,11 +1,11 @@
-"""Private training with PyTorch: what a user of Opacus switches to in one line.
+"""Private training with PyTorch. Users of Opacus switch by changing one import.
 
     from discreet.torch import PrivacyEngine
 
     module, optimizer, loader = PrivacyEngine().make_private(
         module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=1.1, max_grad_norm=1.0)
 
-The loop stays as it is: loss.backward(); optimizer.step().
+The training loop does not change: loss.backward(); optimizer.step().
 """
 
 from discreet.torch.engine import Epsilon, PrivacyEngine

@@ -1,41 +1,45 @@
-"""What the engine can tell about a data set without reading private values: which places hold the same record, and a digest
-by which a resumed run recognises its data."""
+"""What the engine can determine about a data set without reading private values: which places contain the same record, and a
+digest by which a resumed run recognises its data."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any, Optional
 
 import numpy
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from discreet.torch.errors import refuse
 
-# Data sets in memory up to this many bytes are hashed when a run with a directory starts.
+# When a run with a directory starts, data sets in memory of up to this many bytes are hashed.
 MOST_HASHED = 1 << 27
+Rows = Optional[NDArray[numpy.int64]]  # None: every row once
+Leaves = list[tuple[Any, Rows]]  # data sets, and their used rows
 
 
-def check_places(dataset) -> None:
-    """Refuses a data set in which one record takes several places: each of them would be drawn and clipped by itself, and the
-    guarantee of one place is not that of the record. Sees Subset, ConcatDataset, tensors that share memory, and wrappers that are
-    longer than what they hold; that a data set of another class repeats no record is assumed."""
+def check_places(dataset: Any) -> None:
+    """Rejects a data set in which one record has several places: each would be drawn and clipped separately, and the guarantee
+    of one place is not that of the record. Detects Subset, ConcatDataset, tensors that share memory, and wrappers that are
+    longer than their content; a data set of another class is assumed to repeat no record."""
     most = most_places(dataset)
     if most > 1:
-        refuse(f"one record takes {most} places of the data set (repeated indices of a Subset, a data set concatenated with "
+        refuse(f"one record has {most} places in the data set (repeated indices of a Subset, a data set concatenated with "
                "itself or longer than the one that it wraps, or rows of tensors that share memory, as overlapping windows do): "
-               "the guarantee is for one place, and that of a record would be weaker. Give each record one place: to weigh "
-               "records, weigh their losses; of a series, take windows that do not overlap; let collate_fn add public "
+               "the guarantee is for one place, and that of a record would be weaker. Give each record one place: to weight "
+               "records, weight their losses; for a series, use windows that do not overlap; let collate_fn add public "
                "constants")
 
 
-def most_places(dataset) -> int:
-    leaves: list = []
+def most_places(dataset: Any) -> int:
+    leaves: Leaves = []
     _collect(dataset, None, leaves)
     most = max((_repeats(part, rows) for part, rows in leaves), default=1)
     if len(leaves) == 1:
         return most
-    rows_of: dict[int, list] = {}
-    owners: dict[int, set[int]] = {}  # of every data set below: the parts that reach it
+    rows_of: dict[int, list[NDArray[numpy.int64]]] = {}
+    owners: dict[int, set[int]] = {}  # for every data set below: the parts that reach it
     for part, rows in leaves:
         rows_of.setdefault(id(part), []).append(_all(part, rows))
         for below in (part, *_below(part)):
@@ -43,7 +47,7 @@ def most_places(dataset) -> int:
     for repeated in rows_of.values():
         if len(repeated) > 1:
             most = max(most, int(numpy.bincount(numpy.concatenate(repeated)).max(initial=1)))
-    # Several parts that hold the same data set: which rows are equal cannot be told.
+    # Several parts contain the same data set: equal rows cannot be determined.
     most = max(most, max(map(len, owners.values()), default=1))
     addresses = [_addresses(part, _all(part, rows)) for part, rows in leaves if _in_memory(part)]
     if len(addresses) > 1:
@@ -52,14 +56,15 @@ def most_places(dataset) -> int:
     return most
 
 
-def _collect(dataset, rows, leaves: list) -> None:
-    """Appends (data set, its rows that are used; None: each once) for every part that is not a known wrapper."""
+def _collect(dataset: Any, rows: Rows, leaves: Leaves) -> None:
+    """Appends (data set, its used rows) for every part that is not a known wrapper."""
     if isinstance(dataset, Subset):
         chosen = numpy.asarray(dataset.indices)
         if chosen.dtype.kind in "iu":
             chosen = chosen.astype(numpy.int64)
-            chosen = numpy.where(chosen < 0, chosen + len(dataset.dataset), chosen)
-            _collect(dataset.dataset, chosen if rows is None else chosen[rows], leaves)
+            whole: Any = dataset.dataset
+            chosen = numpy.where(chosen < 0, chosen + len(whole), chosen)
+            _collect(whole, chosen if rows is None else chosen[rows], leaves)
             return
     if isinstance(dataset, ConcatDataset):
         begin = 0
@@ -69,29 +74,29 @@ def _collect(dataset, rows, leaves: list) -> None:
             begin = end
         return
     inner = _held(dataset)
-    if len(inner) == 1 and len(inner[0]) == len(dataset):  # a wrapper, as for a transform
+    if len(inner) == 1 and len(inner[0]) == len(dataset):  # a wrapper, such as one with a transform
         _collect(inner[0], rows, leaves)
-    elif len(inner) == 1 and 0 < len(inner[0]) < len(dataset):  # it repeats; which of its rows are equal cannot be told
+    elif len(inner) == 1 and 0 < len(inner[0]) < len(dataset):  # it repeats rows; equal rows cannot be determined
         _collect(inner[0], numpy.arange(len(dataset)) % len(inner[0]), leaves)
     else:
         leaves.append((dataset, rows))
 
 
-def _all(dataset, rows):
+def _all(dataset: Any, rows: Rows) -> NDArray[numpy.int64]:
     return numpy.arange(len(dataset)) if rows is None else rows
 
 
-def _repeats(dataset, rows) -> int:
-    """How often one row is used, or a number in memory that several rows have."""
+def _repeats(dataset: Any, rows: Rows) -> int:
+    """How often one row is used, or how many rows share a number in memory."""
     most = 1 if rows is None else int(numpy.bincount(rows).max(initial=1))
     if isinstance(dataset, TensorDataset):
         most = max([most, *(_overlap(x, rows) for x in dataset.tensors if x.layout == torch.strided and x.dim() > 0)])
     return most
 
 
-def _overlap(x: torch.Tensor, rows) -> int:
-    """How many rows hold one number in memory, as overlapping windows (Tensor.unfold) and expanded tensors do. If only some
-    rows are used, at least as many as do."""
+def _overlap(x: torch.Tensor, rows: Rows) -> int:
+    """How many rows share one number in memory, as overlapping windows (Tensor.unfold) and expanded tensors do. If only some
+    rows are used, an upper bound."""
     chosen = numpy.arange(len(x)) if rows is None else numpy.unique(rows)
     if len(chosen) < 2 or x[0].numel() == 0:
         return 1
@@ -104,7 +109,8 @@ def _overlap(x: torch.Tensor, rows) -> int:
     offsets = numpy.zeros(1, dtype=numpy.int64)
     for size, stride in zip(x.shape[1:], x.stride()[1:]):
         offsets = numpy.unique(offsets[:, None] + numpy.arange(size) * stride)
-    # Row r holds the numbers r * each + offset. Two offsets with the same remainder meet in rows as far apart as they are.
+    # Row r contains the numbers r * each + offset. Offsets with equal remainders meet in rows that are as far apart as the
+    # offsets.
     places, remainders = numpy.divmod(offsets, each)
     order = numpy.lexsort((places, remainders))
     places, remainders = places[order], remainders[order]
@@ -116,27 +122,27 @@ def _overlap(x: torch.Tensor, rows) -> int:
     return int((numpy.searchsorted(keys, keys + farthest, side="right") - numpy.arange(len(keys))).max())
 
 
-def _in_memory(dataset) -> bool:
+def _in_memory(dataset: Any) -> bool:
     return isinstance(dataset, TensorDataset) and len(dataset.tensors) > 0 and dataset.tensors[0].dim() > 0
 
 
-def _addresses(dataset: TensorDataset, rows):
+def _addresses(dataset: TensorDataset, rows: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
     first = dataset.tensors[0]
     return first.data_ptr() + rows * (first.stride(0) * first.element_size())
 
 
-def _held(dataset) -> list:
-    """The data sets that an object holds as attributes."""
+def _held(dataset: Any) -> list[Any]:
+    """The data sets among the attributes of an object."""
     return [x for x in getattr(dataset, "__dict__", {}).values() if isinstance(x, Dataset) and hasattr(x, "__len__")]
 
 
-def _below(dataset, depth: int = 4) -> list:
+def _below(dataset: Any, depth: int = 4) -> list[Any]:
     found = _held(dataset) if depth else []
     return found + [x for one in found for x in _below(one, depth - 1)]
 
 
-def digest(dataset, given: str | bytes | None) -> bytes:
-    """Of the records: as given by the caller, or of tensors in memory; empty if neither."""
+def digest(dataset: Any, given: str | bytes | None) -> bytes:
+    """The digest of the records: given by the caller, or of tensors in memory; otherwise empty."""
     if given is not None:
         try:
             out = bytes.fromhex(given) if isinstance(given, str) else bytes(given)
@@ -145,7 +151,7 @@ def digest(dataset, given: str | bytes | None) -> bytes:
         if len(out) != 32:
             refuse("data_digest must be a SHA-256 digest: 32 bytes, or 64 hexadecimal digits")
         return out
-    leaves: list = []
+    leaves: Leaves = []
     _collect(dataset, None, leaves)
     tensors = [x for part, _ in leaves if isinstance(part, TensorDataset) for x in part.tensors]
     if not all(isinstance(part, TensorDataset) for part, _ in leaves) or any(x.layout != torch.strided for x in tensors) \

@@ -1,9 +1,10 @@
-"""Settings of layers that break the bound, looked for in every module that can be reached from the one to be trained."""
+"""Rejects settings of layers that violate the bound, in every module that can be reached from the trained one."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,7 +17,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 def modules_of(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Every module, those also that are held in attributes, lists and dictionaries outside of the tree."""
+    """Every module, including those in attributes, lists and dictionaries outside the module tree."""
     seen: set[int] = set()
     waiting: deque[tuple[str, object]] = deque([("", module)])
     while waiting:
@@ -32,40 +33,40 @@ def modules_of(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
                         if not key.startswith("_") and isinstance(held, (nn.Module, list, tuple, dict, set))]
         elif isinstance(one, dict):
             waiting += [(f"{name}[{key!r}]", held) for key, held in one.items() if _may_hold(held)]
-        else:
+        elif isinstance(one, Iterable):
             waiting += [(f"{name}[{i}]", held) for i, held in enumerate(one) if _may_hold(held)]
 
 
-def _may_hold(held) -> bool:
+def _may_hold(held: object) -> bool:
     return isinstance(held, (nn.Module, list, tuple, dict, set))
 
 
 def check_layer(name: str, module: nn.Module) -> None:
-    """Rejects settings under which one record's gradient depends on others, or memory of them stays."""
+    """Rejects settings with which one record's gradient depends on others, or with which the layer stores records."""
     name = name or "the module"
     if any(is_lazy(p) for p in (*module._parameters.values(), *module._buffers.values()) if p is not None):
-        refuse(f"{name} is a {type(module).__name__} that has not seen its input: its parameters have no shape yet. Call the "
-               "module once with an input of the right shape, then create the optimizer and call make_private")
+        refuse(f"{name} is a lazy {type(module).__name__} whose parameters have no shape yet. Call the module once with an "
+               "input of the right shape, then create the optimizer and call make_private")
     if isinstance(module, _BATCH_NORM):
         if module.training or any(p.requires_grad for p in module.parameters()) or module.running_mean is None:
             refuse(batch_norm_refusal(name, module))
     if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
         refuse(f"{name} keeps running statistics of private records; create it with track_running_stats=False")
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-        # A bound on rows is put on them where they are looked up, frozen ones too.
+        # max_norm changes rows when they are looked up, even frozen ones.
         for key in ("max_norm", "scale_grad_by_freq", "sparse") if module.weight.requires_grad else ("max_norm",):
             if getattr(module, key):
-                refuse(f"{name} has {key}={getattr(module, key)}, which depends on who is in the batch; leave it out")
+                refuse(f"{name} has {key}={getattr(module, key)}, which depends on the records of the batch; remove it")
 
 
 def batch_norm_refusal(name: str, module: nn.Module) -> str:
-    return (f"{name} is a {type(module).__name__}: its statistics mix the records of a batch, so that no record's gradient can "
-            "be bounded; use GroupNorm, as discreet.torch.fix(module) does, or freeze it in eval mode with its running "
+    return (f"{name} is a {type(module).__name__}: its statistics mix the records of a batch, so the gradient of a record "
+            "cannot be bounded; use GroupNorm, as discreet.torch.fix(module) does, or freeze it in eval mode with its running "
             "statistics")
 
 
 def faults(module: nn.Module) -> list[Error]:
-    """All that check_layer rejects."""
+    """Everything that check_layer rejects."""
     found = []
     for name, one in modules_of(module):
         try:
@@ -76,29 +77,29 @@ def faults(module: nn.Module) -> list[Error]:
 
 
 class TrainingStatistics:
-    """Stands before a BatchNorm: in training it would mix the records of a batch, and remember them."""
+    """A hook before a BatchNorm, which in training mode would mix and store the records of a batch."""
 
     def __init__(self, name: str, module: nn.Module) -> None:
         self.refusal = batch_norm_refusal(name, module)
 
-    def __call__(self, module: nn.Module, _) -> None:
+    def __call__(self, module: nn.Module, _: object) -> None:
         if module.training:
             refuse(self.refusal)
 
 
-def steady_gradients(module: nn.Module) -> list:
-    """Hooks that hand normalisations contiguous gradients. Of strides with the channels last, PyTorch 2.13 on the CPU returns
-    wrong gradients for one record and right ones for several, so that a record's would depend on whether it is alone."""
+def steady_gradients(module: nn.Module) -> list[Any]:
+    """Hooks that pass contiguous gradients to normalisations. With channels-last strides, PyTorch 2.13 on the CPU returns wrong
+    gradients for one record and correct ones for several, so a record's gradient would depend on whether it is alone."""
     return [one.register_forward_hook(_contiguous_gradient) for _, one in modules_of(module)
             if isinstance(one, nn.modules.batchnorm._NormBase)]
 
 
-def _contiguous_gradient(module: nn.Module, inputs, y) -> None:
+def _contiguous_gradient(module: nn.Module, inputs: object, y: object) -> None:
     if isinstance(y, torch.Tensor) and y.requires_grad and not torch._C._functorch.is_functorch_wrapped_tensor(y):
         y.register_hook(torch.Tensor.contiguous)
 
 
-def watch_batch_norms(module: nn.Module) -> list:
-    """Hooks that reject a BatchNorm put into training mode later."""
+def watch_batch_norms(module: nn.Module) -> list[Any]:
+    """Hooks that reject a BatchNorm that is set to training mode later."""
     return [one.register_forward_pre_hook(TrainingStatistics(name, one))
             for name, one in modules_of(module) if isinstance(one, _BATCH_NORM)]

@@ -1,60 +1,67 @@
-"""Batches drawn by the core's sampler, by the law that its accountant knows."""
+"""Batches drawn by the core's sampler, whose distribution its accountant knows."""
 
 from __future__ import annotations
 
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from discreet.torch.errors import refuse
 
+if TYPE_CHECKING:
+    from discreet._core import Sampler
 
-def count_of(name: str, value, why: str) -> int:
-    """A whole number of at least 1, also if it is written as 1e3."""
+Drawn = deque[tuple[int, int, int, bool]]  # for each piece: step, place in the batch, number of records, whether it is the last
+
+
+def count_of(name: str, value: Any, why: str) -> int:
+    """An integer of at least 1; also accepts 1e3."""
     try:
         number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     except TypeError:
         number = 0
     if number < 1:
-        refuse(f"{name} is {value!r}; give a whole number of at least 1, {why}")
+        refuse(f"{name} is {value!r}; it must be an integer of at least 1, {why}")
     return number
 
 
-def count_of_piece(value) -> int | None:
+def count_of_piece(value: Any) -> int | None:
     return None if value is None else count_of("max_physical_batch_size", value, "or None for batches in one piece")
 
 
-def check_loader(loader: DataLoader) -> None:
-    """Refuses a loader whose batches could not be accounted for."""
+def check_loader(loader: DataLoader[Any]) -> None:
+    """Rejects a loader whose batches cannot be accounted for."""
     if not isinstance(loader, DataLoader):
-        refuse(f"data_loader is a {type(loader).__name__}; give a torch.utils.data.DataLoader")
+        refuse(f"data_loader is a {type(loader).__name__}; it must be a torch.utils.data.DataLoader")
     if isinstance(loader.dataset, IterableDataset):
-        refuse("the data set is iterable: its records cannot be drawn at random; give one with __getitem__ and __len__")
+        refuse("the data set is iterable, so its records cannot be drawn at random; use one with __getitem__ and __len__")
     if loader.batch_size is None:
-        refuse("the loader has its own batch sampler, or none: how often a record is drawn is not known; give "
-               "DataLoader(dataset, batch_size=..., shuffle=True), from which batches are drawn anew")
+        refuse("the loader has its own batch sampler, or none, so the probability of drawing a record is unknown; pass "
+               "DataLoader(dataset, batch_size=..., shuffle=True), from which discreet draws its own batches")
     sampler = loader.sampler
     if isinstance(sampler, SequentialSampler):
-        refuse("the loader keeps the order of the records; batches must be drawn at random to be accounted for: give "
-               "shuffle=True (they are then drawn by discreet, not shuffled)")
+        refuse("the loader keeps the order of the records, but batches must be drawn at random to be accounted for: use "
+               "shuffle=True (discreet then draws them; it does not shuffle)")
     if type(sampler) is not RandomSampler:
-        refuse(f"the loader draws by a {type(sampler).__name__}, whose rates the accountant does not know; give "
-               "shuffle=True, and put a selection of records into torch.utils.data.Subset")
+        refuse(f"the loader uses a {type(sampler).__name__}, whose probabilities the accountant does not know; use "
+               "shuffle=True, and select records with torch.utils.data.Subset")
     if sampler.replacement or sampler._num_samples is not None:
-        refuse("the loader's RandomSampler draws with replacement or a number of its own; give shuffle=True")
+        refuse("the loader's RandomSampler draws with replacement, or its own number of records; use shuffle=True")
 
 
 class Batches:
-    """One epoch of batches, each in pieces of at most `most` records and at least `pieces` of them.
+    """One epoch of batches, each in at least `pieces` pieces of at most `most` records.
 
-    A piece without records is handed out with one record of the data set, which the engine counts as absent: it enters no
-    sum. So the loop meets at least one record, and nothing in it depends on whether there was any."""
+    An empty piece is handed out with one record of the data set, which the engine counts as absent: it enters no sum. So the
+    loop always gets at least one record, and its behaviour does not depend on whether any was drawn."""
 
-    def __init__(self, sampler: Callable[[], object], step: Callable[[], int], epoch: int, *, pieces: int = 1,
+    def __init__(self, sampler: Callable[[], Sampler], step: Callable[[], int], epoch: int, *, pieces: int = 1,
                  most: int | None = None) -> None:
         self.sampler, self.step, self.epoch, self.pieces, self.most = sampler, step, epoch, pieces, most
+        self.drawn: Drawn = deque()
 
     def cut(self, batch: list[int]) -> list[list[int]]:
         count = self.pieces
@@ -63,13 +70,12 @@ class Batches:
         return [batch[len(batch) * i // count:len(batch) * (i + 1) // count] for i in range(count)]
 
     def __iter__(self) -> Iterator[list[int]]:
-        # Of each piece: its step, its place in the batch, the records that were drawn, and whether it is the last.
-        self.drawn: deque[tuple[int, int, int, bool]] = deque()
+        self.drawn = deque()
         return self._pieces(self.drawn)
 
-    def _pieces(self, drawn) -> Iterator[list[int]]:
+    def _pieces(self, drawn: Drawn) -> Iterator[list[int]]:
         sampler, first = self.sampler(), self.step()
-        # A loader that is begun inside an epoch goes on with what is left of it.
+        # A loader that starts inside an epoch continues with the rest of it.
         for t in range(first, first - first % self.epoch + self.epoch):
             pieces = self.cut(sampler.batch(t).tolist())
             drawn.extend((t, i, len(piece), i == len(pieces) - 1) for i, piece in enumerate(pieces))
@@ -79,13 +85,14 @@ class Batches:
         return self.epoch * self.pieces
 
 
-class PrivateLoader(DataLoader):
-    """Iterates over batches of the engine's sampler, one epoch at a time; the engine learns of each that is handed out."""
+class PrivateLoader(DataLoader[Any]):
+    """Iterates over batches of the engine's sampler, one epoch at a time, and reports each batch to the engine."""
 
-    def __init__(self, loader: DataLoader, batches: Batches, begin: Callable[[], int], check: Callable[[int], None],
+    def __init__(self, loader: DataLoader[Any], batches: Batches, begin: Callable[[], int], check: Callable[[int], None],
                  hand_out: Callable[[int, int, int, int, bool], None]) -> None:
         self._begin, self._check, self._hand_out = begin, check, hand_out
-        workers = {}
+        self.batches = batches
+        workers: dict[str, Any] = {}
         if loader.num_workers > 0:
             workers = {"prefetch_factor": loader.prefetch_factor, "persistent_workers": loader.persistent_workers,
                        "multiprocessing_context": loader.multiprocessing_context}
@@ -94,13 +101,13 @@ class PrivateLoader(DataLoader):
                          timeout=loader.timeout, worker_init_fn=loader.worker_init_fn, generator=loader.generator,
                          **workers)
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         iterator = self._begin()
         inner = super().__iter__()
-        # Records are counted where they are drawn: the loop need not look into what was collated.
-        drawn = self.batch_sampler.drawn
+        # Records are counted when they are drawn, so the loop need not inspect collated batches.
+        drawn = self.batches.drawn
         while True:
-            self._check(iterator)  # before anything is taken: persistent workers are shared with the iterators that follow
+            self._check(iterator)  # before anything is taken: later iterators share the persistent workers
             try:
                 batch = next(inner)
             except StopIteration:
@@ -110,18 +117,18 @@ class PrivateLoader(DataLoader):
 
 
 class BatchMemoryManager:
-    """Opacus' context: within, batches come in pieces of at most max_physical_batch_size records. As the argument of
+    """Opacus's context: within it, batches come in pieces of at most max_physical_batch_size records, like the argument of
     make_private."""
 
-    def __init__(self, *, data_loader: PrivateLoader, max_physical_batch_size: int, optimizer=None) -> None:
+    def __init__(self, *, data_loader: PrivateLoader, max_physical_batch_size: int, optimizer: object = None) -> None:
         if not isinstance(data_loader, PrivateLoader):
-            refuse("BatchMemoryManager takes the loader that make_private returned")
+            refuse(f"data_loader is a {type(data_loader).__name__}; pass the loader that make_private returned")
         self.loader, self.most = data_loader, count_of_piece(max_physical_batch_size)
 
     def __enter__(self) -> PrivateLoader:
-        batches = self.loader.batch_sampler
+        batches = self.loader.batches
         self.before, batches.most = batches.most, self.most
         return self.loader
 
-    def __exit__(self, *_) -> None:
-        self.loader.batch_sampler.most = self.before
+    def __exit__(self, *_: object) -> None:
+        self.loader.batches.most = self.before

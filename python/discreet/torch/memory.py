@@ -1,8 +1,8 @@
-"""What a module holds: a fingerprint of every tensor, number and text that can be reached from it.
+"""The content of a module: a fingerprint of every tensor, number and text that can be reached from it.
 
-Reached are parameters, buffers, attributes, containers, objects, hooks, what functions close over and their defaults, class
-attributes of modules that are not PyTorch's, and the state of the random generators. Not reached are global variables, files,
-and what other libraries keep.
+Covered are parameters, buffers, attributes, containers, objects, hooks, closures and defaults of functions, class attributes
+of modules outside PyTorch, and the state of the random generators. Not covered are global variables, files, and the state of
+other libraries.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import types
 import zlib
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,26 +21,26 @@ from discreet.torch import draws
 from discreet.torch.errors import refuse
 
 GENERATORS = "random generators"
-LIMIT = 200_000  # things looked at
+LIMIT = 200_000  # maximum number of objects
 _BY_HOOK = ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")  # ids count upwards
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 _SKIPPED = (type, types.ModuleType, torch.dtype, torch.device, torch.Size, types.BuiltinFunctionType, torch.Generator)
 
 
 def fingerprint(module: nn.Module) -> dict[str, object]:
-    """Path → what is there. Two are equal if and only if what was reached is (up to collisions of a checksum)."""
+    """Path → content. Two fingerprints are equal if and only if the contents are (up to collisions of a checksum)."""
     found: dict[str, object] = {}
     seen: dict[int, object] = {}
     waiting: list[tuple[str, object]] = [("", module), *reversed([*module.named_parameters(), *module.named_buffers()])]
     while waiting:
         if len(seen) >= LIMIT:
-            refuse(f"self-check: the module holds more than {LIMIT:,} objects, so that whether it remembers records cannot be "
-                   "judged. Keep large tables in tensors, or outside of the module")
+            refuse(f"self-check: the module contains more than {LIMIT:,} objects, so it cannot be checked whether it stores "
+                   "records. Keep large tables in tensors, or outside the module")
         path, one = waiting.pop()
         if isinstance(one, _PLAIN):
             found[path] = one if one == one else "nan"
             continue
-        # What torch.compile notes of its own work is not the module's; what it compiles is reached as any other module.
+        # The bookkeeping of torch.compile does not belong to the module; the compiled module is reached like any other.
         if id(one) in seen or isinstance(one, _SKIPPED) or type(one).__module__.startswith("discreet.") or \
                 type(one).__module__.startswith("torch._dynamo.") and not isinstance(one, nn.Module):
             continue
@@ -49,7 +50,8 @@ def fingerprint(module: nn.Module) -> dict[str, object]:
             if one.grad_fn is None and one._backward_hooks:
                 waiting += _below(path + "~", one._backward_hooks)
         elif type(one).__module__ == "numpy":
-            found[path] = (str(getattr(one, "dtype", "")), getattr(one, "shape", ()), zlib.crc32(one.tobytes()))
+            array: Any = one
+            found[path] = (str(getattr(array, "dtype", "")), getattr(array, "shape", ()), zlib.crc32(array.tobytes()))
         else:
             waiting += _below(path, one)
     found[GENERATORS] = tuple(map(_of_generator, draws.state()))
@@ -60,10 +62,12 @@ def fingerprint_of_tensors(tensors: Mapping[str, object]) -> dict[str, object]:
     return {path: of_tensor(x) for path, x in tensors.items() if isinstance(x, torch.Tensor)}
 
 
-def _below(path: str, one) -> list[tuple[str, object]]:
-    join = lambda key: f"{path}.{key}" if path else str(key)  # noqa: E731
+def _below(path: str, one: Any) -> list[tuple[str, object]]:
+    def join(key: object) -> str:
+        return f"{path}.{key}" if path else str(key)
+
     if isinstance(one, Mapping):
-        # Keys are compared by their text; ids of hooks count upwards in every copy.
+        # Keys are compared by their text; ids of hooks increase in every copy.
         hooks = bool(one) and all(isinstance(key, int) for key in one) and all(map(callable, one.values()))
         return [(f"{path}[{i if hooks else key}]", value) for i, (key, value) in enumerate(list(one.items()))]
     if isinstance(one, (set, frozenset)):
@@ -80,7 +84,7 @@ def _below(path: str, one) -> list[tuple[str, object]]:
     if isinstance(one, types.GeneratorType):
         return [(join(key), value) for key, value in (one.gi_frame.f_locals if one.gi_frame else {}).items()]
     if isinstance(one, nn.Module):
-        own = {key: list(value.values()) if key in _BY_HOOK else value for key, value in vars(one).items()
+        own: dict[str, Any] = {key: list(value.values()) if key in _BY_HOOK else value for key, value in vars(one).items()
                if key not in ("forward", "_compiled_call_impl")}
         below = [(join(key), value) for kind in ("_parameters", "_buffers", "_modules")
                  for key, value in own.pop(kind).items()]
@@ -101,41 +105,41 @@ def _below(path: str, one) -> list[tuple[str, object]]:
     return below
 
 
-def _slots(kind: type) -> tuple:
+def _slots(kind: type) -> tuple[str, ...]:
     slots = kind.__dict__.get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def _is_filled(cell) -> bool:
+def _is_filled(cell: types.CellType) -> bool:
     try:
-        cell.cell_contents
+        _ = cell.cell_contents
     except ValueError:
         return False
     return True
 
 
-def _of_discreet(value) -> bool:
+def _of_discreet(value: object) -> bool:
     return type(value).__module__.startswith("discreet.")
 
 
-def of_tensor(x: torch.Tensor):
+def of_tensor(x: torch.Tensor) -> object:
     try:
         if torch._C._functorch.is_functorch_wrapped_tensor(x):
-            return object()  # a record's, of a pass that is over: equal to nothing
+            return object()  # of a record, from an earlier pass: equal to nothing
         kind = (str(x.dtype), tuple(x.shape))
         x = x.detach()
         if x.layout is not torch.strided or x.device.type != "cpu":
             x = x.to_dense().cpu()
         # Zeros of both signs are equal.
         data = (x + 0.0 if x.numel() < 1 << 16 and x.is_floating_point() else x).contiguous()
-        return kind, zlib.crc32(data.view(-1).view(torch.uint8).numpy()) if x.numel() else 0
+        return kind, zlib.crc32(data.view(-1).view(torch.uint8).numpy().data) if x.numel() else 0
     except (RuntimeError, NotImplementedError, TypeError):
         return object()
 
 
-def _of_generator(state) -> int:
+def _of_generator(state: Any) -> int:
     if isinstance(state, torch.Tensor):
-        return zlib.crc32(state.numpy())
+        return zlib.crc32(state.numpy().data)
     if state is None:
         return 0
     return zlib.crc32(repr(state if sys.modules.get("numpy") is None else
@@ -143,5 +147,5 @@ def _of_generator(state) -> int:
 
 
 def differences(a: dict[str, object], b: dict[str, object]) -> list[str]:
-    """Paths at which they differ."""
+    """The paths at which two fingerprints differ."""
     return sorted(path for path in a.keys() | b.keys() if path not in a or path not in b or a[path] != b[path])

@@ -1,4 +1,4 @@
-"""What of a module can be made private, and what to put in place of the rest."""
+"""Checks whether a module can be made private, and replaces layers that cannot."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from discreet.torch.layers import faults
 
 
 def validate(module: nn.Module, *, strict: bool = False) -> list[Error]:
-    """Every reason why the module cannot be made private; empty if it can. strict: raises the first instead.
+    """Every reason why the module cannot be made private; empty if it can. strict: raise the first one instead.
 
-    It looks at settings of layers, at every depth. What a forward pass does is for the self-check of make_private."""
+    This checks the settings of all layers. The self-check of make_private checks what a forward pass does."""
     found = faults(module)
     if not found:
         try:
@@ -29,10 +29,10 @@ def validate(module: nn.Module, *, strict: bool = False) -> list[Error]:
 
 
 def fix(module: nn.Module) -> nn.Module:
-    """A copy with GroupNorm in place of BatchNorm (of the same weights), and InstanceNorm without running statistics.
+    """A copy with GroupNorm instead of BatchNorm (with the same weights), and InstanceNorm without running statistics.
 
-    Groups are of at least two channels where there are several. One channel with one value a record would be normalised to
-    zero, whatever it was: such a BatchNorm1d becomes a LayerNorm.
+    If there are several channels, a group has at least two. A single channel with one value per record would always be
+    normalised to zero, so such a BatchNorm1d becomes a LayerNorm.
     """
     module = copy.deepcopy(module)
     for name, child in list(module.named_modules()):
@@ -48,11 +48,11 @@ def fix(module: nn.Module) -> nn.Module:
 
 def _instead(name: str, module: nn.Module) -> nn.Module | None:
     if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
-        new = type(module)(module.num_features, eps=module.eps, affine=module.affine)
+        new: nn.Module = type(module)(module.num_features, eps=module.eps, affine=module.affine)
     elif isinstance(module, nn.modules.batchnorm._BatchNorm):
         channels = module.num_features
         if channels == 0:
-            refuse(f"{name} has not seen its input yet; run the module once, then fix it")
+            refuse(f"{name} is lazy and has no size yet; run the module once, then call fix")
         if isinstance(module, nn.BatchNorm1d):
             new = nn.GroupNorm(1, channels, eps=module.eps, affine=module.affine)
         else:
@@ -65,5 +65,5 @@ def _instead(name: str, module: nn.Module) -> nn.Module | None:
         new.load_state_dict({"weight": module.weight, "bias": module.bias})
         for key, p in new.named_parameters():
             p.requires_grad_(getattr(module, key).requires_grad)
-    assert math.isfinite(new.eps)
-    return new.to(next(module.parameters()).dtype if module.affine else None)
+    assert math.isfinite(module.eps)
+    return new.to(next(module.parameters()).dtype) if module.affine else new

@@ -1,25 +1,29 @@
-"""Per-record gradients of one parameter, in whichever form is cheapest to measure and to sum.
+"""Per-record gradients of one parameter, in the form that is cheapest to measure and to sum.
 
-A piece has the gradients x_1 … x_n of n records. `add_norm2(total)` adds upper estimates of |x_i|² to n numbers of float64,
-`weighted(w)` gives the sum of w_i x_i in float64, `explicit(rows)` the gradients themselves, for a few records. Nothing here
-decides what is private.
+A piece has the gradients x_1 … x_n of n records. `add_norm2(total)` adds upper estimates of |x_i|² to n float64 numbers,
+`weighted(w)` returns the sum of w_i x_i in float64, `explicit(rows)` the gradients themselves, for a few records. Nothing
+here decides what is private.
 
-Rounding. Norms are never below those of what `weighted` sums, up to its own rounding: of the factors, or of the gradients
-where these were formed. Proof: ghost.md (pairs, sums of vectors, several uses). It takes of PyTorch's products and sums in
-float64 that a term meets no more roundings than there are terms, in whatever order. Sums are the core's, in float64; only
-products of large float32 matrices with several positions are added up in float32 first, 32 positions at a time
+Rounding. Norms are never below those of the vectors that `weighted` sums (of the factors, or of explicit gradients), up to
+the rounding of that sum. Proof: ghost.md (pairs, sums of vectors, several uses). It assumes that in PyTorch's float64 products
+and sums a term is rounded at most as often as there are terms, in any order. The core computes the sums in float64; only
+products of large float32 matrices with several positions are first added in float32, 32 positions at a time
 (record_sums.h).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from discreet import _core
 from discreet.torch.errors import refuse
 
+core: Any = _core  # it takes every array that has __dlpack__; its stub says NumPy's
 UNIT = 2.0**-53
-# Elements of per-record gradients formed at a time.
+# The number of elements of per-record gradients that are formed at once.
 CHUNK = 1 << 22
 
 
@@ -27,37 +31,38 @@ def add_squares(total: torch.Tensor, rows: torch.Tensor) -> None:
     """total += |row|² along all dimensions but the first, from above."""
     n = total.shape[0]
     if rows.shape[0] != n:
-        refuse(f"gradients of {rows.shape[0]} records where the batch has {n}; a rule gives one a record")
+        refuse(f"a rule returned the gradients of {rows.shape[0]} records, but the batch has {n}; it must return one per "
+               "record")
     rows = (rows if rows.dtype in (torch.float32, torch.float64) else rows.float()).contiguous()
-    _core.add_row_squares(total, rows.detach())
+    core.add_row_squares(total, rows.detach())
 
 
 def norms(rows: torch.Tensor) -> torch.Tensor:
-    """Of the last dimension, from above but for a rounding."""
+    """Norms along the last dimension, from above up to one rounding."""
     total = torch.zeros(rows.shape[:-1].numel(), dtype=torch.float64)
     add_squares(total, rows.reshape(-1, rows.shape[-1]))
     return total.sqrt_().view(rows.shape[:-1])
 
 
 def add_placed(total: torch.Tensor, g: torch.Tensor, places: torch.Tensor | None) -> None:
-    """total += |x|² where the rows of g [n, T, d] are added up by their places [n, T], or all of them."""
+    """total += |x|², where the rows of g [n, T, d] are summed by their places [n, T], or all together."""
     places = places if places is None else places.long().contiguous()
-    _core.add_placed_squares(total, g.detach().contiguous(), places)
+    core.add_placed_squares(total, g.detach().contiguous(), places)
 
 
 def add_rows(total: torch.Tensor | None, weights: torch.Tensor, g: torch.Tensor, places: torch.Tensor | None,
              count: int) -> torch.Tensor:
-    """total [count, d] += the rows of g [n, T, d], by the weights of their records, at their places [n, T]."""
+    """total [count, d] += the rows of g [n, T, d], weighted by record, at their places [n, T]."""
     total = torch.zeros(count, g.shape[2], dtype=torch.float64) if total is None else total
     places = places if places is None else places.long().contiguous()
-    _core.add_placed_sum(total, weights, g.detach().contiguous(), places, count)
+    core.add_placed_sum(total, weights, g.detach().contiguous(), places, count)
     return total
 
 
 class Piece:
     def weighted(self, weights: torch.Tensor, total: torch.Tensor | None = None) -> torch.Tensor:
-        """The sum of weights_i x_i, added to `total` if there is one. Both are contiguous and of float64. A record of weight 0
-        is not read."""
+        """The sum of weights_i x_i, added to `total` if given. Both are contiguous float64 tensors. A record with weight 0 is
+        not read."""
         raise NotImplementedError
 
     def add_norm2(self, total: torch.Tensor) -> None:
@@ -69,11 +74,14 @@ class Piece:
         return total
 
     def terms(self) -> tuple[int, torch.Tensor]:
-        """How many terms a coordinate is the sum of, and the sum of their norms, for every record."""
+        """The number of terms that a coordinate sums, and the sum of their norms for every record."""
         raise NotImplementedError
 
-    def widened(self, rows: slice):
-        """The same of a few records, in float64."""
+    def widened(self, rows: slice) -> Piece:
+        """The same for a few records, in float64."""
+        raise NotImplementedError
+
+    def explicit(self, rows: slice) -> torch.Tensor:
         raise NotImplementedError
 
 
@@ -86,22 +94,22 @@ class Explicit(Piece):
     def add_norm2(self, total: torch.Tensor) -> None:
         add_squares(total, self.gradients)
 
-    def weighted(self, weights, total=None):
+    def weighted(self, weights: torch.Tensor, total: torch.Tensor | None = None) -> torch.Tensor:
         rows = self.gradients.reshape(len(weights), 1, -1)
         return add_rows(total, weights, rows, None, 1).view(self.gradients.shape[1:])
 
     def explicit(self, rows: slice) -> torch.Tensor:
         return self.gradients[rows]
 
-    def terms(self):
+    def terms(self) -> tuple[int, torch.Tensor]:
         return 1, norms(self.gradients.reshape(len(self.gradients), -1))
 
-    def widened(self, rows: slice):
+    def widened(self, rows: slice) -> Explicit:
         return Explicit(self.gradients[rows].double())
 
 
 class Column(Piece):
-    """x_i = Σ_t g_it: of a bias whose outputs have the gradient g [n, T, p]."""
+    """x_i = Σ_t g_it: the gradient of a bias with output gradients g [n, T, p]."""
 
     def __init__(self, g: torch.Tensor) -> None:
         self.g = g
@@ -109,46 +117,47 @@ class Column(Piece):
     def add_norm2(self, total: torch.Tensor) -> None:
         add_placed(total, self.g, None)
 
-    def weighted(self, weights, total=None):
+    def weighted(self, weights: torch.Tensor, total: torch.Tensor | None = None) -> torch.Tensor:
         return add_rows(total, weights, self.g, None, 1).view(-1)
 
     def explicit(self, rows: slice) -> torch.Tensor:
         return self.g[rows].sum(1)
 
-    def terms(self):
+    def terms(self) -> tuple[int, torch.Tensor]:
         return self.g.shape[1], norms(self.g).sum(1)
 
-    def widened(self, rows: slice):
+    def widened(self, rows: slice) -> Column:
         return Column(self.g[rows].double())
 
 
 class Outer(Piece):
-    """x_i = Σ_t g_it a_itᵀ: of a matrix that was multiplied with a [n, T, d] and has the output gradient g [n, T, p]."""
+    """x_i = Σ_t g_it a_itᵀ: the gradient of a matrix with inputs a [n, T, d] and output gradients g [n, T, p]."""
 
     def __init__(self, a: torch.Tensor, g: torch.Tensor) -> None:
         self.a, self.g = a, g
 
     def add_norm2(self, total: torch.Tensor, bias: bool = False) -> None:
-        """bias: together with the Column of the same g."""
-        _core.add_outer_squares(total, self.a.detach().contiguous(), self.g.detach().contiguous(), bias)
+        """bias: include the Column of the same g."""
+        core.add_outer_squares(total, self.a.detach().contiguous(), self.g.detach().contiguous(), bias)
 
-    def weighted(self, weights, total=None):
+    def weighted(self, weights: torch.Tensor, total: torch.Tensor | None = None) -> torch.Tensor:
         first = total is None
-        total = torch.empty(self.g.shape[2], self.a.shape[2], dtype=torch.float64) if first else total
-        _core.add_outer_sum(total, weights, self.a.detach().contiguous(), self.g.detach().contiguous(), first)
+        if total is None:
+            total = torch.empty(self.g.shape[2], self.a.shape[2], dtype=torch.float64)
+        core.add_outer_sum(total, weights, self.a.detach().contiguous(), self.g.detach().contiguous(), first)
         return total
 
     def explicit(self, rows: slice) -> torch.Tensor:
         return torch.bmm(self.g[rows].transpose(1, 2), self.a[rows])
 
-    def terms(self):
+    def terms(self) -> tuple[int, torch.Tensor]:
         return self.g.shape[1], (norms(self.a) * norms(self.g)).sum(1)
 
-    def widened(self, rows: slice):
+    def widened(self, rows: slice) -> Outer:
         return Outer(self.a[rows].double(), self.g[rows].double())
 
-    def cheapest(self):
-        """Itself, or the explicit gradients: where these are smaller than a and g they are also formed and read faster
+    def cheapest(self) -> Piece:
+        """This piece, or the explicit gradients: if these are smaller than a and g, forming and reading them is also faster
         than the products of all pairs of positions."""
         n, positions, d = self.a.shape
         p = self.g.shape[2]
@@ -158,7 +167,7 @@ class Outer(Piece):
 
 
 class Rows(Piece):
-    """x_i has the row g_it added at ids_it: of a table of `size` rows that was looked up. ids [n, T], g [n, T, d]."""
+    """x_i has the row g_it added at ids_it: the gradient of a look-up table of `size` rows. ids [n, T], g [n, T, d]."""
 
     def __init__(self, ids: torch.Tensor, g: torch.Tensor, size: int) -> None:
         self.ids, self.g, self.size = ids, g, size
@@ -166,7 +175,7 @@ class Rows(Piece):
     def add_norm2(self, total: torch.Tensor) -> None:
         add_placed(total, self.g, self.ids)
 
-    def weighted(self, weights, total=None):
+    def weighted(self, weights: torch.Tensor, total: torch.Tensor | None = None) -> torch.Tensor:
         return add_rows(total, weights, self.g, self.ids, self.size)
 
     def explicit(self, rows: slice) -> torch.Tensor:
@@ -176,43 +185,43 @@ class Rows(Piece):
         return out.index_add_(0, (record * self.size + ids).flatten(), g.flatten(0, 1)).view(
             len(ids), self.size, -1)
 
-    def terms(self):
+    def terms(self) -> tuple[int, torch.Tensor]:
         return self.g.shape[1], norms(self.g).sum(1)
 
-    def widened(self, rows: slice):
+    def widened(self, rows: slice) -> Rows:
         return Rows(self.ids[rows], self.g[rows].double(), self.size)
 
 
 class Sum(Piece):
-    """x_i is the sum of several pieces: of a parameter that was used more than once."""
+    """x_i is the sum of several pieces: the gradient of a parameter that is used more than once."""
 
-    def __init__(self, pieces: list, shape: torch.Size) -> None:
+    def __init__(self, pieces: Sequence[Piece], shape: torch.Size) -> None:
         self.pieces, self.shape = pieces, shape
 
     def add_norm2(self, total: torch.Tensor) -> None:
         pieces = _joined(self.pieces)
         if len(pieces) == 1:
             pieces[0].add_norm2(total)
-        elif {type(piece) for piece in pieces} == {Outer, Rows}:
-            self._add_table_and_head(total, *sorted(pieces, key=lambda piece: isinstance(piece, Rows)))
+        elif len(pieces) == 2 and isinstance(pieces[0], Outer) and isinstance(pieces[1], Rows):
+            self._add_table_and_head(total, pieces[0], pieces[1])
         else:
             self._add_explicit(total, pieces)
 
-    def _add_explicit(self, total: torch.Tensor, pieces: list) -> None:
+    def _add_explicit(self, total: torch.Tensor, pieces: Sequence[Piece]) -> None:
         counts, sizes = zip(*(piece.terms() for piece in pieces))
-        error = 1.01 * (sum(counts) + len(pieces) + 8) * UNIT * sum(sizes)
+        error: torch.Tensor = 1.01 * (sum(counts) + len(pieces) + 8) * UNIT * sum(sizes)
         step = max(1, CHUNK // max(1, self.shape.numel()))
         for begin in range(0, total.shape[0], step):
             rows = slice(begin, begin + step)
-            x = sum(piece.widened(rows).explicit(slice(None)).reshape(-1, *self.shape) for piece in pieces)
+            x: Any = sum(piece.widened(rows).explicit(slice(None)).reshape(-1, *self.shape) for piece in pieces)
             total[rows] += (norms(x.reshape(len(x), -1)) + error[rows]).square_().mul_(1 + 2.0**-44)
 
     def _add_table_and_head(self, total: torch.Tensor, head: Outer, table: Rows) -> None:
-        # An output layer with the weights of the embedding: <head_i, table_i> = Σ_ts g_it[ids_is] (a_it · h_is).
+        # An output layer that shares its weights with the embedding: <head_i, table_i> = Σ_ts g_it[ids_is] (a_it · h_is).
         (n, heads, width), looked_up = head.a.shape, table.g.shape[1]
         own = head.norm2(n) + table.norm2(n)
         error = 1.01 * (width + heads * looked_up + 8) * UNIT
-        # What is below 2^-400 could lose more than that to underflow.
+        # Norms below 2^-400 could lose more than that to underflow.
         of_a, of_h = norms(head.a).add_(2.0**-400), norms(table.g).add_(2.0**-400)
         step = max(1, CHUNK // max(1, heads * looked_up))
         for begin in range(0, n, step):
@@ -224,20 +233,20 @@ class Sum(Piece):
             together = (own[rows] + 2 * cross + 2 * error * size).clamp_(min=0)
             total[rows] += together + 2.0**-48 * own[rows]
 
-    def weighted(self, weights, total=None):
+    def weighted(self, weights: torch.Tensor, total: torch.Tensor | None = None) -> torch.Tensor:
         for piece in self.pieces:
             total = piece.weighted(weights, total)
+        assert total is not None
         return total.view(self.shape)
 
 
-def _joined(pieces: list) -> list:
-    """Pieces of one kind as one, along their positions."""
-    out = [piece for piece in pieces if isinstance(piece, Explicit)]
-    of = lambda kind: [piece for piece in pieces if isinstance(piece, kind)]  # noqa: E731
-    if outers := of(Outer):
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """Joins pieces of one kind along their positions. Order: explicit ones, outer, column, rows."""
+    out: list[Piece] = [piece for piece in pieces if isinstance(piece, Explicit)]
+    if outers := [piece for piece in pieces if isinstance(piece, Outer)]:
         out.append(Outer(torch.cat([x.a for x in outers], 1), torch.cat([x.g for x in outers], 1)))
-    if columns := of(Column):
+    if columns := [piece for piece in pieces if isinstance(piece, Column)]:
         out.append(Column(torch.cat([x.g for x in columns], 1)))
-    if tables := of(Rows):
+    if tables := [piece for piece in pieces if isinstance(piece, Rows)]:
         out.append(Rows(torch.cat([x.ids for x in tables], 1), torch.cat([x.g for x in tables], 1), tables[0].size))
     return out

@@ -1,28 +1,34 @@
-"""What the gradient of each kind of layer is, record by record.
+"""The per-record gradients of each kind of layer.
 
-A rule is a function (module, inputs, g) → {parameter name: piece}: `inputs` are the tensors the layer was called with,
-`g` the gradient of its output, both with the record first, in float32 or float64. Only parameters that are trained are asked
-for. `register_grad_sampler` adds rules; a layer without one is served by `generic`.
+A rule is a function (module, inputs, g) → {parameter name: piece}: `inputs` are the tensors with which the layer was called,
+`g` is the gradient of its output, both with the record dimension first, in float32 or float64. A rule returns only trained
+parameters. `register_grad_sampler` adds rules; `generic` handles layers without one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from discreet.torch.pieces import CHUNK, Column, Explicit, Outer, Rows
+from discreet.torch.pieces import CHUNK, Column, Explicit, Outer, Piece, Rows
 
-RULES: dict[type, object] = {}
-_OWN: set = set()  # this file's rules, of weights and biases
+Rule = Callable[[Any, Sequence[torch.Tensor], torch.Tensor], "dict[str, Piece]"]
+Sampler = TypeVar("Sampler", bound="Callable[[Any, list[torch.Tensor], torch.Tensor], dict[nn.Parameter, torch.Tensor]]")
+RULES: dict[type, Rule] = {}
+_OWN: set[Rule] = set()  # the rules of this file, for weights and biases
 
 
-def register_grad_sampler(*kinds: type):
-    """Decorates a function (layer, activations, backprops) → {parameter: gradients [records, ...]}, in the shape of
-    Opacus; it serves every layer of these classes made private afterwards. The self-check compares it with autograd."""
+def register_grad_sampler(*kinds: type) -> Callable[[Sampler], Sampler]:
+    """Decorates a function (layer, activations, backprops) → {parameter: gradients [records, ...]}, with the interface of
+    Opacus. It applies to every layer of these classes that is made private afterwards. The self-check compares it with
+    autograd."""
 
-    def decorate(sampler):
-        def rule(module, inputs, g):
+    def decorate(sampler: Sampler) -> Sampler:
+        def rule(module: Any, inputs: Sequence[torch.Tensor], g: torch.Tensor) -> dict[str, Piece]:
             by_parameter = sampler(module, list(inputs), g)
             names = {id(p): name for name, p in module.named_parameters(recurse=False)}
             return {names[id(p)]: Explicit(gradients) for p, gradients in by_parameter.items()}
@@ -32,22 +38,22 @@ def register_grad_sampler(*kinds: type):
     return decorate
 
 
-def rule_of(module: nn.Module):
-    """The rule of this class, or of one whose forward it shares; a subclass with its own computes something else."""
+def rule_of(module: nn.Module) -> Rule | None:
+    """The rule of this class, or of a base class with the same forward; another forward computes something else."""
     for kind in type(module).__mro__:
-        if kind in RULES and type(module).forward is kind.forward:
+        if kind in RULES and type(module).forward is getattr(kind, "forward", None):
             return RULES[kind]
     return None
 
 
-def knows(rule, module: nn.Module) -> bool:
-    """Whether the rule is for these parameters: hooks such as the older weight_norm put others in their place."""
+def knows(rule: Rule, module: nn.Module) -> bool:
+    """True if the rule covers these parameters: hooks such as the older weight_norm replace them by others."""
     own = {name for name, p in module.named_parameters(recurse=False) if p.requires_grad}
     return rule not in _OWN or own <= {"weight", "bias"}
 
 
-def _rule(*kinds: type):
-    def decorate(function):
+def _rule(*kinds: type) -> Callable[[Rule], Rule]:
+    def decorate(function: Rule) -> Rule:
         for kind in kinds:
             RULES[kind] = function
         _OWN.add(function)
@@ -60,21 +66,21 @@ def trained(module: nn.Module, name: str) -> bool:
     return parameter is not None and parameter.requires_grad
 
 
-def outer(a: torch.Tensor, g: torch.Tensor, weight: bool, bias: bool) -> dict:
-    """Of a matrix and its bias."""
+def outer(a: torch.Tensor, g: torch.Tensor, weight: bool, bias: bool) -> dict[str, Piece]:
+    """The gradients of a matrix and its bias."""
     n = g.shape[0]
     a, g = a.reshape(n, -1, a.shape[-1]), g.reshape(n, -1, g.shape[-1])
-    out = {"weight": Outer(a, g).cheapest()} if weight else {}
+    out: dict[str, Piece] = {"weight": Outer(a, g).cheapest()} if weight else {}
     return out | {"bias": Column(g)} if bias else out
 
 
 @_rule(nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
-def linear(module, inputs, g):
+def linear(module: Any, inputs: Sequence[torch.Tensor], g: torch.Tensor) -> dict[str, Piece]:
     return outer(inputs[0], g, trained(module, "weight"), trained(module, "bias"))
 
 
 @_rule(nn.Embedding)
-def embedding(module, inputs, g):
+def embedding(module: Any, inputs: Sequence[torch.Tensor], g: torch.Tensor) -> dict[str, Piece]:
     ids = inputs[0].reshape(g.shape[0], -1)
     g = g.reshape(*ids.shape, -1)
     if module.padding_idx is not None:
@@ -82,10 +88,10 @@ def embedding(module, inputs, g):
     return {"weight": Rows(ids, g, module.num_embeddings)}
 
 
-def _affine(module, normalized, g, shape):
-    """Of a weight and a bias that every record's normalized input is multiplied and shifted by. shape: [n, rest, d]."""
+def _affine(module: Any, normalized: torch.Tensor, g: torch.Tensor, shape: tuple[int, ...]) -> dict[str, Piece]:
+    """The gradients of the weight and the bias that scale and shift every record's normalized input. shape: [n, rest, d]."""
     g = g.reshape(shape)
-    out = {}
+    out: dict[str, Explicit] = {}
     if trained(module, "weight"):
         out["weight"] = Explicit((g * normalized.reshape(shape)).sum(1))
     if trained(module, "bias"):
@@ -94,37 +100,40 @@ def _affine(module, normalized, g, shape):
 
 
 @_rule(nn.LayerNorm)
-def layer_norm(module, inputs, g):
+def layer_norm(module: Any, inputs: Sequence[torch.Tensor], g: torch.Tensor) -> dict[str, Piece]:
     normalized = F.layer_norm(inputs[0], module.normalized_shape, eps=module.eps)
     return _affine(module, normalized, g, (g.shape[0], -1, module.weight.numel()))
 
 
 @_rule(nn.RMSNorm)
-def rms_norm(module, inputs, g):
+def rms_norm(module: Any, inputs: Sequence[torch.Tensor], g: torch.Tensor) -> dict[str, Piece]:
     normalized = F.rms_norm(inputs[0], module.normalized_shape, eps=module.eps)
     return _affine(module, normalized, g, (g.shape[0], -1, module.weight.numel()))
 
 
-def _channels(module, normalized, g):
-    """As _affine, with one weight a channel [n, C, ...]."""
+def _channels(module: Any, normalized: torch.Tensor, g: torch.Tensor) -> dict[str, Piece]:
+    """As _affine, with one weight per channel [n, C, ...]."""
     n, channels = g.shape[:2]
-    swap = lambda x: x.reshape(n, channels, -1).transpose(1, 2)  # noqa: E731
+
+    def swap(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(n, channels, -1).transpose(1, 2)
+
     return _affine(module, swap(normalized), swap(g), (n, -1, channels))
 
 
 @_rule(nn.GroupNorm)
-def group_norm(module, inputs, g):
+def group_norm(module: Any, inputs: Sequence[torch.Tensor], g: torch.Tensor) -> dict[str, Piece]:
     return _channels(module, F.group_norm(inputs[0], module.num_groups, eps=module.eps), g)
 
 
 @_rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-def instance_norm(module, inputs, g):
+def instance_norm(module: Any, inputs: Sequence[torch.Tensor], g: torch.Tensor) -> dict[str, Piece]:
     return _channels(module, F.instance_norm(inputs[0], eps=module.eps), g)
 
 
 @_rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
-def conv(module, inputs, g):
-    out = {}
+def conv(module: Any, inputs: Sequence[torch.Tensor], g: torch.Tensor) -> dict[str, Piece]:
+    out: dict[str, Piece] = {}
     if trained(module, "bias"):
         out["bias"] = Explicit(g.flatten(2).sum(2))
     if trained(module, "weight"):
@@ -132,8 +141,8 @@ def conv(module, inputs, g):
     return out
 
 
-def conv_weights(module, x, g):
-    """[n, *weight.shape]: products of output gradients with a strided view of the windows, a few records at a time."""
+def conv_weights(module: Any, x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    """[n, *weight.shape]: products of output gradients and a strided view of the windows, a few records at a time."""
     n, groups, kernel = g.shape[0], module.groups, module.kernel_size
     dims = len(kernel)
     if isinstance(module.padding, str) or module.padding_mode != "zeros":

@@ -1,8 +1,8 @@
-"""Copies of a module for the passes of the self-check, each of which begins with the state that the module had at first.
+"""Copies of a module for the passes of the self-check, each of which starts with the module's initial state.
 
-A copy that a pass left as it was is used again. That is seen where a module holds nothing but tensors, plain values, functions
-and containers of them: the same objects are in the same places, and tensors that belong to the copy have the same values. A module
-that holds other objects is copied for every pass.
+A copy that a pass did not change is used again. This can be detected if a module contains only tensors, plain values,
+functions and containers of them: the same objects are in the same places, and the copy's own tensors have the same values. A
+module that contains other objects is copied for every pass.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import types
 from collections import deque
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,26 +18,30 @@ from torch import nn
 from discreet.torch import memory
 from discreet.torch.errors import refuse
 
-SMALL = 1 << 16  # frozen parameters up to this many numbers are copied for every pass
+SMALL = 1 << 16  # frozen parameters of up to this many elements are copied for every pass
 _VALUES = (int, float, complex, bool, str, bytes, type(None))
 _SHARED = (type, torch.dtype, torch.device, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)  # by all copies
 
 
 class Opaque(Exception):
-    """Something is held of which it cannot be seen whether it has changed."""
+    """A module contains an object whose changes cannot be detected."""
 
 
-def copy_of(module: nn.Module, shared: dict | None = None) -> nn.Module:
+Shared = dict[int, nn.Parameter]  # by id: the parameters that all copies share
+
+
+def copy_of(module: nn.Module, shared: Shared | None = None) -> nn.Module:
     try:
-        return copy.deepcopy(module, dict(shared or {}))
+        memo: dict[int, Any] = dict(shared or {})
+        return copy.deepcopy(module, memo)
     except Exception as error:  # noqa: BLE001
-        refuse(f"the self-check cannot copy the module ({type(error).__name__}: {error}); it must be an ordinary module that "
-               "copy.deepcopy can copy, without tensors of a graph in its attributes, sharded parameters, locks or open files")
+        refuse(f"the self-check cannot copy the module ({type(error).__name__}: {error}); it must be a module that "
+               "copy.deepcopy can copy, without graph tensors in its attributes, sharded parameters, locks or open files")
 
 
 class Twins:
-    """new() is the module as it was at first, with the same trained and large parameters; give_back() says that a pass is
-    over."""
+    """new() returns a copy in the module's initial state that shares its trained and large parameters; give_back() ends a
+    pass."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -51,9 +56,9 @@ class Twins:
                 self._out[id(twin)] = held
                 return twin
         twin = copy_of(self.module, self.shared)
-        held = Held.of(twin, self.shared)
-        if held is not None:
-            self._out[id(twin)] = held
+        content = Held.of(twin, self.shared)
+        if content is not None:
+            self._out[id(twin)] = content
         return twin
 
     def give_back(self, twin: nn.Module) -> None:
@@ -62,20 +67,20 @@ class Twins:
             self._free.append((twin, held))
 
     def forget(self) -> None:
-        """The module itself was changed."""
+        """Discards all copies, because the module itself changed."""
         self._free.clear()
         self._out.clear()
 
 
 class Held:
-    """What a copy holds: values, and objects, which stay alive so that no other can be taken for them."""
+    """The content of a copy: values, and objects, which are kept alive so that their ids stay unique."""
 
     def __init__(self) -> None:
-        self.values: list = []
-        self.objects: list = []
+        self.values: list[Any] = []
+        self.objects: list[object] = []
 
     @classmethod
-    def of(cls, twin: nn.Module, shared: dict) -> Held | None:
+    def of(cls, twin: nn.Module, shared: Shared) -> Held | None:
         held = cls()
         try:
             for module in twin.modules():
@@ -84,8 +89,8 @@ class Held:
             return None
         return held
 
-    def note(self, one, shared: dict) -> None:
-        """In an order that two looks at the same copy have in common."""
+    def note(self, one: Any, shared: Shared) -> None:
+        """Records the content in a fixed order, so that two records of one copy are comparable."""
         if isinstance(one, _VALUES):
             self.values += (type(one), one)
             return

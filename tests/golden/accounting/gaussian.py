@@ -2,7 +2,7 @@
 
     python tests/golden/accounting/gaussian.py > tests/golden/accounting/gaussian.txt
 """
-from mpmath import mp, mpf, ncdf, exp, nstr
+from mpmath import exp, mp, mpf, ncdf, nstr
 
 mp.dps = 60
 

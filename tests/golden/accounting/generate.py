@@ -32,9 +32,8 @@ import signal
 import sys
 import time
 
-from flint import arb, ctx
-
 import oracle
+from flint import arb, ctx
 
 HERE = pathlib.Path(__file__).resolve().parent
 DIGITS = 40  # asked of the agreement of two evaluations; two more are stored
@@ -61,7 +60,7 @@ def settings():
                 (.001, .6, 10 ** 4, 1e-5), (.01, .25, 1, 1e-5), (.01, 2.5, 50, 1e-5)]:
         out.append(one(*row))
     # Few steps.
-    for i, count in enumerate((1, 2, 3, 5, 8, 10, 20)):
+    for count in (1, 2, 3, 5, 8, 10, 20):
         for q, sigma, delta in ((.1, 1., 1e-3), (.01, .7, 1e-6), (.3, 3., 1e-9), (.5, .5, 1e-4),
                                 (.02, 5., 1e-4), (.9, 2., 1e-7), (.003, 1.5, 1e-5)):
             out.append(one(q, sigma, count, delta))
@@ -110,7 +109,7 @@ def settings():
         out.append(([(1., sigma, count)], [(e0, d0, n)], delta))
     # Random draws.
     draw = random.Random(20240229)
-    for i in range(110):
+    for _ in range(110):
         q = float(f"{10 ** draw.uniform(-3.5, -.1):.3g}")
         count = int(float(f"{10 ** draw.uniform(.7, 6):.2g}"))
         sigma = float(f"{10 ** draw.uniform(-.3, 1.2):.3g}")
@@ -281,7 +280,7 @@ def check(path, seconds, count):
     failed = 0
     for e in random.sample(entries, min(count, len(entries))):
         worst = worst_agreement(e, seconds)
-        print("10^%d" % worst, line(e), flush=True)
+        print(f"10^{worst:d}", line(e), flush=True)
         failed += worst > -DIGITS
     return failed
 

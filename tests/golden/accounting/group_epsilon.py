@@ -77,7 +77,7 @@ class Step:
 
 def direction_epsilon(steps, k, delta, remove, fine):
     sign = (lambda z: 1 + z) if remove else (lambda z: -z)
-    rough = {c: 0.0 for c in np.exp(np.linspace(math.log(.3), math.log(40), 14))}
+    rough = dict.fromkeys(np.exp(np.linspace(math.log(0.3), math.log(40), 14)), 0.0)
     for c in rough:
         for q, s, n in steps:
             x = np.arange(-12 * s, k * (c + 2) + 12 * s, min(s / 2, s * s))

@@ -14,9 +14,8 @@ treating the groups as independent steps is added for contrast; it is not a boun
 import json
 import pathlib
 
-from flint import arb, ctx
-
 import oracle
+from flint import arb, ctx
 
 HERE = pathlib.Path(__file__).resolve().parent
 

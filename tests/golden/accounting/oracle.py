@@ -45,7 +45,6 @@ import numpy as np
 from flint import acb, arb, ctx
 
 
-
 class Plan:
     """The free parameters of an evaluation.  Two plans share no abscissa, contour or step,
     and of the paths only the real line."""

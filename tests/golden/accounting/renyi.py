@@ -2,7 +2,7 @@
 
     python tests/golden/accounting/renyi.py > tests/golden/accounting/renyi.txt
 """
-from mpmath import mp, mpf, quad, exp, log, sqrt, pi, linspace
+from mpmath import exp, linspace, log, mp, mpf, pi, quad, sqrt
 
 mp.dps = 40
 

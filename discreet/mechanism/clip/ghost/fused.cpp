@@ -16,11 +16,10 @@ constexpr std::size_t kNoPass = static_cast<std::size_t>(-1);
 // The parts that each pass has to itself.
 template <class Real>
 std::vector<std::vector<std::size_t>> parts_of(const Ghost<Real>& ghost) {
-  const auto refuse = [](std::string sentence) {
-    throw Error(ErrorCode::kInvalidDpConfig, kOperator, std::move(sentence));
-  };
   if (ghost.plan.flat_clip)
-    refuse("a flat bound over all parts is not known within one layer; use ghost_clip");
+    invalid_config(
+        kOperator,
+        "a flat bound over all parts cannot be decided within one layer; use ghost_clip");
   std::vector<std::size_t> owner(ghost.norms.parts, kNoPass);
   std::vector<std::vector<std::size_t>> parts(ghost.pass.layers.size());
   for (std::size_t l = 0; l < parts.size(); ++l)
@@ -31,10 +30,10 @@ std::vector<std::vector<std::size_t>> parts_of(const Ghost<Real>& ghost) {
         owner[part] = l;
         parts[l].push_back(part);
       } else if (owner[part] != l) {
-        refuse(
-            fmt::format("part {} has tensors of passes {} and {}: its norm is not known within "
-                        "one layer; use ghost_clip",
-                        ghost.plan.partition.names[part], owner[part], l));
+        invalid_config(kOperator,
+                       "part {} has tensors of passes {} and {}, so its norm cannot be decided "
+                       "within one layer; use ghost_clip",
+                       ghost.plan.partition.names[part], owner[part], l);
       }
     }
   return parts;

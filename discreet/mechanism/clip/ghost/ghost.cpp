@@ -17,21 +17,19 @@ constexpr std::size_t kMostBinary32Records = 256;
 
 void check_plan(const ModelLayout& layout, const ClipPlan& plan, const ClipOptions& options,
                 const char* operator_name) {
-  const auto refuse = [&](std::string sentence) {
-    throw Error(ErrorCode::kInvalidDpConfig, operator_name, std::move(sentence));
-  };
   const std::vector<std::uint32_t>& part_of = plan.partition.part_of;
   if (part_of.size() != layout.size())
-    refuse(fmt::format("the plan partitions {} tensors; the layout has {}", part_of.size(),
-                       layout.size()));
+    invalid_config(operator_name, "the plan partitions {} tensors, but the layout has {}",
+                   part_of.size(), layout.size());
   for (std::size_t i = 0; i < layout.size(); ++i)
     if (layout.tensors()[i].is_private() ? part_of[i] >= plan.partition.parts()
                                          : part_of[i] != Partition::kNone)
-      refuse(fmt::format("the plan's partition is not of this layout: tensor {} is {}private",
-                         layout.tensors()[i].name, layout.tensors()[i].is_private() ? "" : "not "));
+      invalid_config(operator_name,
+                     "the plan's partition does not match this layout: tensor {} is {}private",
+                     layout.tensors()[i].name, layout.tensors()[i].is_private() ? "" : "not ");
   if (options.binary32_records > kMostBinary32Records)
-    refuse(fmt::format("binary32_records is {}; it must be at most {}", options.binary32_records,
-                       kMostBinary32Records));
+    invalid_config(operator_name, "binary32_records is {}; it must be at most {}",
+                   options.binary32_records, kMostBinary32Records);
   RecordNorms none;
   none.parts = plan.partition.parts();
   decide_scales(plan, none);  // refuses bounds that are none
@@ -70,10 +68,8 @@ template <class Real>
 void Ghost<Real>::begin(const GradientSum& sum) {
   check_pass(layout, pass, operator_name);
   if (sum.tensors() != layout.size() || sum.values().size() != layout.private_parameters())
-    throw Error(ErrorCode::kInvalidInput, operator_name,
-                fmt::format("the sum has {} values of {} tensors; the layout has {} of {}",
-                            sum.values().size(), sum.tensors(), layout.private_parameters(),
-                            layout.size()));
+    invalid_input(operator_name, "the sum has {} values of {} tensors; the layout has {} of {}",
+                  sum.values().size(), sum.tensors(), layout.private_parameters(), layout.size());
   check_plan(layout, plan, options, operator_name);
   norms.records = pass.records;
   norms.parts = plan.partition.parts();
@@ -98,10 +94,10 @@ void Ghost<Real>::refuse_nonfinite(std::size_t l) const {
   const auto tensors = tensors_of(pass.layers[l]);
   for (std::size_t i = 0; i < norms.records; ++i)
     if (norms.zeroed[i] != 0)
-      throw Error(ErrorCode::kInvalidGradient, operator_name,
-                  fmt::format("record {} has a value that is not finite in the layer of tensor {}; "
-                              "nothing was added. Set nonfinite to zero to leave such records out",
-                              i, layout.tensors()[*tensors[tensors[0] ? 0 : 1]].name));
+      invalid_gradient(operator_name,
+                       "record {} has a value that is not finite in the layer of tensor {}; "
+                       "nothing was added. Set nonfinite: zero to leave such records out",
+                       i, layout.tensors()[*tensors[tensors[0] ? 0 : 1]].name);
 }
 
 template <class Real>
@@ -199,10 +195,10 @@ double sensitivity_factor(std::size_t records, std::size_t positions, const Clip
                           Slots slots) {
   constexpr std::size_t kMost = std::size_t{1} << 30;
   if (records >= kMost || positions >= kMost || options.binary32_records > kMostBinary32Records)
-    throw Error(ErrorCode::kInvalidInput, "sensitivity_factor",
-                fmt::format("{} records, {} positions and {} binary32_records; they must be below "
-                            "2^30, below 2^30 and at most {}",
-                            records, positions, options.binary32_records, kMostBinary32Records));
+    invalid_input("sensitivity_factor",
+                  "found {} records, {} positions and {} binary32_records; they must be below "
+                  "2^30, below 2^30 and at most {}",
+                  records, positions, options.binary32_records, kMostBinary32Records);
   const auto wide = [](std::size_t n) { return static_cast<double>(n); };
   const double run = wide(options.binary32_records);
   const double changed = slots == Slots::kFixed ? std::min(run, wide(records)) : wide(records);
@@ -212,11 +208,10 @@ double sensitivity_factor(std::size_t records, std::size_t positions, const Clip
   const double binary64 = wide(records) * 4096 * additions * 0x1p-53;
   const double factor = numerics::next_up(1 + 2 * 1.001 * (binary32 + binary64));
   if (factor > 2)
-    throw Error(
-        ErrorCode::kInvalidInput, "sensitivity_factor",
-        fmt::format("the sum of {} records with {} positions may be wrong by as much as the "
-                    "clip bound; set binary32_records below {} or 0, or make steps smaller",
-                    records, positions, options.binary32_records));
+    invalid_input("sensitivity_factor",
+                  "the rounding error of a sum of {} records with {} positions may reach the clip "
+                  "bound; set binary32_records below {} or to 0, or use smaller steps",
+                  records, positions, options.binary32_records);
   return factor;
 }
 

@@ -199,21 +199,21 @@ TEST(LayerPass, RefusesWhatDoesNotFitAndNamesTheTensor) {
   };
   const DensePass<float> dense{six, four, 1, 0, 1};
   EXPECT_EQ(sentence(ErrorCode::kInvalidGradient, {DensePass<float>{four, four, 1, 0, 1}}),
-            "tensor w: 4 values of activations; 2 x 1 x 3 are needed");
+            "tensor w: found 4 values of activations; expected 2 x 1 x 3");
   EXPECT_EQ(sentence(ErrorCode::kInvalidInput, {dense}),
-            "tensor e is private and no pass has it; give its layer's pass, or declare it public "
-            "or not trainable");
+            "tensor e is private, but has no pass; add the pass of its layer, or mark it public or "
+            "not trainable");
   EXPECT_EQ(
       sentence(ErrorCode::kInvalidInput, {dense, DensePass<float>{six, four, 1, 0}}),
-      "passes 0 and 1 both have tensor w; clip tied weights by explicit per-sample gradients");
+      "passes 0 and 1 both contain tensor w; clip tied weights by explicit per-sample gradients");
   EXPECT_EQ(sentence(ErrorCode::kInvalidInput, {dense, EmbeddingPass<float>{tokens, four, 1, 2}}),
-            "tensor e has 4 rows: there is no token 4");
+            "tensor e has 4 rows; token 4 does not exist");
   EXPECT_EQ(sentence(ErrorCode::kInvalidInput, {DensePass<float>{six, four, 0, 0, 1}}),
-            "the pass of tensor w has 0 positions; a layer has 1 or more");
+            "the pass of tensor w has 0 positions; expected at least 1");
   EXPECT_EQ(sentence(ErrorCode::kInvalidInput, {DensePass<float>{six, four, 1, 9}}),
-            "pass 0 names tensor 9; the layout has 3");
+            "pass 0 names tensor 9; the layout has only 3");
   EXPECT_EQ(sentence(ErrorCode::kInvalidInput, {DensePass<float>{six, four, 1, 1}}),
-            "tensor b has 1 dimensions; a dense weight has 2");
+            "tensor b has 1 dimensions; a dense weight must have 2");
 }
 
 TEST(LayerPass, RefusesAConvolutionThatHasNoOutput) {
@@ -221,7 +221,7 @@ TEST(LayerPass, RefusesAConvolutionThatHasNoOutput) {
   ConvolutionPass<float> pass;
   pass.height = pass.width = 3;
   EXPECT_EQ(refusal(ErrorCode::kInvalidInput, [&] { convolution_shape(layout, pass); }),
-            "tensor w: a kernel that reaches over 5 does not fit an input of 3");
+            "tensor w: a kernel of extent 5 does not fit an input of length 3");
   pass.groups = 3;
   EXPECT_EQ(refusal(ErrorCode::kInvalidInput, [&] { convolution_shape(layout, pass); }),
             "tensor w: 3 groups do not divide 4 outputs");
@@ -236,14 +236,14 @@ TEST(FusedClip, RefusesABoundThatIsNotKnownWithinALayer) {
                    [&] { fused_clip(m.layout, m.pass, plan, {}, sum); });
   };
   EXPECT_EQ(sentence(plan_of(m.layout, Cut::kFlat, 1.0)),
-            "part all has tensors of passes 0 and 1: its norm is not known within one layer; use "
-            "ghost_clip");
+            "part all has tensors of passes 0 and 1, so its norm cannot be decided within one "
+            "layer; use ghost_clip");
   ClipPlan hybrid = plan_of(m.layout, Cut::kLayer, 1.0);
   hybrid.flat_clip = 1.0;
   EXPECT_EQ(sentence(hybrid),
-            "a flat bound over all parts is not known within one layer; use ghost_clip");
+            "a flat bound over all parts cannot be decided within one layer; use ghost_clip");
   ClipPlan unfit = plan_of(ModelLayout({{"w"}}), Cut::kLayer, 1.0);
-  EXPECT_EQ(sentence(unfit), "the plan partitions 1 tensors; the layout has 11");
+  EXPECT_EQ(sentence(unfit), "the plan partitions 1 tensors, but the layout has 11");
   ClipPlan zero = plan_of(m.layout, Cut::kLayer, 0.0);
   EXPECT_NE(sentence(zero).find("must be finite and positive"), std::string::npos);
   EXPECT_TRUE(std::ranges::all_of(sum.values(), [](double v) { return v == 0; }));

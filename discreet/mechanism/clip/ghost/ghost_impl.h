@@ -15,9 +15,9 @@
 
 namespace discreet::mechanism {
 
-// Calls f(begin, end) on contiguous ranges that together are [0, units), from at most `threads`
-// threads. `cost` is that of all units, in arithmetic operations: a thread is not worth starting
-// for less than 2^18. If calls throw, the exception of the lowest range is thrown at the end.
+// Calls f(begin, end) on contiguous ranges that together cover [0, units), on at most `threads`
+// threads. `cost` is that of all units in arithmetic operations: below 2^18 a thread is not worth
+// starting. If calls throw, the exception of the lowest range is rethrown at the end.
 template <class F>
 void in_shares(std::size_t units, double cost, int threads, F f) {
   const auto worth = static_cast<std::size_t>(std::clamp(cost * 0x1p-18, 1.0, 1024.0));
@@ -25,14 +25,14 @@ void in_shares(std::size_t units, double cost, int threads, F f) {
   numerics::parallel_items(units, static_cast<int>(useful), f);
 }
 
-// Upper bounds for one tensor's gradient of one record: of its norm, and of the terms it is summed
-// from (the L of ghost.md).
+// Upper bounds for one tensor's gradient of one record: of its norm, and of the terms that it sums
+// (the L of ghost.md).
 struct Bound {
   double norm = 0;
   double terms = 0;
 };
 
-// What a thread needs while it measures; the largest is one record's unfolded input.
+// The buffers of a thread that computes norms; the largest is one record's unfolded input.
 template <class Real>
 struct NormScratch {
   OuterScratch outer;
@@ -43,15 +43,15 @@ struct NormScratch {
 };
 
 // The bounds of record i's gradient of the layer's tensors, in the order weight (or scale), bias
-// (or shift); those that are absent or not private are not computed. `wide` is set if the record is
-// not fit for products in binary32. Needs finite inputs.
+// (or shift); tensors that are absent or not private are skipped. Sets `wide` if the record is
+// unsuitable for products in binary32. The inputs must be finite.
 template <class Real>
 std::array<Bound, 2> record_bounds(const ModelLayout& layout, const LayerPass<Real>& pass,
                                    std::size_t i, NormScratch<Real>& scratch, bool& wide);
 
-// A sum to which the gradients of layers are added. If its zeros are not written yet, each tensor's
-// are when something is added to it, or the first terms are written in their place. Until finish,
-// the sum as a whole stays unwritten: if something fails, nothing was added.
+// A sum to which the gradients of layers are added. If its zeros are not written yet, they are
+// written when something is added to a tensor, or the first terms are written instead. Until
+// finish, the sum as a whole stays unwritten: if something fails, nothing was added.
 class Target {
  public:
   explicit Target(GradientSum& sum)
@@ -60,7 +60,7 @@ class Target {
     if (std::exchange(written_[i], 1) == 0) std::ranges::fill(sum_.tensor(i), 0.0);
     return sum_.tensor(i).data();
   }
-  // Whether the tensor is still to be written. The caller writes all of it, at tensor(i).
+  // True if the tensor is still unwritten. The caller must then write all of it, at tensor(i).
   bool take_unwritten(std::size_t i) { return std::exchange(written_[i], 1) == 0; }
   void finish() {
     for (std::size_t i = 0; i < written_.size(); ++i) tensor(i);
@@ -72,7 +72,7 @@ class Target {
   std::vector<std::uint8_t> written_;
 };
 
-// What is known of a microbatch while it is clipped.
+// The state of clipping one microbatch.
 template <class Real>
 struct Ghost {
   const char* operator_name;
@@ -80,16 +80,17 @@ struct Ghost {
   const BackwardPass<Real>& pass;
   const ClipPlan& plan;
   const ClipOptions& options;
-  // Which parts each record may reach; null: all. Layers that it may not reach are not read.
+  // The parts that each record may reach; null: all. Layers it may not reach are not read.
   const Permits* permits = nullptr;
   RecordNorms norms = {};
-  std::vector<std::uint8_t> wide = {};  // layers x records: not fit for products in binary32
+  std::vector<std::uint8_t> wide = {};  // layers x records: unsuitable for products in binary32
 
   // Checks passes, plan, options and sum; no record has a norm or a scale yet.
   void begin(const GradientSum& sum);
   // Marks the records that are not finite in some layer, or throws kInvalidGradient for the first.
   void find_nonfinite();
-  // Adds the norms of layer l to those of its parts; deals likewise with what is not finite in it.
+  // Adds the norms of layer l to those of its parts; treats values that are not finite the same
+  // way.
   void measure(std::size_t l);
   // target += the gradients of layer l, scaled.
   void add(std::size_t l, Target& target) const;
@@ -110,9 +111,9 @@ template <class Real>
 void unfold(const ConvolutionPass<Real>& pass, const ConvolutionShape& shape, std::size_t record,
             std::size_t group, std::vector<Real>& out);
 
-// target += the gradients of the pass's private tensors, record i multiplied by the scale of
+// target += the gradients of the pass's private tensors, with record i multiplied by the scale of
 // their part.
-//   wide: one per record: not to be multiplied in binary32.
+//   wide: one per record: do not multiply in binary32.
 template <class Real>
 void add_scaled(const ModelLayout& layout, const LayerPass<Real>& pass, const RecordNorms& norms,
                 std::span<const std::uint8_t> wide, const ClipPlan& plan,

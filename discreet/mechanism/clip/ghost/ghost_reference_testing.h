@@ -8,7 +8,7 @@
 #include "discreet/layout/layer_pass.h"
 #include "discreet/mechanism/clip/clip.h"
 
-// What ghost and fused clipping are tested against: explicit per-sample gradients by the textbook
+// The reference for ghost and fused clipping: explicit per-sample gradients by the textbook
 // definition of each layer, in long double, one coordinate at a time.
 namespace discreet::mechanism::reference {
 
@@ -142,7 +142,7 @@ class Maker {
   std::size_t number(std::size_t low, std::size_t high) {
     return low + random_() % (high - low + 1);
   }
-  // Write access to what normal() returned.
+  // Write access to an array returned by normal().
   std::span<Real> open(std::span<const Real> array) {
     for (std::vector<Real>& mine : arrays_)
       if (mine.data() == array.data()) return mine;
@@ -161,7 +161,7 @@ struct Model {
   BackwardPass<Real> pass;
 };
 
-// Every kind of layer once, shapes drawn anew for each seed.
+// Every kind of layer once, with random shapes for each seed.
 template <class Real>
 Model<Real> every_layer(Maker<Real>& make, std::size_t records, double factor = 1) {
   const std::size_t in = make.number(1, 40), out = make.number(1, 40), t = make.number(2, 9);

@@ -24,17 +24,17 @@ struct OuterScratch {
 };
 
 // target[m * stride + n] += sum_{k < rows} x(k, m) * y(k, n)   for m < x_columns, n < y_columns.
-//   first: the target counts as zeros, whatever it is: the same bits as of a sum to which is added,
-//     without reading or setting it before. Needs rows > 0.
+//   first: the target counts as zeros, whatever it contains: the same bits as adding to zeros,
+//     without reading or initialising it. Needs rows > 0.
 //   Real: float or double. Operands are rounded to Real. Products are added with one rounding each
-//   (fused multiply-add; two roundings on processors without) in ascending k, in runs of at most
-//   `run` rows that begin at zero; what a run leaves is widened and added in binary64.
-// A row k for which x has a row_factor of 0 is read in neither matrix and counts as zeros.
-//   record: rows that belong together, > 0. A run starts at every multiple of it and, inside, at
-//   every multiple of 256 rows: what a record of several rows leaves in Real does not depend on
-//   other records. 256: rows are their own.
-// The bits of an element depend on its rows, on `run` and on `record` alone: not on its place in
-// the matrix, on the width of the vectors, or on who calls.
+//   (fused multiply-add; two roundings on processors without it) in ascending k, in runs of at most
+//   `run` rows that start at zero; the result of a run is widened and added in binary64.
+// A row k for which x has a row_factor of 0 is not read in either matrix and counts as zeros.
+//   record: number of rows that belong together, > 0. A run starts at every multiple of it and,
+//   inside, at every multiple of 256 rows: the result of a record of several rows in Real does not
+//   depend on other records. 256: every row is its own record.
+// The bits of an element depend only on its rows, `run` and `record`, not on its place in the
+// matrix, the vector width or the caller.
 template <class Real, class Source>
 void add_outer(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& y,
                std::size_t y_columns, std::size_t rows, std::size_t run, double* target,

@@ -131,7 +131,7 @@ double product(std::size_t a, std::size_t b, std::size_t c) {
 }
 
 void require(bool holds, const char* sentence) {
-  if (!holds) throw Error(ErrorCode::kInvalidInput, "ClippedSum", sentence);
+  if (!holds) invalid_input("ClippedSum", "{}", sentence);
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ void add_outer_sum(const OuterFactors<Real>& factors, std::span<const double> we
   const std::size_t inputs = factors.inputs, outputs = factors.outputs;
   const std::size_t rows = factors.records * factors.positions;
   require(weights.size() == factors.records && sum.size() == inputs * outputs,
-          "a sum of another size than its factors");
+          "the size of the sum does not match its factors");
   if (sum.empty()) return;
   if (rows == 0) {
     if (first) std::ranges::fill(sum, 0.0);
@@ -179,11 +179,11 @@ void add_placed_sum(const PlacedRows<Real>& rows, std::span<const double> weight
                     const numerics::Team* team, std::span<double> sum) {
   if (rows.width == 0 || rows.records == 0) return;
   require(weights.size() == rows.records && sum.size() % rows.width == 0 && !sum.empty(),
-          "a sum of another size than its rows");
+          "the size of the sum does not match its rows");
   const auto places = static_cast<std::int64_t>(sum.size() / rows.width);
   if (rows.places != nullptr)
     for (std::size_t r = 0; r < rows.records * rows.positions; ++r)
-      require(rows.places[r] >= 0 && rows.places[r] < places, "a place outside of the table");
+      require(rows.places[r] >= 0 && rows.places[r] < places, "a place is outside the table");
   in_even_shares(rows.width, 64, 16, product(rows.records, rows.positions, rows.width), team,
                  [&](std::size_t begin, std::size_t end) {
                    if constexpr (std::is_same_v<Real, float>)
