@@ -12,8 +12,18 @@
 namespace discreet::admission {
 namespace {
 
-[[noreturn]] void refuse(const std::string& sentence) {
-  throw Error(ErrorCode::kInvalidInput, "input", sentence);
+constexpr const char* kOperator = "input";
+
+nlohmann::json read_line(std::string_view line, const std::string& path, int number) {
+  nlohmann::json object;
+  try {
+    object = try_read_json(line, unique_names());
+  } catch (const Error& error) {
+    invalid_input(kOperator, "{}:{}: {}", path, number, error.sentence());
+  }
+  if (!object.is_object())
+    invalid_input(kOperator, "{}:{}: the line is not a JSON object", path, number);
+  return object;
 }
 
 // Calls take(number, object) for every line that is not empty.
@@ -24,9 +34,7 @@ void each_line(std::string_view text, const std::string& path, F take) {
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.find_first_not_of(" \r\t") == std::string::npos) continue;
-    const auto object = try_read_json(line);
-    if (!object.is_object()) refuse(fmt::format("{}:{}: the line is no JSON object", path, number));
-    take(number, object);
+    take(number, read_line(line, path, number));
   }
 }
 
@@ -35,13 +43,13 @@ Bytes hex_member(const nlohmann::json& object, const char* name, bool needed,
   const auto at = object.find(name);
   if (at == object.end() || at->is_null()) {
     if (!needed) return {};
-    refuse(fmt::format("{}: there is no \"{}\"", where, name));
+    invalid_input(kOperator, "{}: \"{}\" is missing", where, name);
   }
-  if (!at->is_string()) refuse(fmt::format("{}: \"{}\" is no text", where, name));
+  if (!at->is_string()) invalid_input(kOperator, "{}: \"{}\" is not a text", where, name);
   try {
     return from_hex(at->get<std::string>());
   } catch (const Error& error) {
-    refuse(fmt::format("{}: \"{}\": {}", where, name, error.sentence()));
+    invalid_input(kOperator, "{}: \"{}\": {}", where, name, error.sentence());
   }
 }
 
@@ -79,7 +87,7 @@ std::set<Digest> parse_hashes(std::string_view text, const std::string& name) {
       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
     };
     if (line.size() != 2 * digest.size() || !std::ranges::all_of(line, is_digit))
-      refuse(fmt::format("{}:{}: the line is no descriptor hash", name, number));
+      invalid_input(kOperator, "{}:{}: the line is not a descriptor hash", name, number);
     std::ranges::copy(from_hex(line), digest.begin());
     out.insert(digest);
   }
