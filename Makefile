@@ -17,11 +17,19 @@ build:                         ## build/discreet and build/python
 	cmake --preset release $(PYTHONS) -DDISCREET_TESTS=OFF
 	cmake --build --preset release -j $(JOBS)
 
-test:                          ## every test
+test:                          ## every test; ROOM=ledger: those beside the sources of one room
 	@$(SETUP) build test
+ifdef ROOM
+	@test -f discreet/$(ROOM)/CMakeLists.txt || { echo "ROOM=$(ROOM) is not a room of discreet/; choose one of:" \
+	    $(patsubst discreet/%/CMakeLists.txt,%,$(wildcard discreet/*/CMakeLists.txt)) >&2; exit 2; }
+endif
 	cmake --preset release $(PYTHONS) -DDISCREET_TESTS=ON
-	cmake --build --preset release -j $(JOBS)
+	cmake --build --preset release -j $(JOBS) $(if $(ROOM),--target $(ROOM)_test)
+ifdef ROOM
+	cd build/rooms/$(ROOM) && ./$(ROOM)_test --gtest_brief=1
+else
 	ctest --preset release -j $(JOBS)
+endif
 
 test-slow:                     ## what needs longer: fuzzing, wheel, other processors
 	@$(SETUP) build test slow

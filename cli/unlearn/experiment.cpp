@@ -15,7 +15,7 @@
 #include "discreet/base/files.h"
 #include "discreet/numerics/sum.h"
 #include "discreet/report/plot.h"
-#include "discreet/report/style_impl.h"
+#include "discreet/report/page_assets.h"
 #include "discreet/unlearning/engines/erm_engine.h"
 #include "discreet/unlearning/online/drift.h"
 #include "discreet/unlearning/online/memory_pair.h"

@@ -6,9 +6,8 @@
 #include "discreet/base/files.h"
 #include "discreet/base/hash.h"
 #include "discreet/base/version.h"
-#include "discreet/report/ledger_script_impl.h"
+#include "discreet/report/page_assets.h"
 #include "discreet/report/sections_impl.h"
-#include "discreet/report/style_impl.h"
 #include "discreet/report/words_impl.h"
 
 namespace discreet::report {

@@ -12,7 +12,7 @@
 #include "discreet/report/words_impl.h"
 
 // Every cell that says what entries say carries its name in `data-is`; the script of the page
-// derives the same text from the entries (facts() in ledger_script_impl.h) and compares.
+// derives the same text from the entries (facts() in ledger.js) and compares.
 
 namespace discreet::report {
 namespace {

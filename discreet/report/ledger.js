@@ -1,19 +1,3 @@
-#pragma once
-
-#include <string_view>
-
-namespace discreet::report {
-
-// The one script of the page: checks the entries that the page carries, by WebCrypto, and asks
-// nobody. Every verdict begins as COULD NOT CHECK and stays so unless the whole check behind it was
-// done; it writes text only, never HTML.
-//
-// Checked: the tree of RFC 9162 at every note, the notes' Ed25519 signatures, the leaf after each
-// note (FORMAT.md rules 1 and 2), numbering, epochs, withdrawals and plans (3, 5, 6, 12 and the
-// counts of 8).
-// Not checked: spends (9), attestations and withdrawal signatures (4, 5), completeness of epochs
-// (8), the digest of summaries (10). The page says so.
-inline constexpr std::string_view kLedgerScript = R"js(
 "use strict";
 (() => {
 const SHOWN = 100, BATCH = 2048, VERIFIED = "VERIFIED", BROKEN = "BROKEN", UNKNOWN = "COULD NOT CHECK";
@@ -486,6 +470,3 @@ async function main() {
 }
 main();
 })();
-)js";
-
-}  // namespace discreet::report
