@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <utility>
+#include "discreet/base/text/printable.h"
 
 namespace discreet {
 
@@ -22,15 +22,15 @@ std::string_view to_string(ErrorCode code) noexcept {
   return "UNKNOWN";
 }
 
-Error::Error(ErrorCode code, std::string op, std::string sentence)
-    : std::runtime_error(fmt::format("{}: {}: {}", to_string(code), op, sentence)),
+Error::Error(ErrorCode code, std::string_view op, std::string_view sentence)
+    : std::runtime_error(printable(fmt::format("{}: {}: {}", to_string(code), op, sentence))),
       code_(code),
-      op_(std::move(op)),
-      sentence_(std::move(sentence)) {}
+      op_(printable(op)),
+      sentence_(printable(sentence)) {}
 
 void throw_formatted(ErrorCode code, std::string_view op, fmt::string_view format,
                      fmt::format_args args) {
-  throw Error(code, std::string(op), fmt::vformat(format, args));
+  throw Error(code, op, fmt::vformat(format, args));
 }
 
 }  // namespace discreet

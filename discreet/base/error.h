@@ -32,7 +32,9 @@ class Error : public std::runtime_error {
  public:
   // op: the operator or function that failed, as a user would call it ("Sha256", "cbor::decode").
   // sentence: what was expected, what was found and what to do; no trailing newline.
-  Error(ErrorCode code, std::string op, std::string sentence);
+  // Both are kept as printable() writes them: one line that cannot control a terminal, whatever
+  // they quote.
+  Error(ErrorCode code, std::string_view op, std::string_view sentence);
 
   ErrorCode code() const noexcept { return code_; }
   const std::string& op() const noexcept { return op_; }

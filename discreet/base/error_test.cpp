@@ -45,5 +45,12 @@ TEST(Error, SpellsTheSevenCodesOfTheSpecification) {
                                    "RNG_CONSUMPTION_VIOLATION", "INVALID_DP_CONFIG"}));
 }
 
+TEST(Error, IsOneLineWhateverItQuotes) {
+  const Error error(ErrorCode::kInvalidInput, "a\nb", "the key 'x\ny\x1b[2J\xff' is unknown");
+  EXPECT_EQ(error.op(), "a\\u000ab");
+  EXPECT_EQ(error.sentence(), "the key 'x\\u000ay\\u001b[2J\\ufffd' is unknown");
+  EXPECT_STREQ(error.what(), ("INVALID_INPUT: a\\u000ab: " + error.sentence()).c_str());
+}
+
 }  // namespace
 }  // namespace discreet
