@@ -11,7 +11,8 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402
 
 import discreet  # noqa: E402
-from discreet.torch import PrivacyEngine, memory  # noqa: E402
+from discreet.torch import PrivacyEngine  # noqa: E402
+from discreet.torch.selfcheck import memory  # noqa: E402
 
 torch.set_num_threads(1)
 

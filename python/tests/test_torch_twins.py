@@ -10,8 +10,8 @@ from test_torch_engine import make  # noqa: E402
 from torch import nn  # noqa: E402
 
 import discreet  # noqa: E402
-from discreet.torch import draws  # noqa: E402
-from discreet.torch.twins import Twins  # noqa: E402
+from discreet.torch.selfcheck import draws  # noqa: E402
+from discreet.torch.selfcheck.twins import Twins  # noqa: E402
 
 
 class Keeps(nn.Module):

@@ -23,7 +23,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 import discreet
-from discreet.torch import PrivacyEngine, selfcheck
+from discreet.torch import PrivacyEngine
+from discreet.torch.selfcheck import check as selfcheck
 
 # MOVE: beyond the bound, in units of C. EXACT: distance of S from the oracle, in units of C and per record.
 MOVE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 1e-5}

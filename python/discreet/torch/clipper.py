@@ -20,6 +20,7 @@ from discreet.torch.errors import layer, refuse
 from discreet.torch.generic import GenericSite
 from discreet.torch.layers import check_layer, modules_of, steady_gradients, watch_batch_norms
 from discreet.torch.pieces import Column, Outer, Piece, Sum, core
+from discreet.torch.secret_draws import SecretDraws
 from discreet.torch.sites import AttentionSite, Forward, LayerSite, Site
 
 
@@ -139,6 +140,10 @@ class Clipper:
         if any(getattr(one, "products", ()) for layout in rows.values()
                for one in (layout if isinstance(layout, list) else [layout])):
             self._hooks.append(self.module.register_forward_pre_hook(Look(self), with_kwargs=True))
+
+    def draw_secretly(self, draws: SecretDraws) -> None:
+        draws.piece = lambda: self.piece if self.active else None
+        self._hooks.append(self.module.register_forward_pre_hook(draws))
 
     def remove(self) -> Clipper:
         """Restores the module's own forwards."""

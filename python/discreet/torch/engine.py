@@ -15,7 +15,7 @@ from discreet import _core
 from discreet.accounting import Interval
 from discreet.errors import Error
 from discreet.mechanism import _json
-from discreet.torch import dataset, selfcheck, state
+from discreet.torch import dataset, state
 from discreet.torch.arguments import Arguments
 from discreet.torch.batch import Batch
 from discreet.torch.clipper import Clipper
@@ -24,6 +24,8 @@ from discreet.torch.guards import check_alone, check_module
 from discreet.torch.loader import Batches, PrivateLoader
 from discreet.torch.modules import validate
 from discreet.torch.optimizer import Optimizers
+from discreet.torch.secret_draws import SecretDraws
+from discreet.torch.selfcheck import check as selfcheck
 from discreet.torch.sites import as_type
 
 
@@ -195,6 +197,10 @@ class PrivacyEngine:
         self._clipper.sink, self._clipper.check, self._clipper.failed = self, self._check_forward, self.drop
         if layout:
             self._clipper.learn(layout.rows, layout.looped)
+        # A run with insecure_seed promises nothing, and repeats.
+        draws = SecretDraws() if self.insecure_seed is None else None
+        if draws:
+            self._clipper.draw_secretly(draws)
         _share_threads(self.threads)
         self._layout = given.tensors()
         self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
@@ -206,9 +212,9 @@ class PrivacyEngine:
         self._iterator = 0  # number of the loader's iterator that was started last
         self.steps_per_epoch = session.sampling()["steps_per_epoch"]
         rows = given.rows
-        batches = Batches(lambda: session.sampler(rows), session.t, self.steps_per_epoch,
+        batches = Batches(lambda: session.sampler(rows), session.t, self.steps_per_epoch, size=given.size, mean=given.batch,
                           pieces=given.gradient_accumulation_steps, most=given.max_physical_batch_size)
-        self._loader = PrivateLoader(given.data_loader, batches, self._begin, self._check_iterator, self._hand_out)
+        self._loader = PrivateLoader(given.data_loader, batches, self._begin, self._check_iterator, self._hand_out, draws)
         self._optimizers = Optimizers(self, given.optimizers)
         return self._loader
 

@@ -14,10 +14,10 @@ from torch.utils import checkpoint
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from discreet.errors import Error
-from discreet.torch import draws
 from discreet.torch.errors import layer, refuse
 from discreet.torch.pieces import Explicit
 from discreet.torch.rows import ONE
+from discreet.torch.selfcheck import draws
 from discreet.torch.sites import Leading, Site, constant
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from discreet.torch.errors import refuse
+from discreet.torch.secret_draws import SecretDraws, Worker
 
 if TYPE_CHECKING:
     from discreet._core import Sampler
@@ -53,20 +55,31 @@ def check_loader(loader: DataLoader[Any]) -> None:
 
 
 class Batches:
-    """One epoch of batches, each in at least `pieces` pieces of at most `most` records.
+    """One epoch of batches of `mean` of `size` records on average, in at least `pieces` pieces of at most `most` records.
+
+    The number of pieces is the same for every batch: if it followed from the records drawn, a scheduler or a counter in the
+    loop would reveal their number. It has room for six standard deviations above the mean; the pieces of a batch beyond that
+    (fewer than one in 10⁷, from a mean of 40) have more than `most` records.
 
     An empty piece is handed out with one record of the data set, which the engine counts as absent: it enters no sum. So the
     loop always gets at least one record, and its behaviour does not depend on whether any was drawn."""
 
-    def __init__(self, sampler: Callable[[], Sampler], step: Callable[[], int], epoch: int, *, pieces: int = 1,
-                 most: int | None = None) -> None:
-        self.sampler, self.step, self.epoch, self.pieces, self.most = sampler, step, epoch, pieces, most
+    def __init__(self, sampler: Callable[[], Sampler], step: Callable[[], int], epoch: int, *, size: int, mean: int,
+                 pieces: int = 1, most: int | None = None) -> None:
+        self.sampler, self.step, self.epoch, self.size, self.mean = sampler, step, epoch, size, mean
+        self.pieces, self.most = pieces, most
         self.drawn: Drawn = deque()
 
+    @property
+    def count(self) -> int:
+        """Pieces of a batch; follows from public numbers alone."""
+        if self.most is None:
+            return self.pieces
+        room = self.mean + 6 * math.sqrt(self.mean * (1 - self.mean / self.size))
+        return max(self.pieces, math.ceil(min(room, self.size) / self.most))
+
     def cut(self, batch: list[int]) -> list[list[int]]:
-        count = self.pieces
-        if self.most is not None:
-            count = max(count, -(-len(batch) // self.most))
+        count = self.count
         return [batch[len(batch) * i // count:len(batch) * (i + 1) // count] for i in range(count)]
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -82,15 +95,15 @@ class Batches:
             yield from (piece or [0] for piece in pieces)
 
     def __len__(self) -> int:
-        return self.epoch * self.pieces
+        return self.epoch * self.count
 
 
 class PrivateLoader(DataLoader[Any]):
     """Iterates over batches of the engine's sampler, one epoch at a time, and reports each batch to the engine."""
 
     def __init__(self, loader: DataLoader[Any], batches: Batches, begin: Callable[[], int], check: Callable[[int], None],
-                 hand_out: Callable[[int, int, int, int, bool], None]) -> None:
-        self._begin, self._check, self._hand_out = begin, check, hand_out
+                 hand_out: Callable[[int, int, int, int, bool], None], draws: SecretDraws | None) -> None:
+        self._begin, self._check, self._hand_out, self._draws = begin, check, hand_out, draws
         self.batches = batches
         workers: dict[str, Any] = {}
         if loader.num_workers > 0:
@@ -98,7 +111,8 @@ class PrivateLoader(DataLoader[Any]):
                        "multiprocessing_context": loader.multiprocessing_context}
         super().__init__(loader.dataset, batch_sampler=batches, num_workers=loader.num_workers,
                          collate_fn=loader.collate_fn, pin_memory=loader.pin_memory,
-                         timeout=loader.timeout, worker_init_fn=loader.worker_init_fn, generator=loader.generator,
+                         timeout=loader.timeout, generator=loader.generator,
+                         worker_init_fn=Worker(loader.worker_init_fn) if draws else loader.worker_init_fn,
                          **workers)
 
     def __iter__(self) -> Any:
@@ -108,6 +122,8 @@ class PrivateLoader(DataLoader[Any]):
         drawn = self.batches.drawn
         while True:
             self._check(iterator)  # before anything is taken: later iterators share the persistent workers
+            if self._draws:
+                self._draws.before_batch()
             try:
                 batch = next(inner)
             except StopIteration:

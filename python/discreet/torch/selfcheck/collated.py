@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from discreet.errors import Error
-from discreet.torch import draws
 from discreet.torch.errors import refuse
-from discreet.torch.outputs import below_of, leaves_of, same
-from discreet.torch.publicrecords import CANNOT_CALL
+from discreet.torch.selfcheck import draws
+from discreet.torch.selfcheck.outputs import below_of, leaves_of, same
+from discreet.torch.selfcheck.public_records import CANNOT_CALL
 
 if TYPE_CHECKING:
-    from discreet.torch.publicrecords import Records
+    from discreet.torch.selfcheck.public_records import Records
 
 
 def check(records: Records, numbers: Sequence[int], replaced: int) -> None:

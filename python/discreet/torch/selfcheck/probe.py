@@ -13,15 +13,16 @@ from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
 from discreet.errors import Error
-from discreet.torch import criterion as losses
-from discreet.torch import draws, memory, rows
+from discreet.torch import rows
 from discreet.torch.clipper import HALF_CHARGE, Clipper, shapes_of
 from discreet.torch.errors import refusal, refuse
 from discreet.torch.layers import steady_gradients
-from discreet.torch.outputs import Floats, Place, floats_of, loss_of
-from discreet.torch.passes import FixedScales, Outcome, Rows, Twice, Watch, copied, same_tree
-from discreet.torch.publicrecords import CANNOT_CALL, Records
-from discreet.torch.twins import Twins, copy_of
+from discreet.torch.selfcheck import criterion as losses
+from discreet.torch.selfcheck import draws, memory
+from discreet.torch.selfcheck.outputs import Floats, Place, floats_of, loss_of
+from discreet.torch.selfcheck.passes import FixedScales, Outcome, Rows, Twice, Watch, copied, same_tree
+from discreet.torch.selfcheck.public_records import CANNOT_CALL, Records
+from discreet.torch.selfcheck.twins import Twins, copy_of
 
 MOST = 512  # maximum number of records of a batch as large as the loader's
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from discreet.torch import memory
 from discreet.torch.errors import refuse
+from discreet.torch.selfcheck import memory
 
 SMALL = 1 << 16  # frozen parameters of up to this many elements are copied for every pass
 _VALUES = (int, float, complex, bool, str, bytes, type(None))

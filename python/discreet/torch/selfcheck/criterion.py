@@ -18,11 +18,11 @@ from torch import nn
 
 from discreet.errors import Error
 from discreet.torch.errors import refuse
-from discreet.torch.outputs import SCALAR, floats_of, part, same
-from discreet.torch.publicrecords import CANNOT_CALL, IGNORED
+from discreet.torch.selfcheck.outputs import SCALAR, floats_of, part, same
+from discreet.torch.selfcheck.public_records import CANNOT_CALL, IGNORED
 
 if TYPE_CHECKING:
-    from discreet.torch.publicrecords import Records
+    from discreet.torch.selfcheck.public_records import Records
 
 Numbers = Sequence[int]  # of records
 OutputsOf = Callable[[Numbers, "Numbers | None"], Any]

@@ -1,7 +1,7 @@
 """The check before a run: no record may change what other records contribute, and the module may not remember any record.
 
 The check works on copies of the module (twins.py), in the module's own precision and in training mode, with synthetic records
-(publicrecords.py). It repeats the passes in eval mode if parts of the module are in eval mode. The settings of layers are
+(public_records.py). It repeats the passes in eval mode if parts of the module are in eval mode. The settings of layers are
 checked first, at every depth (layers.py). What the collate function makes of a record must not depend on other records
 (collated.py). Then, for a batch of a few records, it requires:
 
@@ -40,14 +40,15 @@ from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
 from discreet.errors import Error
-from discreet.torch import collated, draws, memory, rows
-from discreet.torch import criterion as losses
+from discreet.torch import rows
 from discreet.torch.errors import layer, refusal, refuse
 from discreet.torch.generic import GenericSite
-from discreet.torch.outputs import SCALAR, SHARED, Floats, away, floats_of, loss_of, part, places_of, same
-from discreet.torch.passes import Outcome, Rows, Twice, copied, norm_of
-from discreet.torch.probe import Probe, Unattributed
-from discreet.torch.publicrecords import CANNOT_CALL, Call
+from discreet.torch.selfcheck import collated, draws, memory
+from discreet.torch.selfcheck import criterion as losses
+from discreet.torch.selfcheck.outputs import SCALAR, SHARED, Floats, away, floats_of, loss_of, part, places_of, same
+from discreet.torch.selfcheck.passes import Outcome, Rows, Twice, copied, norm_of
+from discreet.torch.selfcheck.probe import Probe, Unattributed
+from discreet.torch.selfcheck.public_records import CANNOT_CALL, Call
 from discreet.torch.sites import Site
 
 Shapes = list[torch.Size]

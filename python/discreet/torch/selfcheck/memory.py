@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from discreet.torch import draws
 from discreet.torch.errors import refuse
+from discreet.torch.selfcheck import draws
 
 GENERATORS = "random generators"
 LIMIT = 200_000  # maximum number of objects
