@@ -57,11 +57,13 @@ nlohmann::json without_environment(nlohmann::json line, std::string& environment
   return line;
 }
 
-// Earlier versions did not write the digest of the model; its bytes are compared below.
+// Earlier versions did not write these: the digest of the model, whose bytes are compared below,
+// and two numbers that follow from the others.
 std::string as_written_before(const run::TraceLine& before, const run::TraceLine& now) {
-  if (read_json(before.text).contains("model_sha256")) return now.text;
+  const auto was = read_json(before.text);
   auto line = read_json(now.text);
-  line.erase("model_sha256");
+  for (const char* name : {"model_sha256", "delta_eps", "amplification_factor"})
+    if (!was.contains(name)) line.erase(name);
   return line.dump();
 }
 
@@ -74,6 +76,7 @@ std::string copy_of_uses(const fs::path& store, const fs::path& folder) {
 }
 
 Replayed replay(const fs::path& run, int threads) {
+  Config config = run::read_config(run);
   const std::vector<run::TraceLine> before = run::trace_lines(run / "trace.jsonl");
   std::uint64_t steps = 0;
   bool ended = false;
@@ -85,7 +88,6 @@ Replayed replay(const fs::path& run, int threads) {
     if (line.kind == "iter") ++steps;
     ended = line.kind == "run_end";
   }
-  Config config = run::read_config(run);
   const Scratch scratch, uses;
   if (config.corpus.uses) config.corpus.uses = copy_of_uses(*config.corpus.uses, uses.path);
   std::atomic<bool> stop = steps == 0;
@@ -113,10 +115,8 @@ Replayed replay(const fs::path& run, int threads) {
         b["corpus"].erase("admitted_hash");
       if (was != is) out.environment = fmt::format("was {} and is {}", was, is);
       out.difference = run::difference(a.dump(), b.dump());
-    } else if (before[i].kind == "run_end" && now[i].kind == "run_end") {
-      out.difference = run::difference(before[i].text, as_written_before(before[i], now[i]));
     } else {
-      out.difference = run::difference(before[i].text, now[i].text);
+      out.difference = run::difference(before[i].text, as_written_before(before[i], now[i]));
     }
     if (!out.difference.empty() && i < now.size())
       out.difference = fmt::format("trace line {} ({}): {}", i + 1, before[i].kind, out.difference);
@@ -154,7 +154,7 @@ void add_replay(Command& command) {
   auto options = std::make_shared<Options>();
   command.argument("RUN", options->run, "Directory of the run")
       .required()
-      .reads_folder("config.yaml");
+      .reads_folder();
   command.option("--threads", "N", options->threads,
                  "Threads, which do not change the result; one per processor if not given");
   command.json(options->json);

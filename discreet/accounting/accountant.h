@@ -86,4 +86,11 @@ class Accountant {
 // The accountant with this name; throws kInvalidDpConfig if the name is unknown.
 std::unique_ptr<Accountant> make_accountant(std::string_view name, AccountantOptions options = {});
 
+// Computes epsilon(delta) of the accountant's events a second time, by every method of
+// PldAccountant that applies to them, and compares: throws kAccountantDivergence, with both
+// intervals, if two intervals contain no common value. An accountant without a lower end is
+// compared by its upper end alone. Events that PldAccountant cannot compose are not compared
+// (returns false). Slow: for runs that ask for it, and tests.
+bool require_agreement(const Accountant& accountant, double delta);
+
 }  // namespace discreet::accounting

@@ -12,6 +12,7 @@
 #include "discreet/accounting/sum_rule.h"
 #include "discreet/accounting/transform/transform.h"
 #include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 
 namespace discreet::accounting {
 namespace {
@@ -249,6 +250,45 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param) {
       return std::string(param.param.name) + (param.param.log_space ? "_log_space" : "");
     });
+
+TEST_P(AccountantContract, AgreesWithASecondComputation) {
+  const auto accountant = fresh();
+  EXPECT_TRUE(require_agreement(*accountant, 1e-5));
+  accountant->compose(poisson(0.02, 1), 300);
+  accountant->compose(poisson(0.1, 2), 40);
+  EXPECT_TRUE(require_agreement(*accountant, 1e-5));
+}
+
+// An accountant that states a fraction of the epsilon it should.
+class Understating final : public Accountant {
+ public:
+  explicit Understating(double fraction) : fraction_(fraction), true_(make_accountant("pld")) {}
+  std::string_view name() const noexcept override { return "pld"; }
+  std::unique_ptr<Accountant> clone() const override { return true_->clone(); }
+  Adjacency adjacency() const noexcept override { return true_->adjacency(); }
+  std::vector<RepeatedEvent> composed() const override { return true_->composed(); }
+  void compose(const Event& event, std::uint64_t count) override { true_->compose(event, count); }
+  EpsilonBound epsilon(double delta) const override {
+    EpsilonBound out = true_->epsilon(delta);
+    out.epsilon = {out.epsilon.lower * fraction_, out.epsilon.upper * fraction_};
+    return out;
+  }
+  Interval delta(double epsilon) const override { return true_->delta(epsilon); }
+  Bytes save() const override { return true_->save(); }
+  void restore(ByteView bytes) override { true_->restore(bytes); }
+
+ private:
+  double fraction_;
+  std::unique_ptr<Accountant> true_;
+};
+
+TEST(Accountants, OneThatUnderstatesByAThousandthDoesNotAgree) {
+  Understating wrong(0.999), right(1);
+  for (Accountant* each : {static_cast<Accountant*>(&wrong), static_cast<Accountant*>(&right)})
+    each->compose(poisson(0.01, 1), 1000);
+  EXPECT_TRUE(require_agreement(right, 1e-5));
+  EXPECT_EQ(code_of([&] { require_agreement(wrong, 1e-5); }), ErrorCode::kAccountantDivergence);
+}
 
 TEST(Accountants, AreFoundByNameOnly) {
   EXPECT_THROW(make_accountant("PLD"), Error);

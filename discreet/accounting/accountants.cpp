@@ -254,4 +254,21 @@ std::unique_ptr<Accountant> make_accountant(std::string_view name, AccountantOpt
                  "unknown accountant \"{}\"; choose pld, moments, rdp, f_dp or gdp", name);
 }
 
+bool require_agreement(const Accountant& accountant, double delta) {
+  PldAccountant again(accountant.adjacency());
+  try {
+    for (const RepeatedEvent& each : accountant.composed()) again.add(each.event, each.count);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidDpConfig) throw;
+    return false;
+  }
+  const Interval said = accountant.epsilon(delta).epsilon;
+  const Interval found = again.verify(delta).value;
+  if (said.lower <= found.upper && found.lower <= said.upper) return true;
+  fail(ErrorCode::kAccountantDivergence, "require_agreement",
+       "accountant {} returned [{}, {}], and a second computation [{}, {}], which do not overlap; "
+       "trust neither and report this",
+       accountant.name(), said.lower, said.upper, found.lower, found.upper);
+}
+
 }  // namespace discreet::accounting

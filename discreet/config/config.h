@@ -138,6 +138,7 @@ struct DpConfig {
   double safety_budget_reserve = 0.08;
   double accounting_adjustment_factor = 1.0;
   std::optional<std::string> accounting_approximation_policy;
+  bool verify_accounting = false;               // of every step, by a second method
   std::optional<std::string> ghost_bound_hash;  // 64 hexadecimal digits
 
   // Clipping

@@ -38,6 +38,7 @@ const Setting kEveryKey[] = {
     {"safety_budget_reserve", "0.5"},
     {"accounting_adjustment_factor", "1.5"},
     {"accounting_approximation_policy", "\"as declared\""},
+    {"verify_accounting", "true"},
     {"ghost_bound_hash", "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\""},
     {"clipping.strategy", "hybrid"},
     {"clipping.norm", "0.5"},

@@ -192,6 +192,9 @@ struct Rows {
         {1, 1e300, false, false});
     add("accounting_approximation_policy", AT(privacy.accounting_approximation_policy),
         "A declared approximation, recorded in the trace; it has no effect on bounds");
+    add("verify_accounting", AT(privacy.verify_accounting),
+        "Compute epsilon of every step by a second method and stop if they disagree; slow")
+        .is_later = true;
     add("ghost_bound_hash", AT(privacy.ghost_bound_hash),
         "SHA-256 of the audited bound of ghost clipping; required if regulated")
         .digits = 64;

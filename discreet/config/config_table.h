@@ -103,6 +103,9 @@ struct Key {
   std::string alias_of = {};    // this is an alias of that key, which the canonical form uses
   bool is_position = false;     // the position of a run, not a setting: not in the canonical form
   std::string default_if = {};  // in words, if the default depends on other keys
+  // Added after the first hashes were written: at its default it is not in the canonical form, so
+  // that earlier configurations keep their hash.
+  bool is_later = false;
   std::function<KeyValue(const Target&)> get = {};
   std::function<void(Target&, const KeyValue&)> set = {};
 };

@@ -48,6 +48,7 @@ bool is_setting(const Key<Config>& key) { return key.alias_of.empty() && !key.is
 
 // A run without a corpus is what it was before there was such a section.
 bool is_written(const Key<Config>& key, const Config& config) {
+  if (key.is_later && key.get(config) == key.get(Config{})) return false;
   return is_setting(key) && !(config.corpus == CorpusConfig{} && key.path.starts_with("corpus."));
 }
 

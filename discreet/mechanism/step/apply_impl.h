@@ -66,6 +66,13 @@ struct Prepared {
   Allocation allocation;               // for that layout
 };
 
+// What the metrics say of an event beside its epsilon. Each number costs two accountants.
+struct EventFacts {
+  std::uint64_t events = 0;  // so far
+  double sigma = 0;
+  std::optional<double> delta_eps, amplification_factor;
+};
+
 // The persistent state of the specification (I.A, section 10).
 struct Mechanism::State {
   std::uint64_t t = 0;
@@ -90,6 +97,7 @@ struct Mechanism::State {
   std::optional<random::Generator> stream;  // of the lineage
   std::optional<Accumulation> accumulation;
   std::optional<Accumulation> elsewhere;  // not saved: of take_norms(), without a sum
+  EventFacts last_event;                  // not saved: kept, because most events repeat
 
   explicit State(const Fixed& fixed);
 };

@@ -157,6 +157,7 @@ std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
     s.t = saved.at("t").as_unsigned();
     s.t_micro = saved.at("t_micro_counter").as_unsigned();
     s.elsewhere.reset();  // its sums are the caller's, and gone
+    s.last_event = {};
     s.cumulative_epsilon = saved.at("cumulative_epsilon").as_float();
     if (!(s.cumulative_epsilon >= 0)) malformed(kRestore, "cumulative_epsilon is negative or NaN");
     s.projected.reset();

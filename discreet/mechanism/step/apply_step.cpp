@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "discreet/base/error.h"
 #include "discreet/config/config_table.h"
 #include "discreet/config/prevalidation.h"
+#include "discreet/mechanism/clip/adaptive_clip.h"
 #include "discreet/mechanism/noise/projection.h"
+#include "discreet/mechanism/step/amplification.h"
 #include "discreet/mechanism/step/apply_step_impl.h"
 
 namespace discreet::mechanism {
@@ -74,6 +77,27 @@ DpMetrics measure(const Fixed& fixed, const State& state, const Accumulation& ac
   return out;
 }
 
+// What adaptation and shuffling did to the step's event, as information.
+EventFacts facts_of(const Fixed& fixed, const State& state, const Decided& decided) {
+  const DpConfig& dp = fixed.dp();
+  EventFacts out{state.t / fixed.sampling.steps_per_event() + 1, decided.sigma, {}, {}};
+  if (!decided.event) return out;
+  const EventFacts& last = state.last_event;
+  const bool same_noise = out.sigma == last.sigma;
+  if (same_noise && out.events == last.events) return last;
+  try {
+    if (fixed.adapts())
+      out.delta_eps =
+          adaptation_cost(*decided.event, out.events, fixed.delta, spelling(dp.accountant));
+    if (subsampling_of(fixed.sampling.mode) == Subsampling::kShuffleWithoutReplacement)
+      out.amplification_factor = same_noise && last.amplification_factor
+                                     ? last.amplification_factor
+                                     : amplification_factor(fixed.sampling, out.sigma, fixed.delta);
+  } catch (const Error&) {  // a number for information must not end a run
+  }
+  return out;
+}
+
 // metrics.release: dp. `normals`: one for the whole and one per part.
 ReleasedMetrics release_metrics(const Fixed& fixed, const ClipStatistics& statistics,
                                 const DpMetrics& metrics, std::span<const double> normals) {
@@ -135,6 +159,7 @@ accounting::EpsilonBound compose_within_budget(const Fixed& fixed, const State& 
   state.accountant->compose(*decided.event,
                             fixed.steps_reserved() / fixed.sampling.steps_per_event());
   const accounting::EpsilonBound after = state.accountant->epsilon(fixed.delta);
+  if (fixed.dp().verify_accounting) accounting::require_agreement(*state.accountant, fixed.delta);
   if (after.epsilon.upper <= fixed.dp().target_epsilon) return after;
   budget_exceeded("Accountant.Update_v1",
                   "step {} would take epsilon to {}, above the target {} at delta {} ({} spent); "
@@ -175,6 +200,9 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
     result.gradients = std::move(full);
   }
   result.metrics = measure(fixed, state, accumulation, decided, drawn);
+  const EventFacts facts = facts_of(fixed, state, decided);
+  result.metrics.delta_eps = facts.delta_eps;
+  result.metrics.amplification_factor = facts.amplification_factor;
 
   // The next state, whole before any of it is taken over.
   std::optional<AdaptiveClipState> clip_norms = state.clip_norms;
@@ -215,6 +243,7 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
   state.sigma_map_chain = sigma_chain;
   state.sampling_rate_chain = rate_chain;
   state.now = std::move(next);
+  state.last_event = facts;
   if (state.accumulation) reuse(std::move(state.accumulation->sum));
   state.accumulation.reset();
   state.elsewhere.reset();

@@ -35,10 +35,17 @@ struct DpMetrics {
   std::string accountant_type_used;         // the one that gave the upper end
   std::optional<double> pld_epsilon_tight;  // if the accountant is PLD
   std::string privacy_allocation_mode;
+  // Informational: the accounted events already include both.
+  // The part of cumulative epsilon that adapting the clip bounds cost (adaptation_cost(), if every
+  // step so far was like this one); with adaptive clipping only.
+  std::optional<double> delta_eps;
+  // AmplificationByShuffling_v1; with subsampling SHUFFLE_WITHOUT_REPLACEMENT only.
+  std::optional<double> amplification_factor;
   std::uint64_t zeroed_records = 0;  // * not finite, under nonfinite: zero
   std::uint64_t records = 0;         // * of the step, including zeroed ones; not in the trace
 
-  // zeroed_records and the sixteen metrics of the trace's `iter` line, by name.
+  // zeroed_records and the metrics of the trace's `iter` line, by name; delta_eps and
+  // amplification_factor where they apply.
   cbor::Value to_cbor() const;
 };
 

@@ -246,6 +246,9 @@ Routes half_restricted(const ModelLayout& layout, bool heads) {
 // Processor time, the least of twelve steps of each that take turns; up to six attempts, because
 // other programs share the caches. The benchmark `route` has the ratio with its interval.
 TEST(RoutedMechanism, AddsLessThanFivePercentToAStepOf256Records) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the times of an instrumented build say nothing about the released one";
+#endif
   constexpr std::size_t kRecords = 256, kWidth = 384;
   std::vector<Tensor> tensors;
   for (const char* name : {"a", "b", "c", "d"})
