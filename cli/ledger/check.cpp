@@ -23,9 +23,8 @@ struct Options {
 ExitStatus run_check(const Options& options) {
   std::optional<std::string> earlier;
   if (!options.checkpoint.empty()) earlier = read_note(options.checkpoint);
-  const ProofVerdict found =
-      verify_proof(read_input(options.file),
-                   ledger_key_from_text(read_input(options.public_key)), earlier);
+  const ProofVerdict found = verify_proof(
+      read_input(options.file), ledger_key_from_text(read_input(options.public_key)), earlier);
   if (options.json) {
     json out = {{"verified", found.ok}};
     if (!found.ok) out["problem"] = found.problem;

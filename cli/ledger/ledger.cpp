@@ -40,8 +40,10 @@ std::string read_note(const std::string& path) {
   try {
     static_cast<void>(read_unverified(text));
   } catch (const Error& error) {
-    throw Error(ErrorCode::kInvalidInput, "ledger",
-                fmt::format("'{}' is no signed note of a checkpoint: {}", path, error.sentence()));
+    throw Error(
+        ErrorCode::kInvalidInput, "ledger",
+        fmt::format("'{}' is no signed note of a checkpoint: {}; give a file such as ledger.note",
+                    path, error.sentence()));
   }
   return text;
 }
@@ -86,6 +88,9 @@ void add_ledger(Command& command) {
   add_ledger_export(command.subcommand(
       "export", "Write a receipt (RFC 9942) for every entry, for holders of that entry alone.",
       "discreet ledger export ledger.db --receipts receipts.jsonl --key ledger.key"));
+  add_ledger_summarise(command.subcommand(
+      "summarise", "Replace contributions that ended before the retention horizon by totals.",
+      "discreet ledger summarise ledger.db --key ledger.key"));
 }
 
 }  // namespace discreet::cli

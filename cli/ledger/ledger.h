@@ -20,6 +20,7 @@ void add_ledger_prove(Command& command);
 void add_ledger_check(Command& command);
 void add_ledger_trace(Command& command);
 void add_ledger_export(Command& command);
+void add_ledger_summarise(Command& command);
 
 // What they share.
 void add_ledger_argument(Command& command, std::string& file);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -68,11 +69,22 @@ void print_json(const Verification& found, const Options& options, const json& e
   print("{}\n", out.dump());
 }
 
+bool is_database(const std::string& path) {
+  std::string head(15, '\0');
+  std::ifstream(path, std::ios::binary)
+      .read(head.data(), static_cast<std::streamsize>(head.size()));
+  return head == "SQLite format 3";
+}
+
 void print_verdict(const Verification& found, const Options& options) {
   if (!found.ok) {
     print("BROKEN ({})", found.kind);
     if (found.entry) print(" at entry {}", *found.entry);
     print(": {}\n", found.problem);
+    if (!is_database(options.file))
+      print(
+          "  note           a ledger is a database such as ledger.db; for receipts and proofs use "
+          "'discreet ledger check'\n");
     std::error_code none;
     if (std::filesystem::exists(options.file + "-journal", none))
       print(

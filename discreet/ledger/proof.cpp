@@ -189,7 +189,8 @@ ProofVerdict verify_proof(std::string_view text, const LedgerKey& key,
                           const std::optional<std::string>& earlier_note) {
   if (earlier_note) static_cast<void>(read_unverified(*earlier_note));
   const char* kForm =
-      "this is not a proof; expected one JSON object, as printed by `discreet ledger prove`";
+      "this is not a proof; give a proof of `discreet ledger prove` or a receipt, or verify a "
+      "ledger with `discreet ledger verify`";
   try {
     const json proof = read_json(text, unique_names());
     ProofVerdict found = check(proof, key.key, earlier_note);

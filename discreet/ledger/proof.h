@@ -36,8 +36,8 @@ struct ProofVerdict {
 // Checks under the ledger's key a proof of the forms above, a line of `discreet ledger export` (a
 // receipt of RFC 9942 with its leaf), or the receipt of a deletion. The plain members of such a
 // line must state what was signed, and an opening must match the signed commitment. A proof of
-// consistency refers to an earlier note, which must be given. Throws kInvalidInput if it is missing,
-// or if the text is not a proof or has a duplicate name; kMalformed if the earlier note is
+// consistency refers to an earlier note, which must be given. Throws kInvalidInput if it is
+// missing, or if the text is not a proof or has a duplicate name; kMalformed if the earlier note is
 // malformed.
 ProofVerdict verify_proof(std::string_view json, const LedgerKey& key,
                           const std::optional<std::string>& earlier_note = {});

@@ -81,7 +81,10 @@ class Reading {
     key_ = NoteKey{header.origin, PublicKey::from_bytes(header.key)};
     where_.header = header;
     if (options_.key && options_.key->key != key_->key)
-      fail("signature", "the header names another public key than the given one", 0);
+      fail("signature",
+           "the header names another public key than the given one; check that --public-key is the "
+           "steward's key",
+           0);
     if (options_.key && !options_.key->is_of(header.origin))
       fail("signature",
            fmt::format("the key given is that of ledger {}, and this is {}", options_.key->name,

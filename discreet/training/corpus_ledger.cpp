@@ -80,11 +80,11 @@ std::uint64_t now() {
                                         .count());
 }
 
-// The end of this hour: what ends in it is out, and how long an epoch took is not told.
-std::uint64_t this_hour() {
-  constexpr std::uint64_t kHour = 3600;
-  return (now() + kHour - 1) / kHour * kHour;
-}
+// Times in the ledger are whole hours: how long an epoch took is not told.
+constexpr std::uint64_t kHour = 3600;
+std::uint64_t begin_of_hour() { return now() / kHour * kHour; }
+// What ends in this hour is out.
+std::uint64_t end_of_hour() { return (now() + kHour - 1) / kHour * kHour; }
 
 std::optional<std::string> kept_note(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
@@ -178,11 +178,12 @@ void CorpusLedger::require_recent(const std::string& run, std::uint64_t at,
   constexpr std::uint64_t kDay = 86'400;  // clocks, time zones and runs that wait for a machine
   const std::uint64_t today = now();
   if (at > today + kDay)
-    invalid_config(kOperator,
-                   "corpus.at is {}, and now it is {}: consent that is not valid yet would be used. "
-                   "Set corpus.at to the date of the run",
-                   admission::instant_text(static_cast<admission::Instant>(at)),
-                   admission::instant_text(static_cast<admission::Instant>(today)));
+    invalid_config(
+        kOperator,
+        "corpus.at is {}, and now it is {}: consent that is not valid yet would be used. "
+        "Set corpus.at to the date of the run",
+        admission::instant_text(static_cast<admission::Instant>(at)),
+        admission::instant_text(static_cast<admission::Instant>(today)));
   if (at + std::max(epoch_seconds, kDay) >= today) return;
   invalid_config(
       kOperator,
@@ -205,7 +206,7 @@ void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contributi
         kOperator,
         "epoch {} of run {} is not in the ledger, and executing a run again appends nothing",
         r.epoch, r.run);
-  const std::uint64_t as_of = std::max({r.at, state().last_as_of(), this_hour()});
+  const std::uint64_t as_of = std::max({r.at, state().last_as_of(), end_of_hour()});
   if (r.epoch != 0) admitted.clear();
   std::erase_if(admitted, [&](const ledger::Ledger::Contribution& c) {
     const auto ends = admission::decode_descriptor(c.descriptor).not_after;
@@ -214,6 +215,7 @@ void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contributi
   });
   ledger_->reserve_epoch(r.run, r.epoch, as_of, std::move(r.terms), admitted,
                          r.epoch == 0 ? refused : ledger::Refusals());
+  ledger_->summarise(begin_of_hour());
   keep_note(state().epochs(r.run).back().position);
 }
 

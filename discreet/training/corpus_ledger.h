@@ -21,7 +21,8 @@ namespace discreet::training {
 //
 // An epoch of a run is reserved in the ledger, durably and signed, before its first step; the run
 // directory keeps the last signed note. Other processes may write between two reservations: a
-// withdrawal takes effect at the next epoch.
+// withdrawal takes effect at the next epoch. Contributions that ended before the policy's retention
+// horizon are then summarised (ledger.h).
 class CorpusLedger {
  public:
   // note: where the run keeps the last note; a ledger that does not extend it was rolled back or

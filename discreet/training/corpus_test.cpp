@@ -378,6 +378,34 @@ TEST(GovernedRun, ConsentThatHasEndedByTheClockIsNotUsed) {
                                  corpus.hashes[0], SmallCorpus::kAt - 3600));
 }
 
+TEST(GovernedRun, SummarisesWhatEndedBeforeTheRetentionHorizonWhenItReservesAnEpoch) {
+  const SmallCorpus corpus;
+  corpus.train("run");
+  Descriptor d;
+  d.contributor = "gone";
+  d.data_class = "open";
+  d.clip_norm = {2 * Scaled::kUnit};
+  d.noise_multiplier = {Scaled::kUnit};
+  d.occurrences = 1;
+  d.not_before = SmallCorpus::kAt - 200 * 86'400;
+  d.not_after = SmallCorpus::kAt - 14 * 86'400;
+  d.corpus = "notes";
+  const Bytes bytes = encode(d);
+  {
+    ledger::Ledger open =
+        ledger::Ledger::open(corpus.ledger(), SigningKey::from_seed(Bytes(32, 2)));
+    open.admit(std::vector{ledger::Ledger::Contribution{bytes, attest(corpus.hospital, bytes),
+                                                        corpus.hospital.public_key()}});
+  }
+  corpus.train("later");
+  const ledger::Verification found = corpus.verified("run");
+  ASSERT_TRUE(found.ok) << found.problem;
+  EXPECT_EQ(found.counts.summarised, 1u);
+  ASSERT_EQ(found.summarised.size(), 1u);
+  EXPECT_EQ(found.summarised[0].contributions, 1u);
+  EXPECT_EQ(found.summarised[0].uses, 0u);
+}
+
 // Else the same noise would be added to the sum over other contributions, and nothing charged.
 TEST(GovernedRun, ThatLostItsTraceIsNotBegunAgainUnderItsKey) {
   const SmallCorpus corpus;

@@ -71,6 +71,16 @@ TEST(Train, LearnsAndLeavesTheFilesOfARun) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
+TEST(Train, ComputesEpsilonASecondTimeWhenAsked) {
+  SmallRun run;
+  const RunResult once = run.train("a");
+  run.config.privacy.verify_accounting = true;
+  const RunResult twice = run.train("b");
+  EXPECT_EQ(twice.epsilon->upper, once.epsilon->upper);
+  EXPECT_EQ(run.read("a", "config.yaml").find("verify_accounting"), std::string::npos);
+  EXPECT_NE(run.read("b", "config.yaml").find("verify_accounting: true"), std::string::npos);
+}
+
 // Earlier versions wrote whole paths into config.yaml and took them into its hash.
 TEST(Train, ResumesARunOfAnEarlierVersionUnderItsOwnHash) {
   SmallRun run;

@@ -1,7 +1,8 @@
 // Writes a small ledger and its keys into a folder, for the tests of the commands.
 //   ledger_example FOLDER
 // Keys: ledger, contributor, steward (.key and .pub). Notes: early.note, late.note. Prints the
-// descriptors' hashes, one a line.
+// descriptors' hashes, one a line. old.db: a ledger whose retention horizon has passed for one of
+// two contributions, each used once.
 #include <cstdio>
 #include <fstream>
 
@@ -35,5 +36,8 @@ int main(int argc, char** argv) {
   ledger.release("run-1", sha256(bytes_of("manifest")));
   ledger.summarise(kToday + 1010);
   put("late.note", ledger.note());
+  Ledger old = Ledger::create(folder / "old.db", header(), bytes_of("policy"), ledger_key());
+  old.admit(std::vector{contribution(1, "public", 5000), contribution(2, "public", 0x7fffffff)});
+  old.reserve_epoch("run-1", 0, 4000, {terms()});
   for (const auto& c : who) std::printf("%s\n", to_hex(hash_of(c)).c_str());
 }

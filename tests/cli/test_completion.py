@@ -29,7 +29,7 @@ def fish(*line):
 def test_commands_options_and_values_are_completed(shell):
     assert set(shell("discreet", "")) == {command["command"].split()[1] for command in TABLE["commands"]}
     assert shell("discreet", "led") == ["ledger"]
-    assert set(shell("discreet", "ledger", "")) == {"verify", "show", "prove", "check", "trace", "export"}
+    assert set(shell("discreet", "ledger", "")) == {"verify", "show", "prove", "check", "trace", "export", "summarise"}
     assert set(shell("discreet", "unlearn", "init", "--e")) == {"--engine", "--epsilon", "--events"}
     assert set(shell("discreet", "account", "--accountant", "")) == {"pld", "rdp", "moments", "gdp", "f_dp"}
     assert shell("discreet", "account", "--delta", "") == []

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import json
+import shutil
 import sqlite3
 
 import cbor2
@@ -53,6 +54,23 @@ def test_verify_needs_only_the_file_and_reports_what_it_holds(folder):
          "most_spent": found["summarised_classes"][0]["most_spent"]}]
     text = discreet("ledger", "verify", str(folder / "ledger.db")).stdout
     assert text.startswith("VERIFIED ") and "summarised" in text and "compare it" in text
+
+
+def test_summarise_drops_what_ended_before_the_horizon_and_keeps_the_proofs(folder, tmp_path):
+    shutil.copy(folder / "old.db", tmp_path / "old.db")
+    ledger, key = str(tmp_path / "old.db"), str(folder / "ledger.key")
+    before = answer("ledger", "verify", ledger)
+    note = tmp_path / "before.note"
+    note.write_text(before["note"])
+    assert before["classes"][0]["contributions"] == 2
+    assert "2 entries summarised" in discreet("ledger", "summarise", ledger, "--key", key).stdout
+    after = answer("ledger", "verify", ledger, "--checkpoint", note)
+    assert after["verified"] and after["counts"]["summarised"] == 2
+    assert after["classes"][0]["contributions"] == 1
+    assert after["summarised_classes"] == before["classes"][:0] + [before["classes"][0] | {"contributions": 1, "uses": 1}]
+    assert discreet("ledger", "summarise", ledger, "--key", key).stdout.startswith("nothing to summarise")
+    stranger = discreet("ledger", "summarise", ledger, "--key", str(folder / "stranger.key"), check=False)
+    assert stranger.returncode != 0 and answer("ledger", "verify", ledger)["root"] == after["root"]
 
 
 def test_the_recorded_epsilon_is_that_of_the_planned_steps(folder):
