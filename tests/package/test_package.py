@@ -30,6 +30,35 @@ def test_find_package_works_after_install(tmp_path):
     assert digest == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
+def test_pkg_config_finds_the_library_where_it_is_installed(tmp_path):
+    prefix = tmp_path / "prefix"
+    run("cmake", "--install", BUILD, "--prefix", prefix)
+    (file,) = prefix.rglob("discreet.pc")
+    env = os.environ | {"PKG_CONFIG_PATH": str(file.parent)}
+    flags = run("pkg-config", "--cflags", "--libs", "discreet", env=env).split()
+    run("g++", ROOT / "tests/package/consumer/main.cpp", "-o", tmp_path / "consumer", *flags)
+    version, _ = run(tmp_path / "consumer").split()
+    assert version == run("pkg-config", "--modversion", "discreet", env=env).strip()
+
+
+def test_the_command_is_installed_with_manual_pages_completion_and_licence(tmp_path):
+    run("cmake", "--install", BUILD, "--prefix", tmp_path)
+    files = {str(path.relative_to(tmp_path)) for path in (tmp_path / "share").rglob("*") if path.is_file()}
+    assert {"share/man/man1/discreet.1", "share/man/man1/discreet-account.1", "share/doc/discreet/LICENSE",
+            "share/bash-completion/completions/discreet", "share/zsh/site-functions/_discreet",
+            "share/fish/vendor_completions.d/discreet.fish"} <= files
+    assert "sampling" in (tmp_path / "share/man/man1/discreet-account.1").read_text()
+    assert "account" in run("bash", "-c", f"source {tmp_path}/share/bash-completion/completions/discreet; complete -p discreet; "
+                            "declare -f")
+
+
+def test_python_m_discreet_is_the_command():
+    out = run(sys.executable, "-m", "discreet", "--version")
+    assert out == run(BUILD / "discreet", "--version")
+    failed = subprocess.run([sys.executable, "-m", "discreet", "acount"], capture_output=True, text=True)
+    assert failed.returncode == 2 and "account" in failed.stderr
+
+
 def test_private_headers_are_not_installed(tmp_path):
     run("cmake", "--install", BUILD, "--prefix", tmp_path)
     headers = [path.name for path in (tmp_path / "include").rglob("*.h")]

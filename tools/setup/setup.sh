@@ -71,6 +71,8 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$content" ]; then
 fi
 [ -x "$venv/bin/python" ] || ${PYTHON:-/usr/bin/python3} -m venv "$venv" >>"$log" 2>&1 ||
   fail "${PYTHON:-/usr/bin/python3} could not make a virtual environment; is python3-venv installed?"
+# So that build/venv/bin/python finds the package that was built.
+echo "$root/build/python" >"$(echo "$venv"/lib/python3*/site-packages)/discreet.pth"
 # A lock names everything, so nothing is resolved. Wheels only: what builds a source package has no hash.
 install() {
   "$venv/bin/python" -m pip install --no-cache-dir --disable-pip-version-check \
