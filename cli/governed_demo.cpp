@@ -143,8 +143,8 @@ void print_acts(const json& acts, const Stage& stage) {
   const json& left = acts["withdrawal"];
   print(
       "\n\nWithdrawn midway\n  contribution   {}, by the hospital that attested it\n"
-      "  used           in {} epochs before, in none after; epsilon ≤ {:.6f}, of all that its runs "
-      "planned\n"
+      "  used           in {} epochs before, in none after; epsilon ≤ {:.6f}, counting every "
+      "planned step\n"
       "  proof          {} ({})\n",
       left["descriptor_hash"].get<std::string>(), left["epochs_before"].get<std::uint64_t>(),
       left["epsilon"].get<double>(), left["proof"].get<std::string>(),

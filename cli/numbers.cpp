@@ -18,24 +18,26 @@ namespace {
               fmt::format("{} is '{}'; give {}", option, text, wanted));
 }
 
-}  // namespace
-
-double parse_number(std::string_view option, const std::string& text) {
+double number(std::string_view option, const std::string& text, const char* wanted) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   const bool begins_with_space =
       !text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0;
-  if (text.empty() || begins_with_space || *end != '\0' || !std::isfinite(value)) {
-    refuse(option, text, "a finite number such as 0.01");
-  }
+  if (text.empty() || begins_with_space || *end != '\0' || !std::isfinite(value))
+    refuse(option, text, wanted);
   return value;
 }
 
+}  // namespace
+
+double parse_number(std::string_view option, const std::string& text) {
+  return number(option, text, "a finite number such as 0.01");
+}
+
 std::uint64_t parse_count(std::string_view option, const std::string& text) {
-  const double value = parse_number(option, text);
-  if (!(value >= 0 && value <= 0x1p53) || value != std::floor(value)) {
-    refuse(option, text, "a whole number from 0 to 2^53");
-  }
+  constexpr const char* kWanted = "a whole number such as 256, at most 2^53";
+  const double value = number(option, text, kWanted);
+  if (!(value >= 0 && value <= 0x1p53) || value != std::floor(value)) refuse(option, text, kWanted);
   return static_cast<std::uint64_t>(value);
 }
 

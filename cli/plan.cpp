@@ -234,10 +234,10 @@ void print_choices(const Plan& plan) {
   if (plan.shuffled) {
     const bool broken = plan.shuffled->lower > plan.target.epsilon;
     item("shuffled batches",
-         fmt::format("at this noise epsilon is {} {}, which an attack attains, and at most {} "
-                     "(zero_out): shuffling does not amplify as Poisson sampling does",
-                     broken ? "above the target, at least" : "at least",
-                     brief_down(plan.shuffled->lower), brief_up(plan.shuffled->upper)));
+         fmt::format("at this noise a known attack shows epsilon ≥ {}{}. The proven bound is {} "
+                     "(zero_out). Shuffling does not amplify as Poisson sampling does.",
+                     brief_down(plan.shuffled->lower), broken ? ", above the target" : "",
+                     brief_up(plan.shuffled->upper)));
   }
 }
 

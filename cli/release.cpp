@@ -105,7 +105,7 @@ void add_release(Command& command) {
   auto options = std::make_shared<Options>();
   command.argument("RUN", options->run, "Directory of the run")
       .required()
-      .reads_folder("config.yaml");
+      .reads_folder();
   command.option("--key", "FILE", options->key, "Private key that signs the release")
       .required()
       .reads_file();

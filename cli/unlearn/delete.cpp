@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/deletion_receipt.h"
+#include "cli/ledger/ledger.h"
 #include "cli/print.h"
 #include "cli/unlearn/rows.h"
 #include "cli/unlearn/unlearn.h"
@@ -81,9 +82,9 @@ void erase(const Options& o) {
     return;
   }
   for (std::size_t i = 0; i < receipts.size(); ++i)
-    print("{}: {} records deleted, {}, entry {} of {}\n", subjects[i], receipts[i].records.size(),
-          list[i]["guarantee"].get<std::string>(), placed[i].position,
-          ledger.state().header().origin);
+    print("{}: {} deleted, {}, entry {} of {}\n", subjects[i],
+          counted(receipts[i].records.size(), "record"), list[i]["guarantee"].get<std::string>(),
+          placed[i].position, ledger.state().header().origin);
   if (retrained) print("the budget did not reach: the model was retrained without them\n");
   if (!status.published)
     print("nothing is served now; next: discreet unlearn publish {}\n", o.store.folder);

@@ -172,8 +172,10 @@ void init(const Options& o) {
           json{{"store", o.store.folder}, {"engine", o.engine}, {"guarantee", status.guarantee}}
               .dump());
   else
-    print("{}: a model '{}' ({}, {}), empty; next: discreet unlearn insert {} records.csv\n",
-          o.store.folder, o.name, o.engine, status.guarantee, o.store.folder);
+    print(
+        "{}: an empty model '{}', engine {}, deletions {}\nnext: discreet unlearn insert {} "
+        "records.csv\n",
+        o.store.folder, o.name, o.engine, status.guarantee, o.store.folder);
 }
 
 void add_init_options(Command& command, Options& o) {

@@ -40,7 +40,7 @@ void insert(const Options& o) {
                        {"live", status.live}}
                       .dump());
   else
-    print("{} records inserted, {} were there; {} are live\n", fresh, rows.size() - fresh,
+    print("{} records inserted, {} already known, {} live\n", fresh, rows.size() - fresh,
           status.live);
 }
 

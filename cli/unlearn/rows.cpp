@@ -26,9 +26,14 @@ std::vector<Row> read_csv(const std::string& path, const RowNames& names, bool n
     const auto at = std::find(header.begin(), header.end(), name);
     if (at != header.end()) return static_cast<std::size_t>(at - header.begin());
     if (!need_label) return std::nullopt;
-    throw Error(ErrorCode::kInvalidInput, "data",
-                fmt::format("{} has no column {}; it has {}: name the one that is meant by {}",
-                            path, name, fmt::join(header, ", "), option));
+    constexpr std::size_t kMostNames = 8;
+    const bool cut = header.size() > kMostNames;
+    throw Error(
+        ErrorCode::kInvalidInput, "data",
+        fmt::format(
+            "{} has no column {}; name another with {}. It has {}{}", path, name, option,
+            fmt::join(header.begin(), header.begin() + std::min(header.size(), kMostNames), ", "),
+            cut ? fmt::format(" and {} more", header.size() - kMostNames) : ""));
   };
   const auto subject = place(names.subject, "--subject-column");
   const auto label = place(names.label, "--label-column");

@@ -8,7 +8,8 @@ namespace discreet::admission {
 namespace {
 
 TEST(AnchorFile, NamesTheLineThatRepeatsAName) {
-  const std::string text = "{\"descriptor\":\"00\"}\n{\"descriptor\":\"00\",\"descriptor\":\"01\"}\n";
+  const std::string text =
+      "{\"descriptor\":\"00\"}\n{\"descriptor\":\"00\",\"descriptor\":\"01\"}\n";
   try {
     parse_anchors(text, "anchors.jsonl");
     FAIL() << "a repeated name was accepted";

@@ -138,7 +138,9 @@ PublicKey PublicKey::from_text(std::string_view text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
       text.remove_suffix(1);
     if (text.size() != 2 * kSize)
-      malformed_key("a public key must be 64 hexadecimal digits or a PEM file");
+      malformed_key(
+          "a public key must be 64 hexadecimal digits or a PEM file; give the .pub file that "
+          "'discreet keygen' wrote");
     return from_bytes(from_hex(text));
   }
   const Bio bio = reader(text);
@@ -147,7 +149,8 @@ PublicKey PublicKey::from_text(std::string_view text) {
   std::size_t length = raw.size();
   if (!key || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519 ||
       EVP_PKEY_get_raw_public_key(key.get(), raw.data(), &length) != 1)
-    malformed_key("the PEM contains no Ed25519 public key");
+    malformed_key(
+        "the PEM contains no Ed25519 public key; give the .pub file that 'discreet keygen' wrote");
   return from_bytes(raw);
 }
 

@@ -36,8 +36,8 @@ inline bool is_unreadable(std::string_view json) noexcept {
   return false;
 }
 
-// For read_json(): throws kMalformed for a duplicate name in one object. nlohmann's parser would keep
-// the last value, but the meaning of a signed text must be unambiguous.
+// For read_json(): throws kMalformed for a duplicate name in one object. nlohmann's parser would
+// keep the last value, but the meaning of a signed text must be unambiguous.
 inline nlohmann::json::parser_callback_t unique_names() {
   using nlohmann::json;
   return [names = std::vector<std::set<std::string>>()](int, json::parse_event_t event,

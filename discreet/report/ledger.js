@@ -335,7 +335,7 @@ function tables_of({ header, leaves, notes }, state) {
       withdrawn: grouped(c.withdrawn), uses: grouped(c.uses), spent: epsilon(c.spent) })) },
   { id: "refusals", title: "Refusals", columns: ["Reason", "Contributions", "Meaning"],
     rows: by_name(state.refusals).map(([reason, count]) => [...row(reason, "refused/", { [reason]: grouped(count) }), [null, MEANINGS[reason] || ""]]) },
-  { id: "epochs", title: "Epochs", columns: ["Run", "Epoch", "Date", "Class", "Contributions", "Steps", "Planned by the run", "Sampling", "Noise, standard deviation", "\u03b5 at most"],
+  { id: "epochs", title: "Epochs", columns: ["Run", "Epoch", "Date (end of the hour)", "Class", "Contributions", "Steps", "Planned by the run", "Sampling", "Noise, standard deviation", "\u03b5 at most"],
     rows: state.epochs.slice(0, SHOWN).map((e) => row(null, "epoch/" + e.at + "/", { run: e.run, epoch: grouped(e.epoch), date: day(e.date),
       class: e.class, contributions: grouped(e.uses), steps: grouped(e.steps), planned: e.planned === null ? "unknown" : grouped(e.planned), sampler: SAMPLERS[e.sampler] || "unknown",
       deviation: scientific(Number(e.deviation) / 1e9), spent: epsilon(e.spent) })) },

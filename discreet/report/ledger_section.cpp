@@ -167,8 +167,8 @@ std::string epochs(const LedgerView& view) {
           std::string(view.summarised > 0 ? " Contributions summarised since are not counted."
                                           : "") +
           shown(view.all_epochs),
-      {"Run", "Epoch", "Date", "Class", "Contributions", "Steps", "Planned by the run", "Sampling",
-       "Noise, standard deviation", "ε at most"},
+      {"Run", "Epoch", "Date (end of the hour)", "Class", "Contributions", "Steps",
+       "Planned by the run", "Sampling", "Noise, standard deviation", "ε at most"},
       rows);
 }
 

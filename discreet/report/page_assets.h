@@ -13,9 +13,9 @@ extern const std::string_view kStyle;
 inline constexpr std::string_view kConfidentialStyle =
     "@page{@top-right{content:\"Confidential\";font:bold 8pt sans-serif;color:#b3261e}}\n";
 
-// ledger.js, the only script of the page. It checks the entries that the page carries, by WebCrypto,
-// and sends no request. Every verdict begins as COULD NOT CHECK and changes only after the whole
-// check behind it was done. The script writes text only, never HTML.
+// ledger.js, the only script of the page. It checks the entries that the page carries, by
+// WebCrypto, and sends no request. Every verdict begins as COULD NOT CHECK and changes only after
+// the whole check behind it was done. The script writes text only, never HTML.
 //
 // Checked: the tree of RFC 9162 at every note, the notes' Ed25519 signatures, the leaf after each
 // note (FORMAT.md rules 1 and 2), numbering, epochs, withdrawals and plans (3, 5, 6, 12 and the

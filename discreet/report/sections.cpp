@@ -77,7 +77,8 @@ std::string noise_of_classes(const std::vector<NoiseClass>& classes) {
       "noise", "Noise on each class of contributions",
       fmt::format("<div class=\"panel scroll\" tabindex=\"0\" role=\"region\" "
                   "aria-labelledby=\"noise\"><table class=\"numbers\">\n"
-                  "<caption>Noise of one use, relative to the bound of the class. ε is what one "
+                  "<caption>Noise of one use, relative to the bound of the class: its standard "
+                  "deviation is σ times that bound. ε is what one "
                   "contribution spends in this run if it is used as often as it "
                   "allows.</caption>\n<thead><tr><th scope=\"col\">Class</th><th "
                   "scope=\"col\">Multiplier σ</th><th scope=\"col\">Maximum uses</th><th "

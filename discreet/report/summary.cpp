@@ -427,12 +427,12 @@ void require_model(const std::filesystem::path& run, const Declared& declared) {
 
 RunSummary summarize(const std::filesystem::path& run,
                      const std::optional<std::filesystem::path>& secret) {
-  for (const auto& path : {run / "config.yaml", run / "trace.jsonl"})
-    if (!std::filesystem::exists(path))
-      invalid_input(kOperator, "{} does not exist; pass the directory of a run", path.string());
   RunSummary summary;
   Declared& declared = summary.declared;
   declared.config = run::read_config(run);
+  if (!std::filesystem::exists(run / "trace.jsonl"))
+    invalid_input(kOperator, "{} does not exist, so nothing can be said of what the run did",
+                  (run / "trace.jsonl").string());
   declared.planned_steps = declared.config.privacy.target_steps;
   declared.config_hash = to_hex(config_hash(declared.config));
   Observed& observed = summary.observed;

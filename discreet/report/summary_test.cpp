@@ -182,12 +182,15 @@ TEST(Summary, RefusesAClaimThatIsNotThatOfTheRun) {
 
 TEST(Summary, SaysWhatIsMissing) {
   const Folder folder;
-  try {
-    summarize(folder / "nowhere");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
-    EXPECT_NE(error.sentence().find("config.yaml does not exist"), std::string::npos);
+  std::filesystem::create_directory(folder / "other");
+  for (const auto& [place, says] : {std::pair("nowhere", "cannot open"), std::pair("other", "is not a run")}) {
+    try {
+      summarize(folder / place);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+      EXPECT_NE(error.sentence().find(says), std::string::npos) << error.sentence();
+    }
   }
 }
 

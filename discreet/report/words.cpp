@@ -132,8 +132,9 @@ std::string statement(const Declared& declared) {
       "δ&nbsp;=&nbsp;{}.</p>\n",
       alternative(claim.adjacency), factor(claim.upper), scientific(claim.delta));
   out += fmt::format(
-      "<p>As a game: someone knows every other record and must guess {}. They study the model "
-      "first. They are right at most {:.5g} times in 100; blind guessing is right 50 "
+      "<p>As a game: someone knows every other record and studies the model. They must then guess "
+      "{}. "
+      "They are right at most {:.5g} times in 100; blind guessing is right 50 "
       "times.{}</p>\n",
       question(claim.adjacency), right,
       right < 99
@@ -142,8 +143,8 @@ std::string statement(const Declared& declared) {
             "real data usually achieve less, but nothing here proves that they must.");
   out += fmt::format(
       "<p class=\"formal\">For the auditor: everything this run released is (ε, δ)-differentially "
-      "private with ε&nbsp;≤&nbsp;{} and δ&nbsp;=&nbsp;{}. For all data sets D, D′ {} and every "
-      "set S of outcomes, "
+      "private with ε&nbsp;≤&nbsp;{} and δ&nbsp;=&nbsp;{}. For all data sets D, D′ {}, and "
+      "every set S of outcomes, "
       "<span class=\"formula\">P[M(D)&nbsp;∈&nbsp;S] ≤ e<sup>ε</sup>&nbsp;P[M(D′)&nbsp;∈&nbsp;S] + "
       "δ</span>.</p>\n",
       brief_up(claim.upper), scientific(claim.delta), formal_neighbours(claim.adjacency));
@@ -230,16 +231,17 @@ std::vector<std::string> not_guaranteed(const Declared& declared, bool is_public
         "destroy it.");
   if (is_public)
     out.emplace_back(
-        "<strong>The authenticity of this page</strong>: it is not signed. Compare its hashes with "
-        "those of the run.");
+        "<strong>The authenticity of this page</strong> is not guaranteed, because the page is not "
+        "signed. Compare its hashes with those of the run.");
   else if (declared.sealed)
     out.emplace_back(
         "<strong>That this is the latest state of the run</strong>: an earlier sealed state of the "
         "same run can be restored as a whole. Compare the last digest with one kept elsewhere.");
   else
     out.emplace_back(
-        "<strong>The authenticity of the trace</strong>: its seal was not verified. Anyone who can "
-        "rewrite all of it can rewrite its chain.");
+        "<strong>The authenticity of the trace</strong> is not guaranteed, because its seal was "
+        "not "
+        "verified. Anyone who can rewrite all of it can rewrite its chain.");
   return out;
 }
 

@@ -127,6 +127,10 @@ Config as_published(const Config& config, const fs::path& directory) {
 
 Config read_config(const fs::path& run) {
   const fs::path path = run / "config.yaml";
+  if (fs::is_directory(run) && !fs::exists(path))
+    invalid_input(kOperator,
+                  "'{}' is not a run: it has no config.yaml; give the folder named in --out",
+                  run.string());
   const Bytes bytes = read_file(path, std::size_t{1} << 20);
   Config out = load_config(text_of(bytes), path.string()).config;
   const nlohmann::json places = read_places(run);

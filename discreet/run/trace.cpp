@@ -151,8 +151,7 @@ struct Passing {
   TracePosition end;
 };
 
-Passing passing(const Bytes& bytes, const std::filesystem::path& path,
-                     const TracePosition& at) {
+Passing passing(const Bytes& bytes, const std::filesystem::path& path, const TracePosition& at) {
   std::string_view text = text_of(bytes);
   text = text.substr(0, text.rfind('\n') + 1);  // npos + 1 is 0
   if (text.size() < at.bytes)

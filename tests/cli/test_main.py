@@ -165,7 +165,7 @@ def test_a_missing_file_that_another_file_names_has_the_same_text(tmp_path):
     for command in ("predict", "release", "replay", "report"):
         more = {"predict": [tmp_path / "rows.csv"], "release": ["--key", tmp_path / "k.key"]}.get(command, [])
         assert refusal(command, tmp_path / "run", *more) \
-            == f"error: INVALID_INPUT: cannot open '{tmp_path / 'run' / 'config.yaml'}': {missing}"
+            == f"error: INVALID_INPUT: '{tmp_path / 'run'}' is not a run: it has no config.yaml; give the folder named in --out\n"
 
 
 def test_errors_are_json_with_json(tmp_path):

@@ -53,7 +53,7 @@ def test_altered_trace_is_refused_and_the_old_report_stays(tmp_path):
 
 def test_no_run_is_bad_input_and_no_place_to_write_is_the_machine_failing(tmp_path):
     result = discreet("report", str(tmp_path))
-    assert result.returncode == 2 and "config.yaml': No such file" in result.stderr
+    assert result.returncode == 2 and "is not a run: it has no config.yaml" in result.stderr
     made_up_run.write(tmp_path / "run")
     result = discreet("report", str(tmp_path / "run"), "--out", str(tmp_path / "absent" / "a.html"))
     assert (result.returncode, result.stdout) == (3, "")

@@ -66,10 +66,10 @@ void service(const fuzz::File& file) {
   using namespace unlearning::testing;
   unlearning::Service service(file.path(), repeatable_noise());
   const auto tried = [](auto&& f) {  // what one operation does not take, the next may
-    fuzz::throws_only({ErrorCode::kMalformed, ErrorCode::kInvalidInput,
-                       ErrorCode::kPrivacyBudgetExceeded, ErrorCode::kIoError,
-                       ErrorCode::kAccountantDivergence},
-                      f);
+    fuzz::throws_only(
+        {ErrorCode::kMalformed, ErrorCode::kInvalidInput, ErrorCode::kPrivacyBudgetExceeded,
+         ErrorCode::kIoError, ErrorCode::kAccountantDivergence},
+        f);
   };
   tried([&] { service.status(); });
   tried([&] { service.rows(); });

@@ -357,7 +357,7 @@ std::vector<DeletionReceipt> Service::erase(std::string_view request,
     if (receipt.records.empty()) {
       invalid_input(kOp,
                     "subject '{}' has no records in the model: they were never inserted, or are "
-                    "already deleted",
+                    "already deleted; check the spelling",
                     subject);
     }
     const random::Key salt = random::Key::from_system();
