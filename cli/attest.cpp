@@ -89,7 +89,7 @@ void check_field(const std::string& name, const std::string& where) {
   const std::vector<std::string> known = field_names();
   if (std::find(known.begin(), known.end(), name) == known.end())
     refuse(
-        fmt::format("{}: there is no field {}; they are {}", where, name, fmt::join(known, ", ")));
+        fmt::format("{}: unknown field {}; the fields are {}", where, name, fmt::join(known, ", ")));
 }
 
 std::vector<Row> read_batch(const std::string& path) {
@@ -103,7 +103,7 @@ std::vector<Row> read_batch(const std::string& path) {
     Row row;
     if (line.front() == '{') {
       const auto object = try_read_json(line);
-      if (!object.is_object()) refuse(where + ": the line is no JSON object");
+      if (!object.is_object()) refuse(where + ": expected a JSON object");
       for (const auto& [name, value] : object.items())
         if (!value.is_null())
           row[name] = value.is_string() ? value.get<std::string>() : value.dump();

@@ -34,7 +34,7 @@ struct Options {
 // "public", "adapter", "heads": [count, axis], "experts": [count, axis]}.
 ModelLayout read_layout(const std::string& path) {
   const auto list = try_read_json(read_input(path));
-  if (!list.is_array()) refuse(fmt::format("{} is no JSON list of tensors", path));
+  if (!list.is_array()) refuse(fmt::format("{} must be a JSON list of tensors", path));
   std::vector<Tensor> tensors;
   try {
     for (const auto& item : list) {
@@ -105,17 +105,29 @@ NoiseFamily parse_family(const std::string& text) {
                                   families.begin());
 }
 
-void run(const Options& options) {
+// A descriptor under a policy, and what it resolves to.
+struct Explained {
+  NoiseFamily family;
+  Descriptor d;
+  ClassPolicy c;
+  std::string hash, policy_hash;
+  bool modelled;
+  ModelLayout layout;
+  Resolution r;
+  double delta, epsilon;
+};
+
+Explained resolved(const Options& options) {
   const NoiseFamily family = parse_family(options.family);
   Policy policy = read_policy(read_input(options.policy), options.policy);
-  const std::string policy_hash = to_hex(admission::hash_of(policy));
+  std::string policy_hash = to_hex(admission::hash_of(policy));
   const Bytes bytes = chosen(options);
   Descriptor d = decode_descriptor(bytes);
   const auto found = policy.classes.find(d.data_class);
   if (found == policy.classes.end())
-    refuse(fmt::format("the policy has no class {}; the gate refuses it: UNKNOWN_CLASS",
+    refuse(fmt::format("the policy has no class {}; the gate rejects it as UNKNOWN_CLASS",
                        d.data_class));
-  const ClassPolicy c = found->second;
+  ClassPolicy c = found->second;
   const bool modelled = !options.layout.empty();
   if (!modelled) {
     // The bound without the model: one tensor under the default noise.
@@ -124,49 +136,63 @@ void run(const Options& options) {
     found->second.profile.experts.clear();
     policy.blocks.clear();
   }
-  const ModelLayout layout =
+  ModelLayout layout =
       modelled ? read_layout(options.layout) : ModelLayout({{.name = "model", .shape = {1}}});
-  const Resolution r = resolve(policy, d, layout, {family, parse_number("--grid", options.grid)});
-  const std::string hash = to_hex(admission::hash_of(bytes));
+  Resolution r = resolve(policy, d, layout, {family, parse_number("--grid", options.grid)});
   const double delta =
       c.amplified ? c.amplified->delta.nearest() : parse_delta("--delta", options.delta);
   const double epsilon = c.amplified ? r.amplified_epsilon->upper
                                      : gaussian_epsilon(d.noise_multiplier.from_below(), delta);
-  if (options.json) {
-    auto blocks = nlohmann::json::array();
-    for (const auto& b : r.plan.blocks) {
-      auto tensors = nlohmann::json::array();
-      for (const auto& t : b.tensors) tensors.push_back(layout.tensors()[t.tensor].name);
-      blocks.push_back(
-          {{"name", b.name}, {"stddev", b.stddev}, {"clip", b.clip}, {"tensors", tensors}});
-    }
-    nlohmann::json out = {{"descriptor_hash", hash},
-                          {"policy_hash", policy_hash},
-                          {"contributor", d.contributor},
-                          {"class", d.data_class},
-                          {"clip_norm", d.clip_norm.nearest()},
-                          {"noise_multiplier", d.noise_multiplier.nearest()},
-                          {"occurrences", d.occurrences},
-                          {"promise", c.amplified ? "amplified" : "every_pattern"},
-                          {"required_multiplier", r.required_multiplier},
-                          {"use_multiplier", r.use_multiplier},
-                          {"most_uses", r.most_uses},
-                          {"noise_family", options.family},
-                          {"adjacency", "zero_out"},
-                          {"profile", describe(c.profile)},
-                          {"profile_schema", kProfileSchema},
-                          {"blocks", std::move(blocks)}};
-    if (r.renyi_rho)
-      out["renyi_rho"] = *r.renyi_rho;
-    else
-      out.update({{"epsilon_upper", epsilon}, {"delta", delta}});
-    if (modelled) {
-      out["layers"] = r.layers;
-      out["plan_hash"] = to_hex(hash_of(r.plan));
-    }
-    print("{}\n", out.dump());
-    return;
+  return {family,
+          std::move(d),
+          std::move(c),
+          to_hex(admission::hash_of(bytes)),
+          std::move(policy_hash),
+          modelled,
+          std::move(layout),
+          std::move(r),
+          delta,
+          epsilon};
+}
+
+void print_json(const Explained& e, const std::string& family) {
+  const auto& [_, d, c, hash, policy_hash, modelled, layout, r, delta, epsilon] = e;
+  auto blocks = nlohmann::json::array();
+  for (const auto& b : r.plan.blocks) {
+    auto tensors = nlohmann::json::array();
+    for (const auto& t : b.tensors) tensors.push_back(layout.tensors()[t.tensor].name);
+    blocks.push_back(
+        {{"name", b.name}, {"stddev", b.stddev}, {"clip", b.clip}, {"tensors", tensors}});
   }
+  nlohmann::json out = {{"descriptor_hash", hash},
+                        {"policy_hash", policy_hash},
+                        {"contributor", d.contributor},
+                        {"class", d.data_class},
+                        {"clip_norm", d.clip_norm.nearest()},
+                        {"noise_multiplier", d.noise_multiplier.nearest()},
+                        {"occurrences", d.occurrences},
+                        {"promise", c.amplified ? "amplified" : "every_pattern"},
+                        {"required_multiplier", r.required_multiplier},
+                        {"use_multiplier", r.use_multiplier},
+                        {"most_uses", r.most_uses},
+                        {"noise_family", family},
+                        {"adjacency", "zero_out"},
+                        {"profile", describe(c.profile)},
+                        {"profile_schema", kProfileSchema},
+                        {"blocks", std::move(blocks)}};
+  if (r.renyi_rho)
+    out["renyi_rho"] = *r.renyi_rho;
+  else
+    out.update({{"epsilon_upper", epsilon}, {"delta", delta}});
+  if (modelled) {
+    out["layers"] = r.layers;
+    out["plan_hash"] = to_hex(hash_of(r.plan));
+  }
+  print("{}\n", out.dump());
+}
+
+void print_text(const Explained& e) {
+  const auto& [family, d, c, hash, policy_hash, modelled, layout, r, delta, epsilon] = e;
   print("{}\n  of {}, class {}, under policy {}\n", hash, d.contributor, d.data_class, policy_hash);
   print("  C = {:<14} signed ({} · 10⁻⁹); class {} allows at most {}\n", d.clip_norm.to_text(),
         d.clip_norm.units, d.data_class, c.clip_norm.to_text());
@@ -211,6 +237,11 @@ void run(const Options& options) {
           fmt::format("{}", fmt::join(r.layers, " ")), to_hex(hash_of(r.plan)));
   else
     print("  give --layout to see which layers these are\n");
+}
+
+void run(const Options& options) {
+  const Explained found = resolved(options);
+  options.json ? print_json(found, options.family) : print_text(found);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ void write_starter(const Options& options) {
   }
   if (path.has_parent_path() && !std::filesystem::exists(path.parent_path(), ignored)) {
     throw Error(ErrorCode::kIoError, "init",
-                fmt::format("'{}' could not be written: there is no directory '{}'; make it first",
+                fmt::format("'{}' could not be written: there is no directory '{}'; create it first",
                             options.file, path.parent_path().string()));
   }
   if (options.force) {

@@ -156,7 +156,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
                {}};
   if (const auto folder = std::filesystem::absolute(out.path).parent_path();
       !std::filesystem::is_directory(folder))
-    refuse(fmt::format("{} is no folder; nothing was recorded", folder.string()));
+    refuse(fmt::format("{} is not a folder; nothing was recorded", folder.string()));
   const std::string envelope = release::sign(out.manifest, key);
   out.hash = release::hash_of(envelope);
   // Recorded before it is published: a manifest that is nowhere is harmless, one that no

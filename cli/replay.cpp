@@ -83,8 +83,8 @@ Replayed replay(const fs::path& run, int threads) {
   for (const run::TraceLine& line : before) {
     if (line.kind == "resumed")
       throw Error(ErrorCode::kInvalidInput, "replay",
-                  "the run went on in another environment, with fresh randomness: it cannot be "
-                  "executed again");
+                  "the run was resumed in another environment, with fresh randomness, so it cannot "
+                  "be replayed");
     if (line.kind == "iter") ++steps;
     ended = line.kind == "run_end";
   }

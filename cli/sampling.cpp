@@ -46,7 +46,7 @@ void require_exactly(const SamplingOptions& options, std::vector<std::string_vie
 std::uint64_t whole_epochs(std::uint64_t steps, std::uint64_t batches) {
   if (batches == 0) refuse("--batches-per-epoch", "--batches-per-epoch is 0; give at least 1");
   if (steps % batches != 0) {
-    refuse("--steps", fmt::format("--steps is {}, which is no multiple of --batches-per-epoch {}: "
+    refuse("--steps", fmt::format("--steps is {}, which must be a multiple of --batches-per-epoch {}: "
                                   "the epoch is released whole or not at all",
                                   steps, batches));
   }

@@ -37,7 +37,7 @@ json parse_object(const std::string& line) {
   } catch (const json::exception&) {
     refuse(fmt::format("this is not JSON; write {}", kExample));
   }
-  if (!object.is_object()) refuse(fmt::format("this is no JSON object; write {}", kExample));
+  if (!object.is_object()) refuse(fmt::format("expected a JSON object such as {}", kExample));
   return object;
 }
 

@@ -53,7 +53,7 @@ ExitStatus consume(const Options& options) {
   if (options.key.empty() || options.events.empty())
     refuse("to record withdrawals give --ledger, --key (the ledger's) and --events");
   if (!options.bundles.empty() && !std::filesystem::is_directory(options.bundles))
-    refuse(fmt::format("--bundles is '{}', which is no folder", options.bundles));
+    refuse(fmt::format("--bundles is '{}', which is not a folder", options.bundles));
   std::vector<Withdrawal> asked = read_deletion_events(read_input(options.events)), events;
   std::vector<std::string> rejected;
   std::size_t fresh = 0;

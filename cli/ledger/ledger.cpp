@@ -42,7 +42,7 @@ std::string read_note(const std::string& path) {
   } catch (const Error& error) {
     throw Error(
         ErrorCode::kInvalidInput, "ledger",
-        fmt::format("'{}' is no signed note of a checkpoint: {}; give a file such as ledger.note",
+        fmt::format("'{}' is not a signed note of a checkpoint: {}; give a file such as ledger.note",
                     path, error.sentence()));
   }
   return text;

@@ -64,9 +64,9 @@ void run_show(const Options& options) {
   }
   if (options.json) return;
   if (next == from && left > 0)
-    print("there is no entry from {} on\n", from);
+    print("no entries from {}\n", from);
   else if (left == 0 && leaves.next(leaf))
-    print("there are more; go on with --from {}\n", next);
+    print("there are more; continue with --from {}\n", next);
 }
 
 }  // namespace

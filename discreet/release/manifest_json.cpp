@@ -93,7 +93,7 @@ const json& member(const json& object, const char* name) {
   return *at;
 }
 void read(const json& value, const char* name, std::string& out) {
-  if (!value.is_string()) malformed(kOperator, "{} is no text", name);
+  if (!value.is_string()) malformed(kOperator, "{} must be a text", name);
   out = value.get_ref<const std::string&>();
 }
 void read(const json& value, const char* name, std::uint64_t& out) {
@@ -105,7 +105,7 @@ void read(const json& value, const char* name, bool& out) {
   out = value.get<bool>();
 }
 void read(const json& value, const char* name, Digest& out) {
-  if (!value.is_string()) malformed(kOperator, "{} is no text", name);
+  if (!value.is_string()) malformed(kOperator, "{} must be a text", name);
   const Bytes bytes = from_hex(value.get_ref<const std::string&>());
   if (bytes.size() != out.size()) malformed(kOperator, "{} does not have 64 digits", name);
   std::copy(bytes.begin(), bytes.end(), out.begin());
@@ -117,7 +117,7 @@ void read(const json& value, const char* name, accounting::Adjacency& out) {
       out = each;
       return;
     }
-  malformed(kOperator, "{} is none", name);
+  malformed(kOperator, "{} must be add_remove, zero_out or replace_one", name);
 }
 template <class T>
 void take(const json& object, const char* name, T& out);
@@ -170,7 +170,7 @@ void read(const json& value, const char*, PrivacyStatement& p) {
 }
 template <class T>
 void read(const json& value, const char* name, std::vector<T>& out) {
-  if (!value.is_array()) malformed(kOperator, "{} is no list", name);
+  if (!value.is_array()) malformed(kOperator, "{} must be a list", name);
   out.resize(value.size());
   for (std::size_t i = 0; i < out.size(); ++i) read(value[i], name, out[i]);
 }

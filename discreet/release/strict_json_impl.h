@@ -30,7 +30,7 @@ inline nlohmann::json parse_strictly(std::string_view text, const char* what) {
   } catch (const Error& error) {
     refuse(": " + error.sentence());
   }
-  refuse(" is no JSON");
+  refuse(" is not JSON");
   return {};
 }
 

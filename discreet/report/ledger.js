@@ -47,7 +47,7 @@ function cbor(bytes) {
     if (info === 24) return view.getUint8(take(1));
     if (info === 25) return view.getUint16(take(2));
     if (info === 26) return view.getUint32(take(4));
-    if (info !== 27) broken("it has a length that is none");
+    if (info !== 27) broken("it has an invalid length");
     const big = view.getBigUint64(take(8));
     return big <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(big) : big;
   }
@@ -167,15 +167,15 @@ function unpack() {
 }
 function read_header(leaf) {
   let e;
-  try { e = cbor(leaf); } catch (error) { broken("entry 0 is no header of a ledger"); }
+  try { e = cbor(leaf); } catch (error) { broken("entry 0 is not a ledger header"); }
   if (!Array.isArray(e) || e.length !== 15 || e[0] !== 0 || e[1] !== "discreet-ledger" || (e[2] !== 1 && e[2] !== 2) || !is_text(e[3]) ||
-      !is_bytes(e[13], 32) || !Array.isArray(e[14])) broken("entry 0 is no header of a ledger");
+      !is_bytes(e[13], 32) || !Array.isArray(e[14])) broken("entry 0 is not a ledger header");
   return { plans: e[2] > 1, origin: e[3], accountant: e[4], delta: e[5], adjacency: e[6], policy: e[12], key: e[13], stewards: e[14] };
 }
 async function check_signed() {
   await require_crypto();
   const { size, leaves, notes } = unpack();
-  const header = read_header(is_bytes(leaves[0]) ? leaves[0] : broken("entry 0 is no header of a ledger"));
+  const header = read_header(is_bytes(leaves[0]) ? leaves[0] : broken("entry 0 is not a ledger header"));
   if (leaves.length === 1 && size > 1) {
     const note = parse_note(notes[0]);
     if (!note || note.size !== size || !await is_signed(note, header)) broken("the last checkpoint is not signed by the ledger's key");
@@ -254,7 +254,7 @@ function read_entries({ header, leaves, notes }) {
       if (e[3] > terms.spent) terms.spent = e[3];
     } else if (type === 5) {
       has(4, is_text(e[1]) && is_count(e[2]) && is_count(e[3]));
-      if (!open.length || open[0].run !== e[1] || open[0].epoch !== e[2]) wrong("an epoch ends that did not begin");
+      if (!open.length || open[0].run !== e[1] || open[0].epoch !== e[2]) wrong("an epoch ends that was never started");
       if (e[3] !== uses) wrong("its epoch has " + uses + " uses and says " + e[3]);
       next_epoch.set(e[1], e[2] + 1);
       state.epochs.push(...open);
@@ -285,7 +285,7 @@ function read_entries({ header, leaves, notes }) {
       const model = models.get(e[1]) || { deletions: 0, generation: 0 };
       if (e[2] !== model.deletions) wrong("deletion " + e[2] + " of " + e[1] + " should have the number " + model.deletions);
       if (e[10] < model.generation) wrong("it is of an earlier generation of " + e[1]);
-      if (e[11] !== null && !state.withdrawals.some((w) => w.at === e[11])) wrong("entry " + e[11] + ", which it names, is no withdrawal");
+      if (e[11] !== null && !state.withdrawals.some((w) => w.at === e[11])) wrong("entry " + e[11] + ", which it names, is not a withdrawal");
       models.set(e[1], { deletions: e[2] + 1, generation: e[10] });
     } else if (type > 11 || !is_count(type)) {
       wrong("it is of a type that no entry has");
@@ -428,7 +428,7 @@ function check_key(ledger, text) {
   if (text.trim() === "") throw new Unknown("paste it below");
   if (!ledger) throw new Unknown("the entries are not verified");
   const key = key_in(text);
-  if (!key) throw new Unknown("this is no Ed25519 public key: 64 hexadecimal digits, PEM, or name+id+base64");
+  if (!key) throw new Unknown("this is not an Ed25519 public key; paste 64 hexadecimal digits, PEM, or name+id+base64");
   if (!same(key, ledger.header.key)) broken("the ledger is signed by another key than the one you gave");
   const named = /^([^\s+]+)\+[0-9a-f]{8}\+/.exec(text.trim());
   if (named && named[1] !== ledger.header.origin) broken("the key you gave is that of ledger " + named[1]);
@@ -438,7 +438,7 @@ async function check_past(ledger, text) {
   if (text.trim() === "") throw new Unknown("paste it below");
   if (!ledger) throw new Unknown("the entries are not verified");
   const note = parse_note(text.replace(/\r/g, "").trim() + "\n");
-  if (!note) throw new Unknown("this is no signed note of a checkpoint; give all its lines, the blank one too");
+  if (!note) throw new Unknown("this is not a signed note of a checkpoint; paste all its lines, including the blank one");
   if (!await is_signed(note, ledger.header)) broken("this checkpoint is not signed by the ledger's key under its name");
   if (note.size > ledger.leaves.length)
     broken("rolled back: the checkpoint covers " + note.size + " entries, but there are " + ledger.leaves.length);

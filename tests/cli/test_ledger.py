@@ -142,7 +142,7 @@ def test_show_is_for_people_and_says_how_to_go_on(folder):
     text = discreet("ledger", "show", str(folder / "ledger.db"), "--limit", "15").stdout
     assert "  clip_norm=1  " in text and "not_after=2027-01-26T21:46:40Z" in text and "noise_deviation=3" in text
     assert "cumulative_epsilon=0.379442" in text and "planned_steps=1000" in text and "_nano" not in text and "adapter" not in text
-    assert text.endswith("there are more; go on with --from 15\n")
+    assert text.endswith("there are more; continue with --from 15\n")
     assert discreet("ledger", "show", str(folder / "ledger.db"), "--from", "99").stdout == "there is no entry from 99 on\n"
 
 
@@ -300,7 +300,7 @@ def test_bad_input_gets_one_sentence_and_its_status(folder, tmp_path):
     assert discreet("withdraw").returncode == 2
     for args, words in ((("trace", "8d91"), "64 hexadecimal digits"), (("prove", "x"), "must be a whole number"),
                         (("show", "--from", "-1"), "must be a whole number"),
-                        (("verify", "--checkpoint", str(folder / "ledger.pub")), "is no signed note"),
+                        (("verify", "--checkpoint", str(folder / "ledger.pub")), "is not a signed note"),
                         (("prove", "40"), "the ledger has 37 entries, numbered from 0")):
         refused = discreet("ledger", args[0], str(folder / "ledger.db"), *args[1:])
         assert (refused.returncode, refused.stdout) == (2, "")

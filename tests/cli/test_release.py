@@ -312,7 +312,7 @@ def test_release_refuses_ledgers_that_are_not_the_runs(folder):
     note.write_text(text)
     assert "layer7" in release_with(folder, {"predict": {"layers": ["layer7"]}})
     assert "must be a JSON object" in release_with(folder, [])
-    assert "is no folder" in release(folder, "--out", folder / "none" / "release.json", status=2)
+    assert "is not a folder" in release(folder, "--out", folder / "none" / "release.json", status=2)
     assert ledger.read_bytes() == before
     with sqlite3.connect(ledger) as connection:
         row, = connection.execute("SELECT max(position) FROM leaf WHERE position <= 5").fetchone()

@@ -61,7 +61,7 @@ std::vector<double> numbers_from(const cbor::Value& value) {
   for (const cbor::Value& item : value.as_array()) {
     out.push_back(item.as_float());
     if (!is_positive(out.back()))
-      malformed("AdaptiveClipState::decode", "{} is no norm", out.back());
+      malformed("AdaptiveClipState::decode", "{} is not a valid norm", out.back());
   }
   return out;
 }

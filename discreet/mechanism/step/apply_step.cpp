@@ -98,6 +98,26 @@ EventFacts facts_of(const Fixed& fixed, const State& state, const Decided& decid
   return out;
 }
 
+// What the result says of the budget after the step.
+void state_budget(const Fixed& fixed, const State& state, StepResult& result) {
+  const DpConfig& dp = fixed.dp();
+  const double warn = dp.target_epsilon * (1 - dp.safety_budget_reserve);
+  result.budget.after = {state.spent.epsilon.lower, state.cumulative_epsilon};
+  result.budget.target = dp.target_epsilon;
+  result.budget.delta = dp.target_delta;
+  result.budget.adjacency = dp.adjacency;
+  result.budget.past_warning = dp.enabled && state.cumulative_epsilon > warn;
+  if (result.budget.past_warning)
+    result.warnings.push_back(
+        fmt::format("epsilon {} is past {}, the target {} less its safety reserve",
+                    state.cumulative_epsilon, warn, dp.target_epsilon));
+  result.metrics.cumulative_epsilon = state.cumulative_epsilon;
+  result.metrics.privacy_budget_remaining =
+      std::max(0.0, dp.target_epsilon - state.cumulative_epsilon);
+  if (dp.accountant == AccountantKind::kPld)
+    result.metrics.pld_epsilon_tight = state.cumulative_epsilon;
+}
+
 // metrics.release: dp. `normals`: one for the whole and one per part.
 ReleasedMetrics release_metrics(const Fixed& fixed, const ClipStatistics& statistics,
                                 const DpMetrics& metrics, std::span<const double> normals) {
@@ -249,21 +269,7 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
   state.elsewhere.reset();
   ++state.t;
 
-  const double warn = dp.target_epsilon * (1 - dp.safety_budget_reserve);
-  result.budget.after = {after.epsilon.lower, state.cumulative_epsilon};
-  result.budget.target = dp.target_epsilon;
-  result.budget.delta = dp.target_delta;
-  result.budget.adjacency = dp.adjacency;
-  result.budget.past_warning = dp.enabled && state.cumulative_epsilon > warn;
-  if (result.budget.past_warning)
-    result.warnings.push_back(
-        fmt::format("epsilon {} is past {}, the target {} less its safety reserve",
-                    state.cumulative_epsilon, warn, dp.target_epsilon));
-  result.metrics.cumulative_epsilon = state.cumulative_epsilon;
-  result.metrics.privacy_budget_remaining =
-      std::max(0.0, dp.target_epsilon - state.cumulative_epsilon);
-  if (dp.accountant == AccountantKind::kPld)
-    result.metrics.pld_epsilon_tight = state.cumulative_epsilon;
+  state_budget(fixed, state, result);
   result.replay = replay();
   return result;
 }

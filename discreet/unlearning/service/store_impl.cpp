@@ -113,7 +113,7 @@ std::uint64_t ModelStore::number(std::string_view name) {
   const auto value = get(name);
   if (!value) return 0;
   const auto numbers = unpacked<std::uint64_t>(*value);
-  if (numbers.size() != 1) malformed(kOperator, "{} is no number", name);
+  if (numbers.size() != 1) malformed(kOperator, "{} must be a number", name);
   return numbers[0];
 }
 
