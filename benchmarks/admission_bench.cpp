@@ -1,7 +1,7 @@
 // Descriptors through the gate: what a core verifies, and what the epoch's cache answers.
 #include <benchmark/benchmark.h>
 
-#include "discreet/admission/gate.h"
+#include "discreet/admission/admission_gate.h"
 #include "discreet/admission/policy_testing.h"
 
 namespace {

@@ -17,7 +17,7 @@
 #include "discreet/config/config_read.h"
 #include "discreet/config/config_table.h"
 #include "discreet/config/prevalidation.h"
-#include "discreet/training/plan.h"
+#include "discreet/training/run_plan.h"
 #include "discreet/training/train.h"
 
 namespace discreet::cli {

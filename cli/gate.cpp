@@ -1,5 +1,3 @@
-#include "discreet/release/gate.h"
-
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -16,6 +14,7 @@
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/release/envelope.h"
+#include "discreet/release/inference_gate.h"
 
 namespace discreet::cli {
 namespace {

@@ -15,11 +15,11 @@
 #include "discreet/base/files.h"
 #include "discreet/base/json.h"
 #include "discreet/base/json_read_impl.h"
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/ledger.h"
-#include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/ledger/withdrawal.h"
-#include "discreet/release/gate.h"
+#include "discreet/release/inference_gate.h"
 #include "discreet/report/html.h"
 
 namespace discreet::cli {

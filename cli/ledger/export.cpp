@@ -5,9 +5,9 @@
 #include "cli/print.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/receipt.h"
-#include "discreet/ledger/trace.h"
 
 namespace discreet::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "discreet/base/error.h"
 #include "discreet/base/json.h"
 #include "discreet/base/json_read_impl.h"
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/note.h"
-#include "discreet/ledger/trace.h"
 
 namespace discreet::cli {
 
@@ -42,8 +42,9 @@ std::string read_note(const std::string& path) {
   } catch (const Error& error) {
     throw Error(
         ErrorCode::kInvalidInput, "ledger",
-        fmt::format("'{}' is not a signed note of a checkpoint: {}; give a file such as ledger.note",
-                    path, error.sentence()));
+        fmt::format(
+            "'{}' is not a signed note of a checkpoint: {}; give a file such as ledger.note", path,
+            error.sentence()));
   }
   return text;
 }

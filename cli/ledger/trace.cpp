@@ -1,9 +1,8 @@
-#include "discreet/ledger/trace.h"
-
 #include <memory>
 
 #include "cli/ledger/ledger.h"
 #include "cli/print.h"
+#include "discreet/ledger/contribution_trace.h"
 
 namespace discreet::cli {
 namespace {

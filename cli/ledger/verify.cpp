@@ -11,8 +11,8 @@
 #include "cli/ledger/ledger.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/note.h"
-#include "discreet/ledger/trace.h"
 
 namespace discreet::cli {
 namespace {

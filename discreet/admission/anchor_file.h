@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "discreet/admission/gate.h"
+#include "discreet/admission/admission_gate.h"
 
 namespace discreet::admission {
 

@@ -31,7 +31,7 @@ namespace discreet::admission {
 //   12  corpus            text, 1 to 256 bytes: the name of the only corpus it is for, which is the
 //                         origin of its ledger. Absent in descriptors of earlier versions: such a
 //                         descriptor could be replayed in any corpus that trusts its key, so a
-//                         policy must accept it by its hash (gate.h)
+//                         policy must accept it by its hash (admission_gate.h)
 // Any other key, a missing key or a value out of range is malformed.
 //
 // resolver.h defines what (C, z, k) promises.

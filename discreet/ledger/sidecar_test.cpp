@@ -10,9 +10,9 @@
 #include "discreet/admission/uses.h"
 #include "discreet/base/error.h"
 #include "discreet/base/sqlite_guard_impl.h"
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/proof.h"
-#include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 
 namespace discreet::ledger {

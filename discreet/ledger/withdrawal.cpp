@@ -7,11 +7,11 @@
 #include "discreet/admission/cose.h"
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/opening_impl.h"
 #include "discreet/ledger/receipt.h"
 #include "discreet/ledger/spend.h"
-#include "discreet/ledger/trace.h"
 
 namespace discreet::ledger {
 namespace {

@@ -9,9 +9,9 @@
 #include "discreet/accounting/pld.h"
 #include "discreet/base/error.h"
 #include "discreet/base/sqlite.h"
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/spend.h"
-#include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 
 namespace discreet::ledger {

@@ -5,7 +5,7 @@
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/release/draft.h"
 #include "discreet/release/envelope.h"
-#include "discreet/release/gate.h"
+#include "discreet/release/inference_gate.h"
 
 // A model of four layers and an adapter, trained on three classes of contributions, and its ledger.
 //   public      whole model

@@ -16,8 +16,8 @@
 #include "discreet/config/prevalidation.h"
 #include "discreet/run/recount.h"
 #include "discreet/run/run_files.h"
-#include "discreet/run/seal.h"
 #include "discreet/run/trace.h"
+#include "discreet/run/trace_seal.h"
 
 namespace discreet::report {
 namespace {

@@ -90,7 +90,7 @@ struct Declared {
   Ended ended = Ended::kUnfinished;
   Claim claim;
   std::vector<GroupClaim> groups;  // of 2, 4 and 10 records, if certified
-  bool sealed = false;             // the run's seal was verified, with its key (run/seal.h)
+  bool sealed = false;             // the run's seal was verified, with its key (run/trace_seal.h)
   std::string not_sealed;          // a clause with the reason, if it was not
   std::optional<std::string> model_digest;  // SHA-256 of model.safetensors from the last line
   std::optional<std::uint64_t> planned_steps;

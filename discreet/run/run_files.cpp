@@ -17,9 +17,9 @@
 #include "discreet/base/json_read_impl.h"
 #include "discreet/config/config_read.h"
 #include "discreet/config/config_resolve.h"
-#include "discreet/run/seal.h"
-#include "discreet/run/secret.h"
+#include "discreet/run/secret_key.h"
 #include "discreet/run/step_count.h"
+#include "discreet/run/trace_seal.h"
 
 namespace discreet::run {
 namespace {

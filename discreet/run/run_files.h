@@ -21,7 +21,7 @@ class StepCount;
 //
 //   config.yaml, then secret.key, then the header of trace.jsonl, then the first step;
 //   the lines of a step before the checkpoint that has it, and before any model made from it;
-//   the model, then `run_end` with its digest, then the seal of the trace (run/seal.h).
+//   the model, then `run_end` with its digest, then the seal of the trace (run/trace_seal.h).
 //
 // trace.steps (run/step_count.h) exists from before the header until the final trace is sealed:
 // cutting off the end of the trace does not lower what a resumed run charges again.

@@ -7,7 +7,7 @@
 #include "discreet/base/folder_testing.h"
 #include "discreet/config/config_read.h"
 #include "discreet/run/run_files.h"
-#include "discreet/run/secret.h"
+#include "discreet/run/secret_key.h"
 
 namespace discreet::run {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "discreet/admission/gate.h"
+#include "discreet/admission/admission_gate.h"
 #include "discreet/admission/resolver.h"
 #include "discreet/admission/uses.h"
 #include "discreet/base/cbor.h"

@@ -14,7 +14,7 @@
 #include "discreet/base/error_testing.h"
 #include "discreet/base/json.h"
 #include "discreet/data/open.h"
-#include "discreet/ledger/trace.h"
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/ledger/withdrawal.h"
 #include "discreet/training/train_testing.h"

@@ -10,7 +10,7 @@
 
 #include "discreet/base/text/printable.h"
 #include "discreet/release/envelope.h"
-#include "discreet/release/gate.h"
+#include "discreet/release/inference_gate.h"
 #include "python/src/gil.h"
 #include "python/src/rooms.h"
 

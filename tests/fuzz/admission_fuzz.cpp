@@ -9,9 +9,9 @@
 //   statement) a private key   in PEM: kMalformed or kInvalidInput
 #include <string>
 
+#include "discreet/admission/admission_gate.h"
 #include "discreet/admission/anchor_file.h"
 #include "discreet/admission/cose.h"
-#include "discreet/admission/gate.h"
 #include "discreet/admission/policy_testing.h"
 #include "discreet/base/error.h"
 #include "tests/fuzz/fuzz.h"

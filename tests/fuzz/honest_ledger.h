@@ -3,11 +3,11 @@
 #include <map>
 #include <set>
 
+#include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/proof.h"
 #include "discreet/ledger/receipt.h"
-#include "discreet/ledger/trace.h"
 #include "discreet/ledger/verify.h"
 #include "discreet/ledger/withdrawal.h"
 #include "tests/fuzz/file.h"

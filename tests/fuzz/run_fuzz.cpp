@@ -17,8 +17,8 @@
 #include "discreet/run/checkpoint.h"
 #include "discreet/run/mac_impl.h"
 #include "discreet/run/recount.h"
-#include "discreet/run/seal.h"
-#include "discreet/run/secret.h"
+#include "discreet/run/secret_key.h"
+#include "discreet/run/trace_seal.h"
 #include "tests/fuzz/file.h"
 #include "tests/fuzz/fuzz.h"
 

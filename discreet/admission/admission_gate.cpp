@@ -1,4 +1,4 @@
-#include "discreet/admission/gate.h"
+#include "discreet/admission/admission_gate.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "discreet/run/seal.h"
+#include "discreet/run/trace_seal.h"
 
 #include <fmt/core.h>
 #include <openssl/crypto.h>
@@ -11,7 +11,7 @@
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/run/mac_impl.h"
-#include "discreet/run/secret.h"
+#include "discreet/run/secret_key.h"
 #include "discreet/run/step_count.h"
 
 namespace discreet::run {

@@ -49,7 +49,7 @@ struct Circumstances {
   std::set<Digest> withdrawn;
   // True if a descriptor that names no corpus belongs to this one, because its ledger contains it.
   // May be empty.
-  std::function<bool(const Digest& descriptor)> in_ledger;
+  std::function<bool(const Digest& descriptor)> in_ledger = {};
   // True if a descriptor has no uses left. The answer is confidential, and so are the verdicts that
   // use it: create a public view of a corpus without it.
   std::function<bool(const Digest& descriptor, const Descriptor&)> exhausted;

@@ -1,4 +1,4 @@
-#include "discreet/run/seal.h"
+#include "discreet/run/trace_seal.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/base/folder_testing.h"
-#include "discreet/run/secret.h"
+#include "discreet/run/secret_key.h"
 
 namespace discreet::run {
 namespace {

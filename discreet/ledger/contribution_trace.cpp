@@ -1,4 +1,4 @@
-#include "discreet/ledger/trace.h"
+#include "discreet/ledger/contribution_trace.h"
 
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-#include "discreet/training/plan.h"
+#include "discreet/training/run_plan.h"
 
 #include "discreet/config/config_resolve.h"
 #include "discreet/run/environment.h"

@@ -1,4 +1,4 @@
-#include "discreet/run/secret.h"
+#include "discreet/run/secret_key.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "discreet/run/secret.h"
+#include "discreet/run/secret_key.h"
 
 #include <fmt/core.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "discreet/release/gate.h"
+#include "discreet/release/inference_gate.h"
 
 #include <gtest/gtest.h>
 
