@@ -29,7 +29,7 @@ struct Options {
   std::string file;
   std::vector<std::string> settings;
   std::string seed, insecure_seed;
-  std::string on_bad_row = "refuse";
+  std::string on_bad_row = "reject";
   bool json = false;
   bool schema = false;
   bool reference = false;
@@ -274,7 +274,7 @@ void add_check(Command& command) {
   command.option("--seed", "SEED", options->seed, "Same as for 'train'");
   command.option("--insecure-seed", "SEED", options->insecure_seed, "Same as for 'train'");
   command.option("--on-bad-row", "WHAT", options->on_bad_row, "Same as for 'train'")
-      .choices({"refuse", "skip"});
+      .choices({"reject", "skip"});
   command.flag("--schema", options->schema, "Print the JSON schema of configurations")
       .excludes({"--json", "--resolved", "--reference", "CONFIG"});
   command.flag("--reference", options->reference, "Print every key, in Markdown")

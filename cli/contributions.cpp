@@ -49,6 +49,8 @@ void add_passphrase_option(Command& command, std::string& path) {
 
 admission::SigningKey read_key(const std::string& path, const std::string& passphrase_file) {
   const SecretBytes pem = read_secret_input(path), passphrase = read_passphrase(passphrase_file);
+  if (text_of(pem).find("PUBLIC KEY-----") != std::string_view::npos)
+    refuse(fmt::format("'{}' is a public key; give the private key, the .key file", path));
   admission::require_private(path, text_of(pem));
   return admission::SigningKey::from_pem(text_of(pem), text_of(passphrase));
 }

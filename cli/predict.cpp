@@ -15,7 +15,7 @@ namespace discreet::cli {
 namespace {
 
 struct Options {
-  std::string run, data, labels, threads, on_bad_row = "refuse";
+  std::string run, data, labels, threads, on_bad_row = "reject";
   bool json = false;
 };
 
@@ -86,7 +86,7 @@ void add_predict(Command& command) {
   command
       .option("--on-bad-row", "WHAT", options->on_bad_row,
               "Reject a file with an unreadable row, or skip such rows and count them")
-      .choices({"refuse", "skip"});
+      .choices({"reject", "skip"});
   command.json(options->json);
   command.action([options] { predict(*options); });
 }

@@ -14,6 +14,7 @@
 #include "discreet/base/json_read_impl.h"
 #include "discreet/run/run_files.h"
 #include "discreet/run/trace.h"
+#include "discreet/run/trace_seal.h"
 #include "discreet/training/train.h"
 
 namespace discreet::cli {
@@ -77,6 +78,10 @@ std::string copy_of_uses(const fs::path& store, const fs::path& folder) {
 
 Replayed replay(const fs::path& run, int threads) {
   Config config = run::read_config(run);
+  if (config.privacy.secure && !fs::exists(run / "secret.key"))
+    throw Error(ErrorCode::kInvalidInput, "replay",
+                fmt::format("'{}' does not exist; a run repeats only under its key: put it back",
+                            (run / "secret.key").string()));
   const std::vector<run::TraceLine> before = run::trace_lines(run / "trace.jsonl");
   std::uint64_t steps = 0;
   bool ended = false;
@@ -87,6 +92,14 @@ Replayed replay(const fs::path& run, int threads) {
                   "be replayed");
     if (line.kind == "iter") ++steps;
     ended = line.kind == "run_end";
+  }
+  Replayed out{before.size(), steps, {}, {}};
+  try {  // another run's key would give other noise
+    run::read_seal(run, config.privacy.secure, {});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kMalformed) throw;
+    out.difference = error.sentence();
+    return out;
   }
   const Scratch scratch, uses;
   if (config.corpus.uses) config.corpus.uses = copy_of_uses(*config.corpus.uses, uses.path);
@@ -102,7 +115,6 @@ Replayed replay(const fs::path& run, int threads) {
   training::train(config, options);
 
   const std::vector<run::TraceLine> now = run::trace_lines(scratch.path / "trace.jsonl");
-  Replayed out{before.size(), steps, {}, {}};
   for (std::size_t i = 0; i < before.size() && out.difference.empty(); ++i) {
     if (i >= now.size()) {
       out.difference = fmt::format("trace line {} ({}) did not come again", i + 1, before[i].kind);

@@ -51,7 +51,7 @@ void print_text(const report::RunSummary& summary, const std::string& out, bool 
     for (const std::string& reason : declared.not_private) print("  not private: {}\n", reason);
     return;
   }
-  print("  {}: epsilon <= {} at delta {} ({})\n", report::to_string(declared.ended),
+  print("  {}: epsilon ≤ {} at delta {} ({})\n", report::to_string(declared.ended),
         brief_up(declared.claim.upper), declared.claim.delta,
         accounting::to_string(declared.claim.adjacency));
 }

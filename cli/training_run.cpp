@@ -179,7 +179,7 @@ std::shared_ptr<TrainingOptions> add_training_options(Command& command, const ch
   command
       .option("--on-bad-row", "WHAT", options->on_bad_row,
               "Reject a file with an unreadable row, or skip such rows and count them")
-      .choices({"refuse", "skip"});
+      .choices({"reject", "skip"});
   command.json(options->json);
   return options;
 }

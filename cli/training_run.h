@@ -17,7 +17,7 @@ struct TrainingOptions {
   bool resume = false;
   std::vector<std::string> settings;
   std::string threads, seed, insecure_seed;
-  std::string on_bad_row = "refuse";
+  std::string on_bad_row = "reject";
   bool json = false;
 };
 

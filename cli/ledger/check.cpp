@@ -1,9 +1,14 @@
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cli/input.h"
 #include "cli/ledger/ledger.h"
 #include "cli/print.h"
+#include "discreet/base/error.h"
 #include "discreet/base/json.h"
 #include "discreet/base/json_read_impl.h"
 #include "discreet/ledger/note.h"
@@ -20,12 +25,8 @@ struct Options {
   bool json = false;
 };
 
-ExitStatus run_check(const Options& options) {
-  std::optional<std::string> earlier;
-  if (!options.checkpoint.empty()) earlier = read_note(options.checkpoint);
-  const ProofVerdict found = verify_proof(
-      read_input(options.file), ledger_key_from_text(read_input(options.public_key)), earlier);
-  if (options.json) {
+void print_verdict(const ProofVerdict& found, bool as_json) {
+  if (as_json) {
     json out = {{"verified", found.ok}};
     if (!found.ok) out["problem"] = found.problem;
     if (found.ok) out["tree_size"] = found.size;
@@ -48,14 +49,55 @@ ExitStatus run_check(const Options& options) {
     else
       print("  its content was summarised; the proof is of its hash\n");
   }
-  return found.ok ? kDone : kCheckSaysNo;
+}
+
+// One proof, or one receipt a line.
+std::vector<std::string_view> proofs_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) lines.push_back(line);
+    at = end + 1;
+  }
+  const bool are_objects = std::ranges::all_of(lines, [](std::string_view line) {
+    return line.front() == '{' && line.substr(0, line.find_last_not_of(" \t\r") + 1).back() == '}';
+  });
+  if (lines.size() < 2 || !are_objects) return {text};
+  return lines;
+}
+
+ExitStatus run_check(const Options& options) {
+  std::optional<std::string> earlier;
+  if (!options.checkpoint.empty()) earlier = read_note(options.checkpoint);
+  const LedgerKey key = ledger_key_from_text(read_input(options.public_key));
+  const std::string text = read_input(options.file);
+  const std::vector<std::string_view> proofs = proofs_of(text);
+  std::size_t broken = 0;
+  for (std::size_t i = 0; i < proofs.size(); ++i) {
+    ProofVerdict found;
+    try {
+      found = verify_proof(proofs[i], key, earlier);
+    } catch (const Error& error) {
+      if (proofs.size() == 1) throw;
+      throw Error(error.code(), "ledger",
+                  fmt::format("{}: proof {}: {}", options.file, i + 1, error.sentence()));
+    }
+    print_verdict(found, options.json);
+    if (!found.ok) ++broken;
+  }
+  if (proofs.size() > 1 && !options.json)
+    print("{} of {} proofs verified\n", proofs.size() - broken, proofs.size());
+  return broken == 0 ? kDone : kCheckSaysNo;
 }
 
 }  // namespace
 
 void add_ledger_check(Command& command) {
   auto options = std::make_shared<Options>();
-  command.argument("PROOF", options->file, "What 'prove' printed, or one line of 'export'")
+  command
+      .argument("PROOF", options->file,
+                "What 'prove' printed, or receipts of 'export' or 'unlearn delete', one a line")
       .required()
       .reads_file();
   add_ledger_key_option(command, options->public_key).required();

@@ -41,7 +41,7 @@ Places places(const UnlearnStore& store) {
 
 void UnlearnStore::add_argument(Command& command) {
   Option& argument = command.argument("STORE", folder, "Folder of the model").required();
-  command.name() == "init" ? argument.writes_folder() : argument.reads_folder("model.db");
+  command.name() == "init" ? argument.writes_folder() : argument.reads_folder();
 }
 
 void UnlearnStore::add_key_options(Command& command) {

@@ -102,7 +102,10 @@ ProofVerdict check_receipt(const json& line, const admission::PublicKey& key) {
   Place place;
   if (!verify_inclusion_receipt(from_hex(line.at("receipt").get<std::string>()), *out.leaf, key,
                                 &place))
-    return failed(out, "the receipt does not belong to this entry, or is not signed by this key");
+    return failed(out,
+                  "the receipt does not belong to this entry, or is not signed by the given key; "
+                  "check that it is "
+                  "the ledger's");
   out.origin = place.origin;
   out.size = place.size;
   out.entry = place.index;
@@ -119,7 +122,8 @@ ProofVerdict check(const json& proof, const admission::PublicKey& key,
   const std::string note = proof.at("note").get<std::string>();
   const NoteKey signer{read_unverified(note).origin, key};
   const auto now = open_note(note, signer);
-  if (!now) return failed(out, "the note is not signed by this key");
+  if (!now)
+    return failed(out, "the note is not signed by the given key; check that it is the ledger's");
   out.origin = now->origin;
   out.size = now->size;
   const Path path = path_of(proof);

@@ -269,7 +269,7 @@ std::optional<State::Due> State::next_due(std::size_t from) {
 }
 
 void State::take(const EpochEnd& e) {
-  if (open_terms_.empty()) broken(6, "an epoch ends that did not start");
+  if (open_terms_.empty()) broken(6, "an epoch ends that was never started");
   const Terms& terms = open_terms_[0].terms;
   if (e.run != terms.run || e.epoch != terms.epoch)
     broken(6, fmt::format("the end of epoch {} of run {} names another epoch", terms.epoch,

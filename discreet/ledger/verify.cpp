@@ -82,8 +82,9 @@ class Reading {
     where_.header = header;
     if (options_.key && options_.key->key != key_->key)
       fail("signature",
-           "the header names another public key than the given one; check that --public-key is the "
-           "steward's key",
+           fmt::format("the header names public key {}, and the given key is {}; give the key of "
+                       "this ledger's steward",
+                       to_hex(key_->key.bytes()), to_hex(options_.key->key.bytes())),
            0);
     if (options_.key && !options_.key->is_of(header.origin))
       fail("signature",

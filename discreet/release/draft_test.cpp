@@ -157,7 +157,7 @@ TEST(Draft, RefusesLedgersThatAreNotTheRuns) {
   Corpus corpus;
   LedgerAt at = corpus.at();
   at.key = key(9).public_key();
-  EXPECT_EQ(code_of([&] { draft(facts(), release_terms(), at); }, "another public key"),
+  EXPECT_EQ(code_of([&] { draft(facts(), release_terms(), at); }, "the header names public key"),
             ErrorCode::kMalformed);
 
   Corpus other;  // the same ledger up to here: it forks

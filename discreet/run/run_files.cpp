@@ -174,8 +174,8 @@ RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
     const bool empty = fs::is_empty(directory_);
     if (!resume && !empty)
       invalid_input(kOperator,
-                    "{} already contains a run or other files; choose another directory with "
-                    "--out, or continue with --resume",
+                    "{} already contains a run or other files; choose another directory, or continue "
+                    "the run with --resume (in Python: resume=True)",
                     directory_.string());
     new_ = empty;
     // What a killed process was about to rename.

@@ -194,7 +194,7 @@ def train(X: Any = None, y: Any = None, out: str | os.PathLike[str] | None = Non
           categories: Mapping[Any, Sequence[Any]] | None = None, classes: Any = None,
           label_bounds: Sequence[float] | None = None, declared_size: int | None = None, batch_size: int | None = None,
           epochs: int | None = None, hidden: Sequence[int] | None = None, test: tuple[Any, Any] | None = None,
-          resume: bool = False, threads: int | None = None, on_bad_row: str = "refuse",
+          resume: bool = False, threads: int | None = None, on_bad_row: str = "reject",
           progress: Callable[[dict[str, Any]], None] | None = None) -> Run:
     """Trains a private model: train(config, out) from a configuration, or train(X, y) from arrays.
 
@@ -223,7 +223,7 @@ def train(X: Any = None, y: Any = None, out: str | os.PathLike[str] | None = Non
     config, settings: as in load_config. Arguments override config, and settings override both.
     resume: continue the run in that directory, bit for bit.
     threads: number of threads, which does not change the result; by default one per processor.
-    on_bad_row: "refuse" rejects data with a row that cannot be read; "skip" leaves such rows out.
+    on_bad_row: "reject" rejects data with a row that cannot be read; "skip" leaves such rows out.
     progress: called after every step with {"step", "planned_steps", "epsilon", "steps_per_second"}.
 
     Ctrl-C ends the run after the current step; `ended` is then "interrupted".

@@ -26,9 +26,9 @@ using namespace discreet;
 namespace {
 
 data::BadRow bad_row(const std::string& what) {
-  if (what == "refuse") return data::BadRow::kRefuse;
+  if (what == "reject") return data::BadRow::kRefuse;
   if (what == "skip") return data::BadRow::kSkip;
-  invalid_input("train", "on_bad_row is '{}'; it must be refuse or skip", what);
+  invalid_input("train", "on_bad_row is '{}'; it must be reject or skip", what);
 }
 
 // The tensors of a model.safetensors: name to array, in the order of the file.

@@ -124,7 +124,7 @@ def test_schedule_is_the_same_as_its_steps(tmp_path):
 
 GOOD_LINE = '{"noise_multiplier": 1, "sampling_rate": 0.01, "steps": 1}'
 BAD_LINES = [
-    ("not json", "not JSON"), ("[1]", "no JSON object"), (GOOD_LINE[:-1], "not JSON"),
+    ("not json", "not JSON"), ("[1]", "expected a JSON object"), (GOOD_LINE[:-1], "not JSON"),
     (GOOD_LINE.replace("steps", "stesp"), "'stesp' is unknown"),
     ('{"noise_multiplier": 1, "sampling_rate": 0.01}', "'steps' is missing"),
     (GOOD_LINE.replace("1}", "1, \"steps\": 2}"), "stands twice"),

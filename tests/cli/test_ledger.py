@@ -143,7 +143,7 @@ def test_show_is_for_people_and_says_how_to_go_on(folder):
     assert "  clip_norm=1  " in text and "not_after=2027-01-26T21:46:40Z" in text and "noise_deviation=3" in text
     assert "cumulative_epsilon=0.379442" in text and "planned_steps=1000" in text and "_nano" not in text and "adapter" not in text
     assert text.endswith("there are more; continue with --from 15\n")
-    assert discreet("ledger", "show", str(folder / "ledger.db"), "--from", "99").stdout == "there is no entry from 99 on\n"
+    assert discreet("ledger", "show", str(folder / "ledger.db"), "--from", "99").stdout == "no entries from 99\n"
 
 
 def climb(leaf, index, size, path):
@@ -312,7 +312,7 @@ def test_bad_input_gets_one_sentence_and_its_status(folder, tmp_path):
         assert refused.returncode == 2 and words in refused.stderr and not (folder / "bad").exists()
     withdraw(folder, "00" * 32, "steward")
     refused = record(folder, 0, "--bundles", folder / "absent")
-    assert refused.returncode == 2 and "no folder" in refused.stderr
+    assert refused.returncode == 2 and "not a folder" in refused.stderr
     done = json.loads(record(folder, 0, "--bundles", folder).stdout)
     assert done["recorded"] == 1 and done["bundles"] == [] and "never admitted" in done["without_bundle"][0]["reason"]
     (folder / "events.jsonl").write_text("{}\n")

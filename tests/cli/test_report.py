@@ -33,7 +33,7 @@ def test_public_report_does_not_depend_on_the_data(tmp_path):
 def test_runs_without_an_end_have_a_report_but_no_public_one(tmp_path):
     made_up_run.write(tmp_path / "run", steps=20, ended="")
     result = discreet("report", str(tmp_path / "run"))
-    assert result.returncode == 0 and "unfinished: epsilon <= 3.0000" in result.stdout
+    assert result.returncode == 0 and "unfinished: epsilon ≤ 3.0000" in result.stdout
     result = discreet("report", str(tmp_path / "run"), "--public")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: INVALID_INPUT: the run is unfinished")

@@ -314,7 +314,7 @@ def test_rules_that_the_signer_itself_broke_are_found(folder):
              "another": (another_plan, "its terms are not those that the run planned"),
              "without": (no_plan, "it cannot be read"),
              "after": (used_after_withdrawal, "is used after its withdrawal"),
-             "epoch": (epoch_left_out, "an epoch ends that did not begin"),
+             "epoch": (epoch_left_out, "an epoch ends that was never started"),
              "stranger": (use_of_a_stranger, "contribution 99 is used under terms that are not its own"),
              "type": (unknown_type, "it is of a type that no entry has"),
              "link": (other_link, "entry 2: the checkpoint before it is not the one it names")}

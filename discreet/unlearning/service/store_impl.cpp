@@ -52,7 +52,7 @@ void make_file(const std::filesystem::path& path) {
 void require_file(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    invalid_input(kOperator, "{}: {}; create one with 'discreet unlearn init'", path.string(),
+    invalid_input(kOperator, "{}: {}; create a model with 'discreet unlearn init'", path.string(),
                   std::strerror(errno));
   }
   if ((status.st_mode & 077) != 0) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -81,7 +82,9 @@ class Arguments:
                     refuse(f"{key} and {meant} are two names of one argument; pass only one of them")
                 given[meant] = value
             else:
-                refuse(f"make_private has no argument {key}; see help(PrivacyEngine.make_private)")
+                near = difflib.get_close_matches(key, [*defaults, *SYNONYMS], n=1)
+                refuse(f"make_private has no argument {key}; "
+                       + (f"did you mean {near[0]}?" if near else "see help(PrivacyEngine.make_private)"))
         for key in ("module", "optimizer", "data_loader"):
             if given[key] is None:
                 refuse(f"{key} is missing; pass it to make_private")
