@@ -47,8 +47,8 @@ struct Circumstances {
   Instant time = 0;       // the epoch is [time, time + policy.epoch_seconds)
   Statements statements;  // rotations and revocations
   std::set<Digest> withdrawn;
-  // True if a descriptor that names no corpus belongs to this one, because its ledger contains it.
-  // May be empty.
+  // True if a descriptor that names no corpus belongs to this corpus, because the ledger of this
+  // corpus contains it. May be empty.
   std::function<bool(const Digest& descriptor)> in_ledger = {};
   // True if a descriptor has no uses left. The answer is confidential, and so are the verdicts that
   // use it: create a public view of a corpus without it.
@@ -68,19 +68,20 @@ struct Verdict {
 
 // The gate of one epoch. It remembers what it admitted; nothing else may enter a batch.
 //
-// Rotation: the new key may attest whatever the old one may, unless either is revoked. Revocation:
-// by the policy, by its authority for any key, or by a key for itself. It covers everything that
-// the key ever signed, including rotations, because a stolen key can sign any date.
+// Rotation: from its time on, the new key may attest whatever the old key may, unless either is
+// revoked. Revocation: by the policy, by its authority for any key, or by a key for itself. It
+// covers everything that the key ever signed, including rotations, because a stolen key can sign
+// any date.
 class Gate {
  public:
   // Throws kInvalidInput if the time is not from 1970 to 9999.
   Gate(Policy policy, Circumstances circumstances);
 
-  // One verdict per contribution, in order; independent of threads >= 1. Bytes that this gate has
-  // already verified are not verified again. DUPLICATE compares only contributions of one
-  // contributor, because comparing across contributors would tell one what another contributed. Of
-  // duplicates in one call the first is admitted; a contribution admitted by an earlier call stays
-  // admitted.
+  // One verdict per contribution, in order; threads >= 1 does not affect the verdicts. The gate
+  // does not verify bytes again that it has already verified. DUPLICATE compares only contributions
+  // of one contributor, because a comparison across contributors would tell one what another
+  // contributed. Of duplicates in one call the first is admitted; a contribution that an earlier
+  // call admitted stays admitted.
   std::vector<Verdict> admit(std::span<const Contribution> contributions, int threads = 1);
 
   // The descriptor admitted under this hash in this epoch; null if there is none. Safe from any

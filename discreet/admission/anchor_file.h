@@ -12,9 +12,9 @@ namespace discreet::admission {
 // The text files that exchange contributions and statements. `name` is for messages; an invalid
 // line throws kInvalidInput with its number.
 
-// A line of an anchor file, JSON. Only "descriptor" and "attestation", in hexadecimal, are read
-// ("attestation" may be missing); the other members repeat their content for people and other
-// tools. The gate validates the bytes.
+// A line of an anchor file, in JSON. Only "descriptor" and "attestation", in hexadecimal, are read;
+// "attestation" may be missing. The other members repeat the content of these two for people and
+// other tools. The gate validates the bytes.
 struct Anchored {
   int line;
   Contribution contribution;

@@ -12,8 +12,8 @@ namespace discreet::admission {
 
 // Proof: resolver.md
 
-// The joint promise for all contributions of one contributor. A promise (C, z, k) holds per
-// contribution, and contributions of one contributor may share steps.
+// The joint promise for all contributions of one contributor. A promise (C, z, k) holds for one
+// contribution, and several contributions of one contributor may take part in the same step.
 struct ContributorTotal {
   std::string contributor;
   std::uint64_t contributions = 0;

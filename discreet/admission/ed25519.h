@@ -38,8 +38,8 @@ class PublicKey {
   KeyId id() const;
   std::string to_pem() const;
 
-  // True if the signature is valid for this message under the strict profile. Throws for no input,
-  // only kIoError if OpenSSL fails.
+  // True if the signature is valid for this message under the strict profile. No input throws;
+  // throws kIoError only if OpenSSL fails.
   bool verifies(ByteView message, ByteView signature) const;
 
   friend auto operator<=>(const PublicKey&, const PublicKey&) = default;

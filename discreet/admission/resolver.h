@@ -34,11 +34,11 @@ namespace discreet::admission {
 //                   schedule; m is the smallest multiplier, rounded up, at which the certified
 //                   epsilon at `delta` is at most that of one Gaussian of multiplier z. Holds as
 //                   long as nobody learns which contributions were sampled.
-// The policy fixes the noise s_b of each block; the record is clipped until its own multiplier is
-// m:
+// The policy fixes the noise s_b of each block. The record is clipped so that its own multiplier is
+// at least m:
 //   flat        c   = min(C, min_b s_b / m)                             over its whole profile
 //   per block   c_b = s_b min(1 / (m sqrt(B)), C / sqrt(sum_b s_b^2))   in each of its B blocks
-// All roundings make the record smaller and m larger, never the reverse.
+// All roundings make the clip bound smaller and m larger, never the reverse.
 
 struct Resolution {
   RoutePlan plan;
@@ -53,8 +53,8 @@ struct Resolution {
   // most order * rho (discrete Gaussian: at every order, which is rho-zCDP).
   std::optional<double> gdp_mu;
   std::optional<double> renyi_rho;
-  // Amplified: epsilon at the class's delta, adjacency zero_out; it does not exceed that of one
-  // Gaussian of multiplier z, given second.
+  // Amplified: epsilon at the class's delta, adjacency zero_out. It does not exceed
+  // gaussian_epsilon, the epsilon of one Gaussian of multiplier z.
   std::optional<accounting::Interval> amplified_epsilon;
   std::optional<accounting::Interval> gaussian_epsilon;
   std::vector<std::string> layers;  // permitted layers, in stack order
@@ -65,8 +65,8 @@ struct Resolution {
 // again (kInvalidInput), in case the caller skipped the gate. Throws kInvalidDpConfig if the
 // profile permits nothing in this layout or names modules, layers, heads, experts or an adapter
 // that the layout does not have; if no noise keeps an amplified promise; if a class is amplified
-// and the noise neither Gaussian nor rounded Gaussian; or if Laplace, discrete Gaussian or Skellam
-// noise would cover several blocks.
+// and the noise is neither Gaussian nor rounded Gaussian; or if Laplace, discrete Gaussian or
+// Skellam noise would cover several blocks.
 Resolution resolve(const Policy& policy, const Descriptor& descriptor, const ModelLayout& layout,
                    const UseNoise& noise = {});
 

@@ -23,9 +23,9 @@ struct Scaled {
   friend auto operator<=>(const Scaled&, const Scaled&) = default;
 };
 
-// Digits with at most nine decimals, "0.25" or "12": nothing is rounded. `what` starts the
-// sentence. Throws kInvalidInput for anything else, including a sign or an exponent, and beyond
-// kMost.
+// Reads digits with at most nine decimals, such as "0.25" or "12", without rounding. Throws
+// kInvalidInput for anything else, including a sign or an exponent, and for values beyond kMost;
+// the error's sentence starts with `what`.
 Scaled parse_scaled(std::string_view text, std::string_view what);
 
 // Seconds since 1970-01-01T00:00:00Z, without leap seconds; in [0, 253402300800), up to year 9999.

@@ -14,17 +14,17 @@ class Database;
 
 namespace discreet::admission {
 
-// Counts the uses of each contribution over all runs of a corpus: it enforces the limit of a
-// promise.
+// The store of uses: counts the uses of each contribution over all runs of a corpus, and so
+// enforces the limit k of its promise.
 //
 // Confidential: one file of mode 0600 that is never exported. It is never part of a ledger, report
-// or release; rejections because of exhausted uses are not published either.
+// or release. Rejections because of exhausted uses are not published either.
 //
-// A use is reserved durably before anything derived from it leaves the process. A crash between
-// reservation and use counts as a use. If the same run executes the same step number again, it
-// finds its reservation and reserves nothing. Such a step may only be repeated if it releases the
-// same bits (same noise, same batch); a run that draws fresh noise must take a fresh step number or
-// run identity.
+// A use is reserved durably before anything derived from it leaves the process. A use that was
+// reserved before a crash counts, even if it was never made. If the same run executes the same step
+// number again, it finds its reservation and reserves nothing. Repeat such a step only if it
+// releases the same bits (same noise, same batch). A run that draws fresh noise must take a fresh
+// step number or run identity.
 //
 // SQLite with a rollback journal and synchronous=EXTRA (the removal of the journal is flushed too);
 // one writer at a time, among any number of processes on one machine.

@@ -29,8 +29,8 @@ struct Trace {
   std::vector<UseOf> uses;
   std::optional<At<Withdrawal>> withdrawal;
   std::vector<At<Release>> releases;  // of runs that had used it
-  // Epsilon, millionths: that of the last use, which covers the plans of its runs. In a ledger of
-  // schema 1, for a withdrawn contribution, the cost of all uses that it allowed.
+  // Epsilon, millionths: the spend of the last use, which covers the plans of its runs. In a ledger
+  // of schema 1, for a withdrawn contribution, the cost of all uses that it allowed.
   std::uint64_t spend = 0;
   bool has_plans = true;  // the ledger has plans (schema 2)
 };

@@ -4,10 +4,10 @@
 
 #include "discreet/ledger/entry.h"
 
-// The receipt of a deletion beside its signed entry.
+// The plain members of a deletion receipt, which stand beside its signed entry.
 namespace discreet::ledger {
 
-// What an entry says, in plain members for people: as they stand in a receipt.
+// The content of an entry as plain JSON members for people, as in a receipt.
 nlohmann::json plain_members(const Deletion& deletion);
 
 }  // namespace discreet::ledger

@@ -18,9 +18,9 @@
 // The content of a ledger's leaves. FORMAT.md beside this file defines the bytes and the numbered
 // rules between leaves; state.h checks the rules.
 //
-// Every value is declared, scheduled or derived from such values: nothing depends on a payload, on
-// which records took part in a step, or on a clock beyond the named public dates. Numbers are
-// integers in the units below, so that they have one encoding; each comment states the rounding
+// Every value is declared, scheduled or derived from such values. No value depends on a payload, on
+// the records that took part in a step, or on a clock, except for the named public dates. Numbers
+// are integers in the units below, so that they have one encoding; each comment states the rounding
 // direction.
 namespace discreet::ledger {
 
@@ -29,14 +29,14 @@ inline constexpr double kNano = 1e9;  // clips, deviations, multipliers: 10^-9, 
 inline constexpr double kPico = 1e12;  // rates: 10^-12
 inline constexpr double kAtto = 1e18;  // delta: 10^-18
 
-// Since schema 2, terms name the steps that their run plans, and spends are those of the plan.
-// Ledgers of schema 1 can still be read and extended, without plans.
+// Since schema 2, terms name the steps that their run plans, and spends cover the plan. Ledgers of
+// schema 1 can still be read and extended, without plans.
 inline constexpr std::uint64_t kSchemaVersion = 2;
 inline constexpr std::size_t kMostLeafBytes = std::size_t{1} << 20;
 
 using RawKey = std::array<std::uint8_t, 32>;  // the bytes of an Ed25519 public key
 
-// Leaf 0: the contract by which everything else is verified. It never changes; another contract
+// Leaf 0: the contract by which all other leaves are verified. It never changes; another contract
 // needs another ledger.
 struct Header {
   std::uint64_t schema = kSchemaVersion;  // schema of the entries
@@ -65,9 +65,9 @@ enum class Promise : std::uint8_t {
   kAmplified = 1,  // (C, epsilon): the spend at the header's delta stays at most epsilon
 };
 
-// A contribution that passed the gate. Everything comes from its signed descriptor, except for the
-// multiplier of an amplified promise: there the operator states the noise to which every use is
-// clipped.
+// A contribution that passed the gate. All fields follow from its signed descriptor, except for the
+// multiplier of an amplified promise: the operator states it, and every use is clipped so that its
+// noise multiplier is at least that.
 struct Admission {
   std::uint64_t number = 0;         // admissions are numbered from 0
   Digest descriptor{};              // SHA-256 of the canonical descriptor, including the nonce
@@ -92,7 +92,8 @@ enum class Family : std::uint8_t {
   kSkellam = 4,
 };
 
-// What an epoch of a run does to every contribution of a class; reserved before its first step.
+// What an epoch of a run does to every contribution of a class; reserved before the first step of
+// the epoch.
 struct Terms {
   std::string run;  // 1 to 128 bytes, public
   std::uint64_t epoch = 0;
@@ -119,8 +120,8 @@ struct Terms {
 struct Use {
   std::uint64_t terms = 0;         // position of the leaf with the terms
   std::uint64_t contribution = 0;  // number of the admission
-  // Cumulative epsilon, millionths, rounded up: of everything that its runs have planned; in
-  // ledgers of schema 1, of the epochs so far (spend.md).
+  // Cumulative epsilon, millionths, rounded up: of all steps that its runs have planned; in ledgers
+  // of schema 1, of the epochs so far (spend.md).
   std::uint64_t spend = 0;
 };
 
@@ -136,8 +137,8 @@ struct Refusals {
   std::vector<std::pair<std::string, std::uint64_t>> counts;
 };
 
-// From here on, nothing uses the contribution. This erases nothing and makes no claim about models
-// already trained.
+// From here on, no epoch uses the contribution. A withdrawal erases nothing and makes no claim
+// about models that are already trained.
 struct Withdrawal {
   Digest descriptor{};
   std::string reason;      // at most 256 bytes
@@ -224,7 +225,7 @@ Digest descriptor_hash(std::string_view text);
 Bytes withdrawal_statement(std::string_view origin, const Digest& descriptor,
                            std::string_view reason, std::uint64_t time);
 
-// What commits a deletion to a subject and their records (FORMAT.md, rule 11).
+// The commitment of a deletion to a subject and the subject's records (FORMAT.md, rule 11).
 Digest deletion_commitment(ByteView salt, std::string_view subject,
                            std::span<const std::uint64_t> records);
 

@@ -17,32 +17,32 @@
 
 namespace discreet::ledger {
 
-// The writer of a ledger; there is at most one at a time. Each operation appends one batch of
-// leaves and signs:
+// The writer of a ledger; there is at most one at a time. Each operation appends and signs one
+// batch of leaves:
 //   1. it checks the leaves by the rules that every verifier applies (state.h);
 //   2. it commits them durably;
 //   3. it reads them back from disk and hashes them;
 //   4. it signs the checkpoint and commits it durably; only then does the operation return.
-// A process killed before 4 leaves leaves without a note; open() drops them. So everything that an
-// operation reported is present, and an unreported operation may be repeated: an epoch is reserved,
-// and a descriptor admitted or withdrawn, only once.
+// If a process is killed before step 4, some leaves may have no note; open() drops them. So
+// everything that an operation reported is present, and the caller may repeat an unreported
+// operation: an epoch is reserved only once, and a descriptor is admitted or withdrawn only once.
 //
-// Operations throw kInvalidInput, kMalformed or kInvalidDpConfig if a rule is violated, kIoError if
-// the machine fails; the ledger is then unchanged.
+// Operations throw kInvalidInput, kMalformed or kInvalidDpConfig if a rule is violated, and
+// kIoError if the machine fails. The ledger is then unchanged.
 class Ledger {
  public:
   // Creates a new file with header and policy, signed. Fills in `header.key` and `header.policy`.
   static Ledger create(const std::filesystem::path& path, Header header, ByteView policy,
                        admission::SigningKey key);
   // Reads and verifies the whole file (except attestations). last_seen: a note that the caller
-  // kept; a ledger that does not extend it was rolled back or forked, and is rejected with
-  // kMalformed. Throws kIoError if another process writes for longer than `patience_ms`.
+  // kept. A ledger that does not extend it was rolled back or forked: throws kMalformed. Throws
+  // kIoError if another process writes for longer than `patience_ms`.
   static Ledger open(const std::filesystem::path& path, admission::SigningKey key,
                      std::optional<std::string> last_seen = {}, int patience_ms = kPatience);
   static constexpr int kPatience = 10'000;
 
-  // Lets other processes write until refresh() or the next operation, which reads their leaves and
-  // rejects a ledger that no longer extends note().
+  // let_go: lets other processes write until refresh() or the next operation. That call reads the
+  // leaves of the others and rejects a ledger that no longer extends note().
   void let_go();
   void refresh();
 
@@ -52,9 +52,7 @@ class Ledger {
   const State& state() const { return state_; }
   const std::string& note() const { return note_; }  // the last checkpoint: keep a copy elsewhere
 
-  // Contributions that passed the gate, and the number of those that did not, per reason. Verifies
-  // attestations that are not verified yet. Throws kInvalidInput for a descriptor that was admitted
-  // or withdrawn before.
+  // A contribution that passed the gate.
   struct Contribution {
     Bytes descriptor;   // canonical bytes
     Bytes attestation;  // detached COSE_Sign1 over them
@@ -62,42 +60,48 @@ class Ledger {
     std::uint64_t least_multiplier = 0;  // amplified: see Admission
     bool verified = false;               // the gate has just verified the attestation
   };
+  // Records contributions that passed the gate, and per reason the number of those that did not.
+  // Verifies attestations that are not verified yet. Throws kInvalidInput for a descriptor that was
+  // admitted or withdrawn before.
   void admit(std::span<const Contribution> contributions, const Refusals& refusals = {});
 
   // Reserves an epoch: one use for every contribution of the classes in `terms` that is neither
   // withdrawn nor ended at `as_of`, whether or not it will be sampled. Call it before the epoch's
   // first step. Fills in run, epoch and as_of of the terms; in a ledger of schema 1 it omits the
-  // planned steps. Admissions and rejections for the epoch go into the same batch: either all of it
-  // is recorded, once, or nothing.
+  // planned steps. Admissions and rejections for the epoch are part of the same batch: either the
+  // whole batch is recorded, once, or nothing.
   // Returns false and does nothing if the epoch was reserved before. Throws kInvalidInput if an
   // epoch is skipped, and as admit().
   bool reserve_epoch(const std::string& run, std::uint64_t epoch, std::uint64_t as_of,
                      std::vector<Terms> terms, std::span<const Contribution> admitted = {},
                      const Refusals& refusals = {});
 
-  // Why withdraw() would reject a withdrawal: it is forged, of another ledger, or of a contribution
-  // that is not in the ledger and not signed by a steward. Empty if it would not.
+  // Why withdraw() would reject a withdrawal: it is forged, it is for another ledger, or it is for
+  // a contribution that is not in the ledger and no steward signed it. Empty if withdraw() would
+  // accept it.
   std::optional<std::string> objection(const Withdrawal& withdrawal);
   // Appends the withdrawals that are not recorded yet and returns their number. Throws
   // kInvalidInput, and appends nothing, if one has an objection().
   std::size_t withdraw(std::span<const Withdrawal> withdrawals);
 
   // Summarises every contribution that ended at least header.retention seconds before `now`.
-  // Returns false if there is none.
+  // Returns false if there is no such contribution.
   bool summarise(std::uint64_t now);
 
+  // Appends the record that the model of a run was released with the manifest of this hash.
   void release(const std::string& run, const Digest& manifest);
 
   // Appends the deletions, all of one model and in order, that are not recorded yet, and returns
   // their number. Throws kInvalidInput if a number is skipped.
   std::size_t record_deletions(std::span<const Deletion> deletions);
 
-  // The positions of entries with these bytes, and a receipt (receipt.h) of each, read from the
-  // file. Throws kInvalidInput for an entry that is not in the ledger.
+  // The position of an entry, and its receipt (receipt.h).
   struct Placed {
     std::uint64_t position;
     Bytes receipt;
   };
+  // Finds the entries with these bytes in the file. Throws kInvalidInput for an entry that is not
+  // in the ledger.
   std::vector<Placed> receipts(std::span<const Bytes> leaves);
 
  private:

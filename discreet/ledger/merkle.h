@@ -70,8 +70,8 @@ Path inclusion_proof(std::uint64_t index, std::uint64_t size, const RangeHash& r
 // equal. Throws kInvalidInput unless 1 <= size1 <= size2.
 Path consistency_proof(std::uint64_t size1, std::uint64_t size2, const RangeHash& range);
 
-// RFC 9162, sections 2.1.3.2 and 2.1.4.2. False for anything that is not a proof, including size1 =
-// 0: an empty tree proves nothing.
+// RFC 9162, sections 2.1.3.2 and 2.1.4.2. Return false for anything that is not a proof, including
+// size1 = 0, because an empty tree proves nothing.
 bool verify_inclusion(const Digest& leaf, std::uint64_t index, std::uint64_t size, const Path& path,
                       const Digest& root);
 bool verify_consistency(std::uint64_t size1, const Digest& root1, std::uint64_t size2,

@@ -34,7 +34,7 @@ struct NoteKey {
   std::string name;  // not empty; no space, no '+', no control character; well-formed UTF-8
   admission::PublicKey key;
 
-  // SHA-256(name ‖ 0A ‖ 01 ‖ key)[0:4]: identifies the key, proves nothing.
+  // SHA-256(name ‖ 0A ‖ 01 ‖ key)[0:4]: identifies the key, but proves nothing.
   std::array<std::uint8_t, 4> id() const;
   // "name+id+base64(01 ‖ key)", the text form of public keys in C2SP tools.
   std::string to_text() const;
@@ -53,8 +53,8 @@ struct LedgerKey {
   bool is_of(std::string_view origin) const noexcept { return name.empty() || name == origin; }
 };
 
-// Reads a key in any text form: NoteKey's, which contains the name, 64 hexadecimal digits, or PEM.
-// Surrounding white space is ignored. Throws kMalformed for any other text.
+// Reads a key in any text form: the form of NoteKey, which contains the name; 64 hexadecimal
+// digits; or PEM. Ignores surrounding white space. Throws kMalformed for any other text.
 LedgerKey ledger_key_from_text(std::string_view text);
 
 // True if a text is a valid name of a NoteKey.

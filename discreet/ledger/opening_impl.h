@@ -5,9 +5,9 @@
 
 namespace discreet::ledger {
 
-// The leaf of a contribution. Everything in it comes from its descriptor, the key that attested it
-// and, for an amplified promise, the smallest multiplier of a use. Throws kMalformed if the bytes
-// do not encode a descriptor.
+// The leaf of a contribution. It follows from the descriptor, the key that attested it and, for an
+// amplified promise, the smallest multiplier of a use. Throws kMalformed if the bytes do not encode
+// a descriptor.
 struct Opened {
   Admission leaf;
   std::uint64_t not_before;  // of the descriptor; not in the leaf

@@ -19,8 +19,8 @@
 //   from_size.
 namespace discreet::ledger {
 
-// Both read the leaves of the file once. They throw kInvalidInput if the entry or size does not
-// exist, or if the ledger was never signed.
+// Both functions read the leaves of the file once. They throw kInvalidInput if the entry or size
+// does not exist, or if the ledger was never signed.
 std::string prove_entry(const std::filesystem::path& ledger, std::uint64_t entry);
 std::string prove_consistency(const std::filesystem::path& ledger, std::uint64_t from_size);
 
@@ -33,11 +33,11 @@ struct ProofVerdict {
   std::optional<Bytes> leaf;               // its bytes, if the proof has them
   std::optional<std::uint64_t> from_size;  // of a proof of consistency
 };
-// Checks under the ledger's key a proof of the forms above, a line of `discreet ledger export` (a
+// Checks, with the ledger's key, a proof of the forms above, a line of `discreet ledger export` (a
 // receipt of RFC 9942 with its leaf), or the receipt of a deletion. The plain members of such a
-// line must state what was signed, and an opening must match the signed commitment. A proof of
-// consistency refers to an earlier note, which must be given. Throws kInvalidInput if it is
-// missing, or if the text is not a proof or has a duplicate name; kMalformed if the earlier note is
+// line must agree with what was signed, and an opening must match the signed commitment. A proof of
+// consistency needs the earlier note that it extends. Throws kInvalidInput if that note is missing,
+// or if the text is not a proof or has a duplicate name; kMalformed if the earlier note is
 // malformed.
 ProofVerdict verify_proof(std::string_view json, const LedgerKey& key,
                           const std::optional<std::string>& earlier_note = {});

@@ -18,9 +18,9 @@ namespace discreet::ledger {
 //   unprotected  {396: {-1: [bstr .cbor [size, index, [path]]]}}
 //   payload      nil; the root of the tree of `size` leaves is signed
 // The bytes of the leaf are not included. A tree of one leaf has no receipt; a ledger has at least
-// two. Receipts of earlier versions have no claims (15) and are accepted: the reader must then know
-// from elsewhere which ledger of the key they belong to, and the size. Throws kInvalidInput if the
-// origin is not a valid name (note.h).
+// two leaves. Receipts of earlier versions have no claims (15) and are accepted. The reader must
+// then know from elsewhere the size, and to which ledger of the key they belong. Throws
+// kInvalidInput if the origin is not a valid name (note.h).
 Bytes inclusion_receipt(const admission::SigningKey& key, std::string_view origin,
                         std::uint64_t size, std::uint64_t index, const Path& path,
                         const Digest& root);

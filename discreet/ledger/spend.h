@@ -33,7 +33,7 @@ struct Bound {
 // amplified promise, m is the recorded multiplier. Rounds towards less noise and a higher rate.
 // Throws kInvalidDpConfig for terms out of range.
 accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound);
-// The same for all steps that the terms' run has planned.
+// The same for all steps that the run of the terms has planned.
 accounting::RepeatedEvent plan_of(const Terms& terms, const Bound& bound);
 
 // True if k uses clipped in this way are jointly 1/z-GDP, so that their spend is at most that of
@@ -43,38 +43,38 @@ bool is_capped(Family family) noexcept;
 Bound bound_of(const Admission& admission);
 
 // The spend to report for a withdrawn contribution, under the header of its ledger: the last
-// recorded one, which covers the plans of its runs. In a ledger of schema 1, which has no plans,
-// the larger of that and Spends::withdrawn(). used: the terms of its epochs.
+// recorded spend, which covers the plans of its runs. In a ledger of schema 1, which has no plans,
+// the larger of the last recorded spend and Spends::withdrawn(). used: the terms of its epochs.
 std::uint64_t withdrawn_spend(const Header& header, const Admission& admission,
                               std::span<const Terms> used, std::uint64_t recorded);
 
-// Cumulative spends, each computed once: contributions with equal histories share a state, so the
-// accountant runs once per distinct history, not per contribution.
+// Cumulative spends. Contributions with equal histories share a state, so the accountant runs once
+// per distinct history, not once per contribution.
 class Spends {
  public:
   using StateId = std::uint32_t;
   static constexpr StateId kNothing = 0;  // no event yet
 
-  // accountant: a name known to make_accountant. delta in (0, 1); epsilons use a share 1 - 2^-30 of
-  // it, the rest covers the errors of the noise samplers.
+  // accountant: a name known to make_accountant. delta: in (0, 1). Epsilons use the share 1 - 2^-30
+  // of it; the rest covers the errors of the noise samplers.
   Spends(std::string accountant, double delta);
 
   // The state after composing `next` with a state; it composes events and never adds epsilons.
   StateId after(StateId state, const accounting::RepeatedEvent& next);
-  // The certified upper end of epsilon at delta in millionths, rounded up. Throws kInvalidDpConfig
-  // if the accountant finds none.
+  // The certified upper end of epsilon at delta, in millionths, rounded up. Throws kInvalidDpConfig
+  // if the accountant finds no bound.
   std::uint64_t least(StateId state) const { return states_[state].micro; }
   // The same by pld, for any accountant: amplified promises are calibrated with pld.
   std::uint64_t certified(StateId state) const;
   // least() for `count` times one event, independent of any state.
   std::uint64_t least(const accounting::Event& event, std::uint64_t count) const;
   // The cost of one Gaussian release with the multiplier of a worst-case promise; the epsilon of an
-  // amplified one.
+  // amplified promise.
   std::uint64_t promised(const Bound& bound, accounting::Adjacency adjacency) const;
-  // The cost of all uses that a contribution allowed. In a ledger without plans this is reported
-  // for a withdrawn contribution: the time of a withdrawal may depend on earlier releases, and no
-  // composition up to such a time is a bound (spend.md). used: the events of its epochs; 0 if there
-  // are none.
+  // The cost of all uses that a contribution allowed; 0 if it has no epochs. In a ledger without
+  // plans this is reported for a withdrawn contribution: the time of a withdrawal may depend on
+  // earlier releases, and no composition up to such a time is a bound (spend.md). used: the events
+  // of its epochs.
   std::uint64_t withdrawn(const Bound& bound, std::span<const accounting::Event> used) const;
   // The distinct events of a state.
   std::vector<accounting::Event> events(StateId state) const;

@@ -13,10 +13,10 @@
 
 namespace discreet::ledger {
 
-// The state after the leaves read so far, and the rules of FORMAT.md between them. This is the only
-// place that checks the rules, for the writer before it writes and for every verifier. Memory grows
-// with the number of contributions (about 200 bytes each) and of distinct histories, not with the
-// number of uses.
+// The state after the leaves read so far, and the rules of FORMAT.md between them. Only this class
+// checks the rules, for the writer before it writes and for every verifier. Memory grows with the
+// number of contributions (about 200 bytes each) and of distinct histories, not with the number of
+// uses.
 class State {
  public:
   State();
@@ -24,8 +24,8 @@ class State {
   State& operator=(State&&) noexcept;
   ~State();
 
-  // Processes the next leaf. Throws kMalformed or kInvalidDpConfig, with the violated rule, if it
-  // may not follow here; the state is unusable then.
+  // Processes the next leaf. Throws kMalformed or kInvalidDpConfig, with the violated rule, if the
+  // leaf may not follow here; the state is unusable then.
   void take(const Entry& entry);
   // Sets the time from which the descriptor of the last admission is valid.
   void begin_validity(std::uint64_t not_before) { contributions_.back().not_before = not_before; }
@@ -34,7 +34,7 @@ class State {
   // Processes a checkpoint signed at this position; `note` is its text. Throws kMalformed inside an
   // epoch.
   void take_note(std::string_view note);
-  // Call it after the last leaf: checks that the summarised leaves match their summary. Throws
+  // Checks that the summarised leaves match their summary. Call it after the last leaf. Throws
   // kMalformed.
   void finish();
 
@@ -87,7 +87,7 @@ class State {
   std::uint64_t next_epoch(const std::string& run) const { return epochs(run).size(); }
   // The position of the withdrawal.
   std::optional<std::uint64_t> withdrawal_of(const Digest& descriptor) const;
-  // Why a withdrawal may not follow here, as a clause; empty if it may.
+  // Why a withdrawal may not follow here, as a clause; empty if it may follow.
   std::optional<std::string> objection(const Withdrawal& withdrawal) const;
   // The number of the next deletion of a model; 0 for an unknown model.
   std::uint64_t next_deletion(const std::string& model) const;
@@ -196,14 +196,15 @@ class State {
 
   Sha256 summarised_digest_;
   std::uint64_t summarised_admissions_ = 0;
-  // Summarised uses by class: how many certainly belong to it (its epoch has no other class), how
-  // many may, and the maximum in one epoch of the first kind; and the date of the last epoch with
-  // any.
+  // Summarised uses by class. least: those that certainly belong to the class, because their epoch
+  // has no other class. most: those that may belong to it. at_once: the maximum of the first kind
+  // in one epoch.
   struct SummarisedUses {
     std::uint64_t least = 0, most = 0, at_once = 0;
   };
   std::map<std::string, SummarisedUses> summarised_uses_;
   std::uint64_t open_summarised_ = 0;  // in the epoch being read
+  // The date of the last epoch with summarised uses.
   std::optional<std::uint64_t> last_summarised_date_;
   std::uint64_t summary_covers_ = 0;  // contributions with lower numbers
   std::uint64_t unlinked_withdrawals_ = 0;

@@ -21,12 +21,12 @@ namespace discreet::ledger {
 // The file of a ledger: one SQLite database of three strict tables. Leaves and signatures determine
 // its whole content. FORMAT.md describes it. The store enforces no rules; state.h does.
 //
-// Rollback journal, synchronous=FULL, one writer: a lock on the file is held as long as the object
-// exists. Deleted contents are overwritten. Errors as in base/sqlite.h; a failed transaction leaves
-// the file unchanged.
+// Rollback journal, synchronous=FULL, one writer: a writer holds a lock on the file until let_go()
+// or destruction. Deleted contents are overwritten. Errors as in base/sqlite.h; a failed
+// transaction leaves the file unchanged.
 //
-// A reader reads only the bytes of this file, nothing next to it, and changes nothing. Only a
-// writer rolls back the transaction of a killed writer; until then the file may read as damaged.
+// A reader reads only the bytes of this file, no other file next to it, and changes nothing. Only a
+// writer rolls back the transaction of a killed writer. Until then the file may read as damaged.
 class Store {
  public:
   enum class Mode { kCreate, kWrite, kRead };
@@ -98,8 +98,8 @@ class Store {
   // Renames the file durably. Throws kInvalidInput if a file of that name exists; nothing is
   // overwritten.
   void move_to(const std::filesystem::path& path);
-  // let_go closes the file, so that others may write; take_up opens it again, as the constructor
-  // does.
+  // let_go closes the file, so that other processes may write. take_up opens it again, as the
+  // constructor does.
   void let_go();
   void take_up(int patience_ms);
 

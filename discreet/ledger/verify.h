@@ -14,8 +14,8 @@
 
 namespace discreet::ledger {
 
-// Verifies that a ledger is what its signer signed, leaf by leaf, and follows the rules of
-// FORMAT.md. Needs only the file: no payload, no policy file, no run.
+// Verifies that every leaf of a ledger is as its signer signed it, and that the ledger follows the
+// rules of FORMAT.md. Needs only the file: no payload, no policy file, no run.
 
 struct VerifyOptions {
   // The expected key. Without it, the key that the header declares is used: then the file is
@@ -53,8 +53,8 @@ struct Verification {
   std::vector<ClassTotal> summarised;  // from the last summary: cannot be recomputed any more
 };
 
-// Never throws because of a file's content. Throws kIoError if the file cannot be read, kMalformed
-// if the option `checkpoint` is not a note.
+// Never throws because of a file's content. Throws kIoError if the file cannot be read, and
+// kMalformed if the option `checkpoint` is not a note.
 Verification verify(const std::filesystem::path& path, const VerifyOptions& options = {});
 
 // The result of reading a ledger, for verify() and the writer.
@@ -63,8 +63,8 @@ struct Loaded {
   Frontier frontier;
   std::string note;
 };
-// Reads everything up to the last note (`to_last_note`) or to the end. Throws Error at the first
-// problem, and describes it with its position in `where`.
+// Reads all leaves up to the last note (`to_last_note`) or to the end. Throws Error at the first
+// problem, and describes the problem and its position in `where`.
 Loaded load(Store& store, const VerifyOptions& options, bool to_last_note, Verification& where);
 
 // The hash of a range of leaves, read from the file: for single proofs of large ledgers.

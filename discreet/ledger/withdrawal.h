@@ -25,11 +25,11 @@ Withdrawal sign_withdrawal(const admission::SigningKey& key, std::string_view or
 std::string write_deletion_event(const Withdrawal& withdrawal);  // one line including the newline
 std::vector<Withdrawal> read_deletion_events(std::string_view lines);
 
-// The evidence for a contributor after a withdrawal, as JSON: the header, the admission with its
-// opened descriptor, every use with its terms, the withdrawal, and the releases of runs that had
-// used it (up to the time of this call), each as leaf and receipt; and a proof that the tree with
-// the withdrawal extends the one in which the admission was first signed. Throws kInvalidInput if
-// the descriptor is not withdrawn.
+// The evidence for a contributor after a withdrawal, as JSON. Each part is a leaf with its receipt:
+// the header, the admission with its opened descriptor, every use with its terms, the withdrawal,
+// and the releases of runs that had used the contribution (up to the time of this call). A further
+// part proves that the tree with the withdrawal extends the tree in which the admission was first
+// signed. Throws kInvalidInput if the descriptor is not withdrawn.
 std::string withdrawal_bundle(const std::filesystem::path& ledger, const admission::SigningKey& key,
                               const Digest& descriptor);
 
@@ -46,9 +46,9 @@ struct BundleVerdict {
   std::string public_key;  // of the ledger, hexadecimal
 };
 // Verifies, without the ledger, that every part was in the signed tree and has the required
-// content. Only a holder of the ledger can verify that no further use exists, because a Merkle tree
-// proves only presence. key: the ledger's, known from elsewhere; without it, the one in the bundle
-// is used.
+// content. Only a reader of the ledger can verify that no further use exists, because a Merkle tree
+// proves only presence. key: the key of the ledger, known from elsewhere; without it, the key in
+// the bundle is used.
 BundleVerdict verify_bundle(std::string_view json, const std::optional<LedgerKey>& key);
 
 }  // namespace discreet::ledger

@@ -15,7 +15,7 @@
 
 namespace discreet::release {
 
-// The facts about a run from its directory: released or declared, nothing else.
+// The facts about a run from its directory. All of them are released or declared.
 struct RunFacts {
   std::vector<std::string> runs;  // its names in the ledger, or that of its folder
   std::vector<ModelFile> model;   // the released files
@@ -37,7 +37,7 @@ struct LedgerAt {
   std::string note;          // kept by the run: the ledger must extend it
 };
 
-// The decisions of the releasing party.
+// The decisions of the person who releases the model.
 struct ReleaseTerms {
   std::uint64_t issued = 0;         // now, in seconds since 1970
   std::uint64_t max_age = 604'800;  // seconds: a week
@@ -59,19 +59,21 @@ std::map<std::string, ReleaseTerms::Scope> parse_scopes(std::string_view json);
 
 // The manifest of a run, not yet signed or recorded. The ledger is read and verified completely, in
 // one snapshot (except attestations). Without a ledger the run had no corpus, and the records are
-// unattested. With one, the promise is the larger of that of the run and the spend of its classes,
-// at the larger delta: it holds for the run, and for every contribution over all runs.
+// unattested. With a ledger, the manifest's epsilon is the larger of the run's epsilon and the
+// largest spend of its classes, at the larger delta. It holds for the run, and for every
+// contribution over all runs.
 //
 // Throws kMalformed, with the entry, for a ledger that does not verify, is signed by another key or
-// does not extend the note; kInvalidInput if it has no epoch of the run, if the contributions of
-// the run are already summarised, if the run was interrupted and the ledger has no plans (the spend
-// of its epochs until a chosen time is not a bound), if a name in the terms is not one of the
-// model, or as require_valid; kInvalidDpConfig if a depth profile does not fit the layout.
+// does not extend the note. Throws kInvalidInput if the ledger has no epoch of the run, if the
+// contributions of the run are already summarised, if the run was interrupted and the ledger has no
+// plans (the spend of its epochs until a chosen time is not a bound), if a name in the terms is not
+// one of the model, or as require_valid. Throws kInvalidDpConfig if a depth profile does not fit
+// the layout.
 Manifest draft(const RunFacts& facts, const ReleaseTerms& terms,
                const std::optional<LedgerAt>& ledger);
 
-// The run that kept a note: the last entry of the note is the end of an epoch, or a release, of
-// that run. Empty if it is something else.
+// The run that kept a note: the run of the epoch end or release that is the last entry of the note.
+// Empty if the last entry is of another type.
 std::optional<std::string> run_of_note(const std::filesystem::path& ledger, std::string_view note);
 
 }  // namespace discreet::release

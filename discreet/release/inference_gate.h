@@ -45,25 +45,25 @@ struct Decision {
 
 // The inference-time gate: decides whether a model may answer a request. The decision depends on
 // the declared scope of the request's generation class: the layers and adapters it draws on, the
-// classes of contributions permitted there, and whether these are within the request's rights. What
-// a model computes is not inspected.
+// classes of contributions permitted there, and whether these are within the request's rights. The
+// gate does not inspect what the model computes.
 //
-// It fails closed: with an invalid manifest or ledger, the gate denies everything and gives the
-// reason. Manifest, model and ledger are checked once, at construction; the clock at every
-// decision. So a withdrawal reaches a running gate when the gate is constructed again with a newer
-// ledger, and at the latest when the manifest is stale.
+// The gate fails closed: with an invalid manifest or ledger, it denies every request and gives the
+// reason. It checks manifest, model and ledger once, at construction, and the clock at every
+// decision. After a withdrawal, a running gate therefore allows requests until it is constructed
+// again with a newer ledger, or until the manifest is stale.
 class Gate {
  public:
   struct Evidence {
     admission::PublicKey key;      // whose releases are trusted
     std::vector<ModelFile> model;  // the served files: all of the manifest and no others
-    // The current ledger: it is verified completely, must extend the manifest's note, record the
-    // release and agree with the manifest's postures. Empty: the manifest is trusted until it is
-    // stale.
+    // The current ledger. It is verified completely (except attestations), must extend the
+    // manifest's note, record the release and agree with the manifest's postures. Empty: the
+    // manifest is trusted until it is stale, whatever was withdrawn.
     std::optional<std::filesystem::path> ledger = {};
     std::optional<admission::PublicKey> ledger_key = {};  // empty: the one the manifest names
-    // A note from elsewhere that the ledger must extend; without a ledger, a note newer than the
-    // manifest denies all requests.
+    // A note kept elsewhere that the ledger must extend. Without a ledger, all requests are denied
+    // if this note is newer than the manifest.
     std::optional<std::string> checkpoint = {};
     std::function<std::uint64_t()> clock = {};  // seconds since 1970; empty: the system's clock
   };
@@ -72,14 +72,14 @@ class Gate {
 
   // Safe from any number of threads.
   Decision decide(const Request& request) const;
-  // Whether the manifest is valid now, independent of a request: kAllowed, or one of the reasons up
-  // to kStale.
+  // Whether the manifest is valid now, whatever the request: kAllowed, or one of the reasons up to
+  // kStale.
   Decision standing() const;
 
-  // Empty if it could not be opened: then trust none of its content.
+  // Empty if the envelope could not be opened: then trust none of its content.
   const std::optional<Manifest>& manifest() const noexcept { return manifest_; }
-  // The position of the release in the ledger; empty if no ledger was given, or it does not record
-  // it.
+  // The position of the release in the ledger; empty if no ledger was given, or if the ledger does
+  // not record the release.
   std::optional<std::uint64_t> released_at() const noexcept { return released_at_; }
 
  private:

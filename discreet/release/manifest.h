@@ -10,9 +10,9 @@
 #include "discreet/base/hash.h"
 #include "discreet/ledger/entry.h"
 
-// The statement of a released model about itself: its files, its ledger, which classes of
-// contributions reached which layers under which bounds, what they are promised, and what it may be
-// used for. FORMAT.md beside this file defines the bytes; envelope.h signs them.
+// The statement about a released model: its files, its ledger, the layers that each class of
+// contributions reached and under which bounds, the promises to the classes, and the permitted uses
+// of the model. FORMAT.md beside this file defines the bytes; envelope.h signs them.
 //
 // Every value is declared, scheduled, derived from such values, or the digest of a release: nothing
 // depends on a payload beyond the model itself. Numbers are integers in the units of the ledger
@@ -77,9 +77,9 @@ struct Adapter {
   friend bool operator==(const Adapter&, const Adapter&) = default;
 };
 
-// A kind of answer that the model may give, and the parameters it draws on. The releasing party
-// declares the scope and is responsible for it by its signature. A forward pass reads every layer
-// below the one at which it ends, so omit only layers that are not executed.
+// A kind of answer that the model may give, and the parameters it draws on. The person who releases
+// the model declares the scope and is responsible for it by the signature. A forward pass reads
+// every layer below the one at which it ends, so omit only layers that are not executed.
 struct GenerationClass {
   std::string name;
   std::vector<std::string> layers;    // of the manifest; ascending
@@ -90,7 +90,8 @@ struct GenerationClass {
   friend bool operator==(const GenerationClass&, const GenerationClass&) = default;
 };
 
-// The promise for everything that the run released; at least the spend of every posture.
+// The promise for everything that the run released. Its epsilon is at least the spend of every
+// posture.
 struct PrivacyStatement {
   std::uint64_t epsilon = 0;  // upper end, rounded up
   std::uint64_t delta = 0;    // rounded up
@@ -100,8 +101,8 @@ struct PrivacyStatement {
 };
 
 struct Manifest {
-  // Names of the run in the ledger, ascending: one, or more if it continued under another name on
-  // another machine. For a run without ledger, that of its folder.
+  // Names of the run in the ledger, ascending: one, or more if the run was resumed in a different
+  // environment under another name. For a run without ledger, the name of its folder.
   std::vector<std::string> runs;
   std::vector<ModelFile> model;  // ascending by name, at least one
   std::uint64_t issued = 0;
@@ -115,11 +116,14 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-// Throws kInvalidInput, naming the field, for an invalid manifest: a text that is empty, longer
-// than 256 bytes (sentences: 1,024 bytes), not UTF-8 or with control characters; lists that are
-// unsorted or have duplicates; undefined names; an adapter in a class outside its scope; without
-// ledger, any posture but the unattested one, or with a ledger, that posture; a note that its key
-// did not sign; a promise below the spend of one of its postures.
+// Throws kInvalidInput, naming the field, for an invalid manifest:
+// - a text that is empty, longer than 256 bytes (sentences: 1,024 bytes), not UTF-8 or with control
+//   characters;
+// - a list that is unsorted or has duplicates, or an undefined name;
+// - an adapter in a generation class outside its scope;
+// - any posture but the unattested one without a ledger, or the unattested posture with a ledger;
+// - a note that its key did not sign;
+// - an epsilon below the spend of one of the postures.
 void require_valid(const Manifest& manifest);
 
 // The in-toto statement, one line of JSON; each manifest has exactly one text. encode throws as

@@ -31,16 +31,16 @@ struct RunRecord {
   // Number of entries of the run's epochs with only the hash left: the postures are then
   // incomplete.
   std::uint64_t summarised = 0;
-  // The first withdrawal after `size` entries of a contribution that the run had used; if entries
-  // were summarised, also of one for which that cannot be excluded.
+  // The position of the first withdrawal after `size` entries of a contribution that the run had
+  // used. If entries were summarised, also of a contribution that the run may have used.
   std::optional<std::uint64_t> withdrawn_at;
   // The position of the release with this manifest, under the last of the names; empty unless it is
   // recorded under all names.
   std::optional<std::uint64_t> released_at;
 };
 
-// Reads the whole ledger, which must have been verified (ledger::load) in the same snapshot, with
-// `state` as the result. manifest: the hash whose release to look for.
+// Reads the whole ledger. The caller must have verified it in the same snapshot (ledger::load),
+// with `state` as the result. manifest: the hash of the manifest whose release is looked up.
 RunRecord record_of(ledger::Store& store, const ledger::State& state,
                     const std::vector<std::string>& runs, std::uint64_t size,
                     const std::optional<Digest>& manifest = {});

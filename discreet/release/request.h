@@ -8,7 +8,7 @@
 
 namespace discreet::release {
 
-// The request of a query to a model, and its rights.
+// A request to a model, and its rights.
 struct Request {
   std::string generation_class;
   std::string purpose;

@@ -13,8 +13,8 @@
 #include "discreet/random/key.h"
 #include "discreet/run/run_files.h"
 
-// The life of a run: what every run records, whatever computes its gradients, and what it may
-// claim.
+// The records that every run writes, whatever computes its gradients, and the claim that it may
+// make.
 namespace discreet::run {
 
 // "UML_OS.DifferentialPrivacy.Apply_v3 2026-02-18", as written in headers and checkpoints.
@@ -28,24 +28,25 @@ enum class Ended : std::uint8_t {
 std::string_view to_string(Ended ended) noexcept;
 
 // How a run that stops here has ended, according to its plan and accountant.
-//   said: what the caller claims; empty: determine it. Throws kInvalidInput if the claim is wrong:
-//   completed before the planned steps are done (or without any planned), budget_reached while the
+//   said: the caller's claim; empty: determine it. Throws kInvalidInput if the claim is wrong:
+//   completed before the planned steps are done (or if none are planned), budget_reached while the
 //   budget allows another step. interrupted is always accepted.
 Ended ended(const mechanism::Mechanism& mechanism, std::optional<Ended> said = std::nullopt);
 
 // The claim for everything that the run has released, at target_delta; empty if there is no claim
-// (not enabled, no noise). completed, budget_reached: the spend, because the end follows from the
-// configuration. interrupted: the person who stopped the run may have looked at it, and the spend
-// until then is not a bound. The claim is what the run would have spent if continued as planned
-// (Mechanism::forecast), or target_epsilon if that is unknown. The same holds for a killed run.
+// (not enabled, no noise).
+//   completed, budget_reached: the spend, because the end follows from the configuration.
+//   interrupted: what the run would have spent if continued as planned (Mechanism::forecast), or
+//   target_epsilon if that is unknown. The person who stopped the run may have looked at it, so the
+//   spend until then is not a bound. The same holds for a killed run.
 std::optional<accounting::Interval> claim(const mechanism::Mechanism& mechanism, Ended ended);
 
 // Writes the records of one run, both for native training and for PyTorch.
 //
-//   run_header   header(), at its start
-//   iter         each step, and a `warning` {t, warning} for each of its warnings (that of the
-//                safety reserve once), and for the first step in which every gradient was left out
-//                as not finite
+//   run_header   header(), at the start of the run
+//   iter         each step
+//   warning      {t, warning}: each warning of a step (the one about the safety reserve only once),
+//                and the first step in which every gradient was left out as not finite
 //   failure      why a step was not taken (UML_OS.Error.Emit_v1); also at the end of the budget
 //   run_end      end(): how the run ended and what it claims
 class Session {
@@ -54,8 +55,8 @@ class Session {
   Session(RunFiles& files, mechanism::Mechanism& mechanism, const random::Key& key,
           cbor::Value environment);
 
-  // The first line of the trace. generator: of the noise, from spelling(); more: additional fields
-  // for this kind of run.
+  // The first line of the trace. generator: the generator of the noise, from spelling(); more:
+  // additional fields for this kind of run.
   cbor::Value header(const Digest& data_commitment, std::string_view generator,
                      std::vector<cbor::Entry> more) const;
 
@@ -66,12 +67,13 @@ class Session {
 
   void record(const mechanism::StepResult& step);
   void record(std::string_view kind, const cbor::Value& line) { files_.append(kind, line); }
-  // Records the failure, durably, if it is a failure of the mechanism or the end of the budget,
-  // once per step. Errors in calling or configuring the mechanism, and of the machine, are not
-  // recorded.
+  // Records the failure durably, once per step, if it is a failure of the mechanism or the end of
+  // the budget. Does not record errors in calling or configuring the mechanism, or errors of the
+  // machine.
   void fail(const Error& error);
 
-  // The metadata of the model file: its writer and the configuration's hash. Public.
+  // The metadata of the model file: the version that wrote it, and the configuration's hash.
+  // Public.
   std::map<std::string, std::string> about_model() const;
 
   struct End {
@@ -79,9 +81,8 @@ class Session {
     std::optional<accounting::Interval> epsilon;  // the claim, as written
     std::uint64_t steps = 0;
     std::optional<std::uint64_t> planned;
-    // Confidential, because it depends on the records: a sentence that the model contains only
-    // noise, or how many steps learned nothing, because every gradient was not finite; otherwise
-    // empty.
+    // A sentence that the model contains only noise, or how many steps learned nothing, because no
+    // gradient was finite; otherwise empty. Confidential, because it depends on the records.
     std::string zeroed;
     bool is_noise_only = false;  // confidential
   };

@@ -34,7 +34,7 @@ namespace discreet::mechanism {
 inline constexpr std::string_view kAlgorithm = "UML_OS.DifferentialPrivacy.Apply_v3";
 inline constexpr std::string_view kSpecVersion = "2026-02-18";
 
-// The randomness of a mechanism, one derived stream each.
+// The random streams of a mechanism, each derived for one purpose.
 struct MechanismStreams {
   random::Generator noise;  // of stream::kNoise; secret; use a key for one run only
   random::Generator masks;  // of "compression": public
@@ -46,7 +46,7 @@ MechanismStreams mechanism_streams(const DpConfig& config, const random::Key& ma
 // SHA-256 of the canonical resolved configuration, the commitment to the data set and the version
 // of the specification.
 //   data_commitment: must hide the data, as a digest with a secret salt does. Tokens appear in the
-//   trace, and anyone who could recompute one for a guessed data set could confirm the guess.
+//   trace. If anyone could recompute a token for a guessed data set, they could confirm the guess.
 Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment);
 
 // A release from the same records before the first step, such as private bounds of their columns.
@@ -67,8 +67,8 @@ struct HeldGradients {
   std::vector<std::span<float>> rounded;
 };
 
-// The result of one optimizer step. gradients, budget, released and warnings are covered by the
-// event, or follow from configuration and accountant. metrics are confidential.
+// The result of one optimizer step. The event covers gradients, budget, released and warnings, or
+// they follow from configuration and accountant. metrics are confidential.
 struct StepResult {
   std::uint64_t t = 0;
   // The noisy average, in binary64 numbers that run.compute_dtype can represent. Only private
@@ -92,9 +92,9 @@ struct FailureRecord {
   cbor::Value to_cbor() const;
 };
 
-// The mechanism with its state: it clips microbatches and, once per optimizer step, releases the
+// The mechanism with its state. It clips microbatches. Once per optimizer step it releases the
 // noisy average and accounts for it, in the order of section 6 of the specification. A call that
-// throws releases nothing and leaves the state unchanged in every byte of save().
+// throws releases nothing and leaves every byte of save() unchanged.
 //
 // The budget is checked for the step about to be released: epsilon.upper <= target_epsilon, without
 // tolerance. If the event is an epoch, or the granularity PER_EPOCH, the whole epoch is checked and
@@ -111,9 +111,9 @@ class Mechanism {
   // that many positions is charged; passes with more are rejected.
   // before: earlier releases from these records; spent(), schedules, projections and the saved
   // state include them.
-  // routes: if given, records have classes, each with its own bounds and parameters (route.h).
-  // config() is then that of routed_config(), with the noise_multiplier of the routes, and layout()
-  // marks the parameters that no class may reach as public.
+  // routes: if given, records have classes, each with its own bounds and parameters (route.h). Then
+  // config() returns the result of routed_config(), with the noise_multiplier of the routes, and
+  // layout() marks the parameters that no class may reach as public.
   // Throws kInvalidDpConfig for inconsistent arguments, such as an event of another adjacency;
   // kPrivacyBudgetExceeded if `before` alone exceeds the target.
   Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
@@ -134,8 +134,8 @@ class Mechanism {
   //   classes: in a routed run one per record, an index of its plans or kNoRoute; otherwise empty
   void accumulate(const Microbatch& microbatch, bool more = false,
                   std::span<const std::uint32_t> classes = {});
-  // Discards the microbatches of a step that is not released: release() rejected it, and the run
-  // ends or draws the step again.
+  // Discards the accumulated microbatches of a step that is not released. Call it if release()
+  // rejected the step and the run ends or draws the step again.
   void drop_microbatches() noexcept;
   // Steps 8 to 19, after gradient_accumulation_steps microbatches; kInvalidDpConfig before that.
   // Throws kPrivacyBudgetExceeded, kNanInSigma, kInvalidGradient (a released value is not finite),
@@ -144,7 +144,7 @@ class Mechanism {
   // Recycles the buffers of a released gradient: a later step uses their memory.
   void reuse(GradientSum released) noexcept;
   // accumulate() and release() for all microbatches of a step: either all are added or none.
-  //   classes: in a routed run, those of each microbatch; otherwise empty
+  //   classes: in a routed run, the classes of each microbatch; otherwise empty
   StepResult apply(std::span<const Microbatch> microbatches,
                    std::span<const std::vector<std::uint32_t>> classes = {});
 
@@ -152,31 +152,31 @@ class Mechanism {
   // records in one or more pieces, receives a scale for each record, forms the scaled sums, and
   // passes them to release_into().
   //
-  // take_norms: norms.norms are upper bounds of the norms of each record's parts (those of
-  // allocation()); zeroed may mark records to leave out. A norm that is not finite marks its record
+  // take_norms: norms.norms are upper bounds of the norms of each record's parts (the parts of
+  // allocation()). zeroed may mark records to leave out. A norm that is not finite marks its record
   // too, or throws kInvalidGradient under nonfinite: abort. Fills norms.scales.
-  //   stability: > 0, selects automatic clipping (Bu et al. 2023): the scale is
-  //   C_g / (n_g + stability) without the limit 1; a record's norm stays below C_g.
-  // Throws kInvalidDpConfig for discrete or Laplace noise, compression, routes, and accumulation
-  // steps (pieces do not need them); kInvalidGradient for more records than most_records(). Nothing
-  // is recorded then.
+  //   stability: finite and > 0; selects automatic clipping (Bu et al. 2023). The scale is
+  //   C_g / (n_g + stability), not limited to 1; a record's norm stays below C_g.
+  // Throws kInvalidDpConfig for discrete or Laplace noise, compression, routes, accumulation steps
+  // (pieces do not need them), and `stability` with the hybrid strategy; kInvalidGradient for more
+  // records than most_records(). Nothing is recorded then.
   void take_norms(RecordNorms& norms, std::optional<double> stability = std::nullopt);
-  // held.averages: in, sum_i s_ig x_ig / B with B = sampling().batch; out, the noisy average.
-  // Assumed, not checked: each record's computed term has norm at most C_g / B. The rounding of
-  // that sum is not charged. Throws as release(); the values must then be discarded, and nothing
-  // was released.
+  // held.averages: in, sum_i s_ig x_ig / B with B = sampling().batch; out, the noisy average. The
+  // function assumes, and cannot check, that each record's computed term has norm at most C_g / B.
+  // The rounding of that sum is not charged. Throws as release(); nothing was released then, and
+  // the caller must discard the values.
   //   team: threads to use instead of the library's.
   StepResult release_into(const HeldGradients& held, const numerics::Team* team = nullptr);
 
   std::uint64_t t() const noexcept;  // completed optimizer steps
   // The end of the run if all remaining steps are taken: the decisions of release(), one after the
   // other, without gradients or draws. `discreet check` shows it as the plan, and an interrupted
-  // run claims it. The time depends on the number of changes in the schedule, not on the number of
-  // steps.
+  // run claims its epsilon. The running time depends on the number of changes in the schedule, not
+  // on the number of steps.
   Forecast forecast() const;
-  // The spend so far, at target_delta minus the charge for the noise sampler at target_epsilon. The
-  // upper end must not exceed target_epsilon; if steps that were charged again exceed it, use
-  // spent(delta).
+  // The spend so far, at target_delta minus the charge for the noise sampler at target_epsilon.
+  // This charge is valid only if the upper end does not exceed target_epsilon. If it does, because
+  // steps were charged again, use spent(delta).
   accounting::EpsilonBound spent() const;
   // The same at any delta in (0, 1). The charge for the noise sampler is computed at the returned
   // epsilon or above. Throws kInvalidInput if the charge uses up delta.
@@ -204,9 +204,9 @@ class Mechanism {
   const std::vector<std::string>& not_private() const noexcept;
   // The router of a routed run; null otherwise.
   const Router* router() const noexcept;
-  // The mechanism of one use of a contribution of class c, for its own account. Its events combine
-  // this with the sampling of the run, or with none if the promise must hold for every pattern of
-  // uses. The run's event bounds that of every class.
+  // The mechanism of one use of a contribution of class c, for the account of that contribution.
+  // Its events combine this mechanism with the sampling of the run, or with no sampling if the
+  // promise must hold for every pattern of uses. The run's event bounds the event of every class.
   accounting::Mechanism use_of(std::size_t c) const;
 
   // dp_replay_t of the current state.
@@ -218,39 +218,41 @@ class Mechanism {
   cbor::Value trace_header() const;
   cbor::Value trace_end() const;
 
-  // All fields of section 10 as deterministic CBOR: confidential (it contains raw partial sums),
-  // without keys. restore() accepts the output of save() for the same configuration and layout.
-  // Otherwise it throws kMalformed, or kInvalidInput naming the difference, and the state is
-  // unchanged.
+  // save: all fields of section 10 as deterministic CBOR, without keys. Confidential, because it
+  // contains raw partial sums.
+  //
+  // restore: accepts the output of save() for the same configuration and layout. Otherwise it
+  // throws kMalformed, or kInvalidInput naming the difference, and the state is unchanged.
   //   released: the number of steps that the run had released when it stopped, according to its
-  //   trace
-  //     or ledger.
-  //     - Equal to the t of the saved state: nothing is executed twice, and the run continues bit
-  //       for
-  //       bit. This is also correct if all later steps will see bit-identical gradients, because
-  //       they
-  //       release the same values again.
-  //     - Larger: the steps since then will be executed again, possibly on other gradients. The
-  //       same
-  //       noise would reveal the difference of the gradients. So noise comes from a fresh stream
-  //       from
-  //       here on, the released steps are charged again, and microbatches of an unfinished step are
-  //       dropped. The batches must be drawn again too, otherwise one subsample would be released
-  //       twice: fork() the generator of the Sampler by lineage().
-  //     - Smaller than in the saved state or than this object has released, or beyond target_steps:
-  //       kInvalidInput. Steps that this object executed again after earlier calls are charged too.
-  //     - Not given: the saved t if the noise is not secure (such a run is not private), otherwise
-  //       kInvalidInput.
+  //   trace or ledger. There are four cases:
+  //
+  //   1. It equals the t of the saved state. Nothing is executed twice, and the run continues bit
+  //   for bit. The saved t is also correct if all later steps will see bit-identical gradients,
+  //   because they release the same values again.
+  //
+  //   2. It is larger. The steps since then will be executed again, possibly on other gradients,
+  //   and the same noise would reveal the difference of the gradients. So noise comes from a fresh
+  //   stream from here on, the released steps are charged again, and microbatches of an unfinished
+  //   step are dropped. The caller must draw the batches again too, otherwise one subsample would
+  //   be released twice: fork() the generator of the Sampler by lineage().
+  //
+  //   3. It is smaller than in the saved state or than this object has released, or beyond
+  //   target_steps: throws kInvalidInput. Steps that this object executed again after earlier calls
+  //   are charged too.
+  //
+  //   4. It is not given: the saved t if the noise is not secure (such a run is not private),
+  //   otherwise throws kInvalidInput.
+  //
   //   fresh: always use a fresh stream for noise and batches, because the next steps may differ
-  //   from
-  //     those that another copy of this state releases. Free between events; inside an epoch whose
-  //     batches are one event (balls and bins, shuffled epochs) that epoch is charged once more. No
-  //     effect if the noise is not secure.
+  //   from those that another copy of this state releases. Between events this costs nothing.
+  //   Inside an epoch whose batches are one event (balls and bins, shuffled epochs), that epoch is
+  //   charged once more. No effect if the noise is not secure.
   Bytes save() const;
   void restore(ByteView bytes, std::optional<std::uint64_t> released = std::nullopt,
                bool fresh = false);
-  // The name of the stream since steps were last executed again: 64 digits from the operating
-  // system; empty in a run without such steps. Not a secret.
+  // The name of the stream of noise and batches: "lineage/" and 64 hexadecimal digits from the
+  // operating system. The last restore() that selected a fresh stream chose it, and save() keeps
+  // it. Empty if no restore() selected a fresh stream. Not a secret.
   std::string lineage() const;
 
   struct State;  // private: apply_impl.h

@@ -35,8 +35,8 @@ struct Row {
   double y = 0;
 };
 
-// The result of a deletion request. The ledger signs `entry`; salt and records open its commitment
-// and are for the requester.
+// The result of a deletion request. The ledger signs `entry`. salt and records open the commitment
+// in the entry; give them only to the requester.
 struct DeletionReceipt {
   ledger::Deletion entry;
   Bytes salt;
@@ -56,22 +56,23 @@ struct ServiceStatus {
   std::map<std::string, MemoryPair::Metric> metrics;  // of the specification (stream); confidential
 };
 
-// A model with deletable records in a file: whatever an operation reports is on disk.
+// A model with deletable records in a file. Everything that an operation reports is on disk.
 //
 // - Each operation is one transaction of the store: spend, records, state and publication change
 //   together, before any of it is visible. If it throws, nothing has changed.
-// - A request has a name. Repeating it with the same content changes nothing and returns the same
-//   answer; an interrupted insert continues. With other content it is rejected.
+// - A request has a name. If you repeat it with the same content, nothing changes and the answer is
+//   the same; an interrupted insert continues. With other content it is rejected.
 // - A delete removes the records from the store in the same transaction, then appends one entry to
 //   the ledger for each subject: three commits in total. If the process dies before the entry is
 //   signed, the next `confirm` writes it, once.
-// - A deletion is never rejected for lack of budget: the model is then retrained from its public
-//   starting point without the records, which starts a new generation with a new budget. Spends of
-//   a transcript carry over.
-// - `predict` uses the last publication. A delete replaces it at once (exact, stream) or retracts
-//   it until the next `publish` (erm): no later answer comes from a model with the deleted record.
-// The store contains the live records and no key: noise is drawn under a fresh key of the operating
-// system in every process.
+// - A deletion is never rejected for lack of budget. If the budget is exhausted, the model is
+//   retrained from its public initial state without the records. This starts a new generation with
+//   a new budget; the spend of a transcript carries over.
+// - `predict` uses the last publication. A delete replaces it at once (exact, stream) or withdraws
+//   it until the next `publish` (erm). No later answer comes from a model with the deleted record.
+//
+// The store contains the live records and no key. Every process draws noise under a fresh key from
+// the operating system.
 class Service {
  public:
   // The noise for the event of that name. Tests supply their own source.
@@ -85,46 +86,49 @@ class Service {
   // Opens the file and reads all records. Throws kIoError if another process has it open,
   // kMalformed if it is not a store.
   explicit Service(const std::filesystem::path& path, Noise noise = secure_noise());
-  // The same, and compares it with the file of its ledger, which needs no key to read. Throws
-  // kMalformed if the ledger contains deletions that the store does not: such a store is an old
-  // copy that contains deleted records again. Prefer this constructor whenever the ledger is
+  // The same, and compares the store with the file of its ledger, which can be read without a key.
+  // Throws kMalformed if the ledger contains deletions that the store does not: such a store is an
+  // old copy that contains deleted records again. Prefer this constructor whenever the ledger is
   // available.
   Service(const std::filesystem::path& path, const std::filesystem::path& ledger,
           Noise noise = secure_noise());
   ~Service();
   Service(Service&&) noexcept;
 
-  // Inserts the rows of a request: `rows` are all of them. Returns how many were new. Throws
-  // kInvalidInput, inserting nothing, for a row with a wrong dimension, a value that is not finite,
-  // a label that the loss does not support, more rows than n_max allows, or a deleted subject,
-  // unless `reinsert` allows it.
+  // Inserts the rows of a request; `rows` are all rows of that request. Returns the number of new
+  // rows. Throws kInvalidInput and inserts nothing for a row with a wrong dimension, a value that
+  // is not finite, a label that the loss does not support, more rows than n_max allows, or a
+  // deleted subject, unless `reinsert` allows it.
   enum class Reinsert { kRefuse, kAllow };
   std::uint64_t insert(std::string_view request, std::span<const Row> rows,
                        Reinsert reinsert = Reinsert::kRefuse);
 
-  // Deletes all records of each subject, all or none, one receipt each. withdrawal: the descriptor
-  // whose withdrawal in the ledger requested it. now: seconds since 1970. Throws kInvalidInput for
-  // a subject without live records or named twice, or a withdrawal that is not in the ledger;
-  // nothing is spent or changed then. If it throws kIoError because of the ledger, the records are
-  // deleted and the receipt is pending: repeat the request.
+  // Deletes all records of the subjects: either of all subjects or of none. Returns one receipt for
+  // each subject. withdrawal: the descriptor whose withdrawal in the ledger requested the deletion.
+  // now: seconds since 1970. Throws kInvalidInput for a subject without live records or named
+  // twice, or a withdrawal that is not in the ledger; nothing is spent or changed then. If it
+  // throws kIoError because of the ledger, the records are deleted and the receipt is pending:
+  // repeat the request.
   std::vector<DeletionReceipt> erase(std::string_view request,
                                      std::span<const std::string> subjects, ledger::Ledger& ledger,
                                      std::uint64_t now,
                                      const std::optional<Digest>& withdrawal = {});
 
   // Adds receipts to the ledger that a killed process left out; returns their number. Throws
-  // kMalformed if the ledger contains deletions that the store does not: an old copy of the store.
+  // kMalformed if the ledger contains deletions that the store does not, because the store is an
+  // old copy.
   std::size_t confirm(ledger::Ledger& ledger);
 
-  // Publishes the current model for predictions. ERM: uses one of a counted number of releases,
-  // then retrains; kPrivacyBudgetExceeded if a transcript's budget is used up.
+  // Publishes the current model for predictions. ERM: uses one of a limited number of releases. If
+  // none is left, it retrains first; under the transcript promise it throws kPrivacyBudgetExceeded
+  // instead.
   Release publish();
 
   // x'w of the last publication, and whether the regret target was met. Throws kInvalidInput if
   // nothing is published.
   Prediction predict(std::span<const double> x) const;
 
-  // Retrains from the public starting point on the live records in their order. Starts a new
+  // Retrains from the public initial state on the live records in their order. Starts a new
   // generation.
   void retrain();
 
