@@ -3,6 +3,8 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/contributions.h"
@@ -43,6 +45,46 @@ nlohmann::json to_json(const std::vector<ContributorTotal>& totals, double delta
   return out;
 }
 
+// A statement that changes no verdict under this policy, and why. Whoever relies on a revocation
+// must hear that it does not count.
+struct Idle {
+  std::string statement, reason;
+};
+
+std::vector<Idle> idle_statements(const Policy& policy, const Statements& statements,
+                                  Instant time) {
+  std::vector<Idle> idle;
+  std::set<KeyId> revoked(policy.revoked.begin(), policy.revoked.end()), trusted;
+  for (const Revocation& r : statements.revocations) {
+    const bool by_authority = policy.authority && r.signer == *policy.authority;
+    for (const KeyId& id : r.keys) {
+      if (by_authority || id == r.signer.id())
+        revoked.insert(id);
+      else
+        idle.push_back(
+            {fmt::format("revocation of {} by {}", to_hex(id), to_hex(r.signer.id())),
+             "its signer is neither that key nor the policy's authority; let one of them sign it"});
+    }
+  }
+  for (const TrustedKey& key : policy.keys) trusted.insert(key.key.id());
+  const auto why_not = [&](const Rotation& r) -> const char* {
+    if (revoked.contains(r.from.id())) return "the old key is revoked";
+    if (r.time > time) return "it is dated after the beginning of the epoch";
+    if (!trusted.contains(r.from.id())) return "the policy does not trust the old key";
+    return nullptr;
+  };
+  for (bool changed = true; changed;) {  // a chain may come in any order
+    changed = false;
+    for (const Rotation& r : statements.rotations)
+      if (why_not(r) == nullptr) changed |= trusted.insert(r.to.id()).second;
+  }
+  for (const Rotation& r : statements.rotations)
+    if (const char* reason = why_not(r))
+      idle.push_back(
+          {fmt::format("rotation from {} to {}", to_hex(r.from.id()), to_hex(r.to.id())), reason});
+  return idle;
+}
+
 // Whoever gave several contributions: those add.
 void print_totals(const std::vector<ContributorTotal>& totals, double delta) {
   std::size_t several = 0, shown = 0;
@@ -67,6 +109,7 @@ ExitStatus run(const Options& options) {
   if (!options.withdrawn.empty())
     at.withdrawn = parse_hashes(read_input(options.withdrawn), options.withdrawn);
   const Policy policy = read_policy(read_input(options.policy), options.policy);
+  const std::vector<Idle> idle = idle_statements(policy, at.statements, at.time);
   if (!options.uses.empty()) {
     const auto store = std::make_shared<UseStore>(options.uses);
     at.exhausted = [store, policy](const Digest& hash, const Descriptor& d) {
@@ -104,15 +147,21 @@ ExitStatus run(const Options& options) {
   }
   const std::string hash = to_hex(hash_of(policy));
   const auto totals = contributor_totals(descriptors);
+  auto without_effect = nlohmann::json::array();
+  for (const Idle& each : idle)
+    without_effect.push_back({{"statement", each.statement}, {"reason", each.reason}});
   if (options.json)
     print("{}\n", nlohmann::json{{"policy_hash", hash},
                                  {"admitted", admitted},
                                  {"refused", verdicts.size() - admitted},
                                  {"contributions", std::move(rows)},
-                                 {"contributors", to_json(totals, delta)}}
+                                 {"contributors", to_json(totals, delta)},
+                                 {"statements_without_effect", without_effect}}
                       .dump());
   if (!options.json) {
     print_totals(totals, delta);
+    for (const Idle& each : idle)
+      print("note: the {} has no effect: {}\n", each.statement, each.reason);
     print("{} admitted, {} refused under policy {}\n", admitted, verdicts.size() - admitted, hash);
   }
   return admitted == verdicts.size() ? kDone : kCheckSaysNo;

@@ -88,8 +88,8 @@ std::vector<std::string> split(const std::string& line, const std::string& where
 void check_field(const std::string& name, const std::string& where) {
   const std::vector<std::string> known = field_names();
   if (std::find(known.begin(), known.end(), name) == known.end())
-    refuse(
-        fmt::format("{}: unknown field {}; the fields are {}", where, name, fmt::join(known, ", ")));
+    refuse(fmt::format("{}: unknown field {}; the fields are {}", where, name,
+                       fmt::join(known, ", ")));
 }
 
 std::vector<Row> read_batch(const std::string& path) {
@@ -102,7 +102,13 @@ std::vector<Row> read_batch(const std::string& path) {
     if (line.find_first_not_of(" \r\t") == std::string::npos) continue;
     Row row;
     if (line.front() == '{') {
-      const auto object = try_read_json(line);
+      const auto object = [&] {
+        try {
+          return try_read_json(line, unique_names());
+        } catch (const Error& error) {
+          refuse(fmt::format("{}: {}; keep one of them", where, error.sentence()));
+        }
+      }();
       if (!object.is_object()) refuse(where + ": expected a JSON object");
       for (const auto& [name, value] : object.items())
         if (!value.is_null())
@@ -177,6 +183,16 @@ Descriptor descriptor_of(Row row, const std::optional<Policy>& policy) {
   return d;
 }
 
+// A policy without keys is a draft: nobody is trusted yet.
+void warn_if_untrusted(const Policy& policy, const SigningKey& key, const std::string& path) {
+  const auto is_ours = [&](const TrustedKey& each) { return each.key == key.public_key(); };
+  if (policy.keys.empty() || std::any_of(policy.keys.begin(), policy.keys.end(), is_ours)) return;
+  print(stderr,
+        "warning: {} does not trust key {}, so 'discreet admit' will refuse what it signs; sign "
+        "with a key under 'keys', or add it there, or rotate to it: 'discreet keygen --rotate'\n",
+        path, to_hex(key.public_key().id()));
+}
+
 void run(const Options& options) {
   if (options.batch.empty() == options.row.empty())
     refuse("give either --batch, a file of rows, or --contributor, --class and so on");
@@ -207,6 +223,7 @@ void run(const Options& options) {
     lines += line.dump() + "\n";
   }
   append_lines(out, lines);
+  if (policy) warn_if_untrusted(*policy, key, options.policy);
   const std::string id = to_hex(key.public_key().id());
   if (options.json)
     print("{}\n", nlohmann::json{{"attested", rows.size()}, {"out", out}, {"key", id}}.dump());

@@ -56,13 +56,20 @@ void revoke(const Options& options) {
     refuse("--revoke needs --key, which signs, and --statements, the file to add to");
   std::vector<KeyId> ids;
   for (const std::string& text : options.revoke) ids.push_back(parse_id(text));
-  append_statement(options,
-                   sign_revocation(read_key(options.key, options.passphrase_file), ids, now()));
+  const SigningKey signer = read_key(options.key, options.passphrase_file);
+  append_statement(options, sign_revocation(signer, ids, now()));
   if (options.json)
     print("{}\n", nlohmann::json{{"revoked", options.revoke}}.dump());
   else
     print("revocation of {} key{} added to {}\n", ids.size(), ids.size() == 1 ? "" : "s",
           options.statements);
+  const KeyId own = signer.public_key().id();
+  if (std::any_of(ids.begin(), ids.end(), [&](const KeyId& id) { return id != own; }))
+    print(stderr,
+          "warning: key {} can revoke other keys only if it is the authority of the corpus policy; "
+          "under any other policy this changes nothing: let the revoked key or the authority "
+          "sign\n",
+          to_hex(own));
 }
 
 // Files that belong together: all of them stay, or none does.
@@ -111,7 +118,12 @@ void generate(const Options& options) {
           ErrorCode::kInvalidInput, "keygen",
           fmt::format("'{}' exists; a key is never overwritten: choose another name", path));
   const SigningKey key = SigningKey::generate();
-  std::string pem = key.to_pem(text_of(read_passphrase(options.passphrase_file)));
+  const SecretBytes passphrase = read_passphrase(options.passphrase_file);
+  std::string pem = key.to_pem(text_of(passphrase));
+  if (SigningKey::from_pem(pem, text_of(passphrase)).public_key() != key.public_key())
+    throw Error(ErrorCode::kIoError, "keygen",
+                "the new key cannot be read back, so it was not written; try again, and check the "
+                "machine if this repeats");
   std::optional<Bytes> rotation;
   if (!options.rotate.empty())
     rotation = sign_rotation(read_key(options.rotate, options.rotate_passphrase_file), key, now());

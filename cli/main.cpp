@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -81,8 +82,7 @@ int run(std::span<const std::string> arguments) {
   const Command root = all_commands();
   try {
     const ExitStatus status = carry_out(parse(root, arguments));
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-      return fail("IO_ERROR", "the output could not be written; is the disk full?", kMachineFailed);
+    flush_output();
     return status;
   } catch (const UsageError& bad_usage) {
     const std::string sentence = bad_usage.what();
@@ -131,6 +131,9 @@ int main(int argc, char** argv) {
   // A core dump would hold keys and records.
   constexpr rlimit kNoCore{0, 0};
   setrlimit(RLIMIT_CORE, &kNoCore);
+  // A limit on the size of files is then an error of a write, after which temporary files are
+  // removed, and no death.
+  std::signal(SIGXFSZ, SIG_IGN);
   std::set_new_handler(cli::out_of_memory);
   CRYPTO_set_mem_functions(cli::openssl_takes, cli::openssl_resizes, cli::openssl_returns);
   try {

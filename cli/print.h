@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "discreet/base/error.h"
 #include "discreet/base/text/printable.h"
 
 // How commands print. Texts may come from a file that a stranger wrote: a name with an escape
@@ -24,17 +25,31 @@ decltype(auto) escaped(T&& value) {
     return std::forward<T>(value);
 }
 
+[[noreturn]] inline void output_failed() {
+  throw Error(ErrorCode::kIoError, "output", "the output could not be written; is the disk full?");
+}
+
+// Text of several lines that is ours, or JSON of ours in several lines. Throws kIoError if standard
+// output takes no more; a failure of standard error is ignored, because nobody could be told.
+inline void print_lines(std::string_view text, std::FILE* file = stdout) {
+  if (std::fwrite(text.data(), 1, text.size(), file) != text.size() && file == stdout)
+    output_failed();
+}
+
 template <class... T>
 void print(std::FILE* file, fmt::format_string<decltype(escaped(std::declval<T>()))...> format,
            T&&... values) {
-  fmt::vprint(file, format, fmt::make_format_args(escaped(std::forward<T>(values))...));
+  print_lines(fmt::vformat(format, fmt::make_format_args(escaped(std::forward<T>(values))...)),
+              file);
 }
 template <class... T>
 void print(fmt::format_string<decltype(escaped(std::declval<T>()))...> format, T&&... values) {
-  fmt::vprint(stdout, format, fmt::make_format_args(escaped(std::forward<T>(values))...));
+  print_lines(fmt::vformat(format, fmt::make_format_args(escaped(std::forward<T>(values))...)));
 }
 
-// Text of several lines that is ours, or JSON of ours in several lines.
-inline void print_lines(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+// Throws kIoError unless everything printed so far is written.
+inline void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) output_failed();
+}
 
 }  // namespace discreet::cli

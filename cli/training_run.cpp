@@ -134,7 +134,10 @@ void print_text(const Outcome& outcome, const std::string& again) {
         r.is_noise_only ? " that holds noise only" : "");
   print("  model      {}/model.safetensors\n", run);
   if (report) print("  report     {}\n", *report);
-  if (r.epsilon)
+  if (r.epsilon && !r.not_private.empty())
+    print("  epsilon    none is claimed; under secret randomness ≤ {} at delta {}, {}\n",
+          round_up(r.epsilon->upper), r.delta, accounting::to_string(r.adjacency));
+  else if (r.epsilon)
     print("  epsilon    ≤ {} (and ≥ {}) at delta {}, {}\n", round_up(r.epsilon->upper),
           round_down(r.epsilon->lower), r.delta, accounting::to_string(r.adjacency));
   if (r.accuracy) print("  accuracy   {} of held-out records\n", percent(r.accuracy));

@@ -67,7 +67,6 @@ ExitStatus consume(const Options& options) {
       else
         events.push_back(std::move(event));
     }
-    if (events.empty() && !rejected.empty()) refuse(rejected.front());
     fresh = ledger.withdraw(events);
     note = ledger.note();
   }
@@ -97,6 +96,8 @@ ExitStatus consume(const Options& options) {
                        {"rejected", rejected},
                        {"note", note}}
                       .dump());
+  else if (events.empty() && !rejected.empty())
+    print("none of {} withdrawals recorded: all are rejected\n", rejected.size());
   else
     print(
         "{} of {} withdrawals recorded, {} were there; later epochs leave them out, models "

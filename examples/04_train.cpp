@@ -19,8 +19,6 @@ security:
     effective_batch_size: 128
     noise_multiplier: 1.5
     clipping: {norm: 1, ghost: true}
-    secure: false # so that this page repeats; a private run leaves it out and has a secret key
-    seed: 7
 )";
 
 int main() {
@@ -36,8 +34,6 @@ int main() {
               std::string(accounting::to_string(run.adjacency)).c_str());
   std::printf("more than 7 of 10 held-out digits are right: %s\n",
               *run.accuracy > 0.7 ? "yes" : "no");
-  for (const std::string& reason : run.not_private)
-    std::printf("not private: %s\n", reason.c_str());
 
   const training::TrainedModel model = training::load_model(run.directory);
   for (const Tensor& tensor : model.network.layout().tensors()) {

@@ -16,8 +16,6 @@ security:
     effective_batch_size: 128
     noise_multiplier: 1.5
     clipping: {norm: 1, ghost: true}
-    secure: false # so that this page repeats; a private run leaves it out and has a secret key
-    seed: 7
 """
 
 with tempfile.TemporaryDirectory() as folder:
@@ -25,7 +23,5 @@ with tempfile.TemporaryDirectory() as folder:
     print(run.ended, "after", run.steps, "steps")
     print(f"epsilon <= {run.epsilon.upper:.4f} at delta {run.delta:g}, {run.adjacency}")
     print("more than 7 of 10 held-out digits are right:", "yes" if run.accuracy > 0.7 else "no")
-    for reason in run.not_private:
-        print("not private:", reason)
     for name, values in run.model.items():
         print(f"{name}:", *values.shape)

@@ -3,6 +3,7 @@
 #include "cli/ledger/ledger.h"
 #include "cli/print.h"
 #include "discreet/ledger/contribution_trace.h"
+#include "discreet/ledger/verify.h"
 
 namespace discreet::cli {
 namespace {
@@ -15,11 +16,21 @@ struct Options {
   bool json = false;
 };
 
-void run_trace(const Options& options) {
-  const Digest descriptor = descriptor_hash(options.hash);
-  Store store(options.file, Store::Mode::kRead);
-  store.begin_snapshot();
-  const Trace found = trace(store, descriptor);
+void print_broken(const Verification& found, bool as_json) {
+  if (as_json)
+    print("{}\n", json{{"verified", false},
+                       {"kind", found.kind},
+                       {"problem", found.problem},
+                       {"entry", found.entry ? json(*found.entry) : json()}}
+                      .dump());
+  else
+    print(
+        "BROKEN ({}){}: {}\n  note           nothing is shown of a ledger that does not verify; "
+        "see 'discreet ledger verify'\n",
+        found.kind, found.entry ? fmt::format(" at entry {}", *found.entry) : "", found.problem);
+}
+
+void print_trace(const Options& options, Store& store, const Trace& found) {
   if (options.json) {
     json uses = json::array(), releases = json::array();
     for (const auto& use : found.uses)
@@ -70,6 +81,20 @@ void run_trace(const Options& options) {
           to_hex(release.entry.manifest), release.position);
 }
 
+ExitStatus run_trace(const Options& options) {
+  const Digest descriptor = descriptor_hash(options.hash);
+  Store store(options.file, Store::Mode::kRead);
+  store.begin_snapshot();
+  // In the same snapshot: what is shown is what was verified.
+  const Verification verified = verify(store);
+  if (!verified.ok) {
+    print_broken(verified, options.json);
+    return kCheckSaysNo;
+  }
+  print_trace(options, store, trace(store, descriptor));
+  return kDone;
+}
+
 }  // namespace
 
 void add_ledger_trace(Command& command) {
@@ -77,7 +102,7 @@ void add_ledger_trace(Command& command) {
   add_ledger_argument(command, options->file);
   command.argument("HASH", options->hash, "SHA-256 of the contribution's descriptor").required();
   command.json(options->json);
-  command.action([options] { run_trace(*options); });
+  command.action([options] { return run_trace(*options); });
 }
 
 }  // namespace discreet::cli

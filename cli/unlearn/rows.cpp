@@ -70,13 +70,15 @@ std::vector<Row> read_jsonl(const std::string& path, bool need_label) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      const json object = read_json(line);
+      const json object = read_json(line, unique_names());
       Row row;
       row.x = object.at("x").get<std::vector<double>>();
       if (need_label || object.contains("y")) row.y = object.at("y").get<double>();
       if (need_label || object.contains("subject"))
         row.subject = object.at("subject").get<std::string>();
       rows.push_back(std::move(row));
+    } catch (const Error& error) {  // that does not know the line
+      fail(error.code(), "data", "{}:{}: {}", path, number, error.sentence());
     } catch (const json::exception&) {
       throw Error(ErrorCode::kMalformed, "data",
                   fmt::format("{}:{}: a line is {}", path, number,

@@ -130,16 +130,21 @@ class DeltaPaths {
                    : contour_holds(steps_, direction, epsilon_, level);
   }
 
-  Answer glance(Direction direction, double) const {
-    return checked({transform_delta(steps_, direction, epsilon_, kGlance).value, Path::kTransform});
-  }
+  Answer glance(Direction direction, double) const { return by_grid(direction, kGlance); }
 
-  Answer transform(Direction direction) const {
-    return checked({transform_delta(steps_, direction, epsilon_, accuracy_.transform).value,
-                    Path::kTransform});
-  }
+  Answer transform(Direction direction) const { return by_grid(direction, accuracy_.transform); }
 
  private:
+  Answer by_grid(Direction direction, double width) const {
+    // Losses of this size leave the range of e^x, and a grid of them would fill memory.
+    constexpr double kMostEpsilon = 1000;
+    if (epsilon_ <= kMostEpsilon)
+      return checked({transform_delta(steps_, direction, epsilon_, width).value, Path::kTransform});
+    RenyiBudget budget;
+    budget.add(steps_);
+    return checked({{0, budget.delta_upper(epsilon_)}, Path::kRenyi});
+  }
+
   const Composition& steps_;
   double epsilon_;
   const Accuracy& accuracy_;
@@ -204,6 +209,7 @@ std::string_view to_string(Path path) noexcept {
     case Path::kClosedForm: return "closed_form";
     case Path::kContour: return "contour";
     case Path::kTransform: return "transform";
+    case Path::kRenyi: return "renyi";
     case Path::kAllocation: return "balls_and_bins";
     case Path::kBracket: return "bracket";
   }

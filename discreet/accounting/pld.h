@@ -19,6 +19,7 @@ enum class Path : std::uint8_t {
   kClosedForm,  // closed_form.h
   kContour,     // contour.h
   kTransform,   // transform.h
+  kRenyi,       // renyi_budget.h, from above only: delta at an epsilon above 1000
   kAllocation,  // balls_and_bins.h: balls and bins
   kBracket,     // an attack from below, a dominating pair from above; the gap is unknown
 };

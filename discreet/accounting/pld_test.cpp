@@ -329,5 +329,40 @@ TEST(PldAccountant, RefusesToMixWhatHasNoCommonBound) {
   EXPECT_GT(shuffled.epsilon(1e-5).error(), 0.1) << "an attack from below, no credit from above";
 }
 
+// The Rényi bound of delta is one for every epsilon, so it is compared where delta is known.
+TEST(PldAccountant, AnswersForAHugeEpsilonWithoutAGrid) {
+  Composition steps;
+  steps.gaussians.push_back({0.01, 1, 1000});
+  RenyiBudget budget;
+  budget.add(steps);
+  for (const double epsilon : {0.0, 0.5, 2.0, 8.0, 20.0})
+    EXPECT_GE(budget.delta_upper(epsilon), certified_delta(steps, epsilon).value.lower) << epsilon;
+  EXPECT_LT(budget.delta_upper(8), 1e-9);
+  for (const double epsilon : {1001.0, 1e4, 1e18, 1e308}) {
+    const Certified found = certified_delta(steps, epsilon);
+    EXPECT_EQ(found.value.lower, 0) << epsilon;
+    EXPECT_FALSE(std::signbit(found.value.lower));
+    EXPECT_LT(found.value.upper, 1e-300) << epsilon;
+    EXPECT_GT(found.value.upper, 0) << epsilon;
+  }
+}
+
+// Verifiers meet such events in files that others wrote.
+TEST(PldAccountant, AnswersForStepsBeyondEveryGrid) {
+  for (const auto& [rate, sigma] :
+       {std::pair(1e-3, 3.0), std::pair(1.0, 1e5), std::pair(1e-12, 1e5)})
+    for (const std::uint64_t count : {std::uint64_t{1} << 53, std::uint64_t{1} << 60}) {
+      Composition steps;
+      steps.gaussians.push_back({rate, sigma, count});
+      try {
+        const Interval found = certified_epsilon(steps, 1e-6).value;
+        EXPECT_LE(found.lower, found.upper);
+        EXPECT_GE(found.upper, 0);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kAccountantOverflow);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace discreet::accounting

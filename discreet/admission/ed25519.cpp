@@ -95,6 +95,9 @@ bool has_label(std::string_view pem, std::string_view label) noexcept {
   return pem.find(label) != std::string_view::npos;
 }
 
+// What OpenSSL's buffer holds when it reads a key (PEM_BUFSIZE).
+constexpr std::size_t kLongestPassphrase = 1024;
+
 struct Passphrase {
   std::string_view text;
 };
@@ -205,6 +208,11 @@ SigningKey SigningKey::from_seed(ByteView seed) {
 }
 
 std::string SigningKey::to_pem(std::string_view passphrase) const {
+  if (passphrase.size() > kLongestPassphrase)
+    invalid_input("Ed25519",
+                  "the passphrase has {} bytes, and a key under more than {} could not be opened "
+                  "again; use a shorter one",
+                  passphrase.size(), kLongestPassphrase);
   const Bio bio = writer();
   if (passphrase.empty()) {
     if (PEM_write_bio_PKCS8PrivateKey(bio.get(), key_.get(), nullptr, nullptr, 0, nullptr,

@@ -59,7 +59,8 @@ class SigningKey {
 
   // PEM of PKCS #8, readable by `openssl pkey`; with a passphrase, encrypted by AES-256-CBC under a
   // key from scrypt (N = 2^14, r = 8, p = 5; 16-byte random salt). Without one, the text is as
-  // secret as the key.
+  // secret as the key. Throws kInvalidInput for a passphrase of more than 1024 bytes, which OpenSSL
+  // could not read again.
   std::string to_pem(std::string_view passphrase = {}) const;
   // Throws kMalformed if the text is not an Ed25519 key in PEM; kInvalidInput if it is encrypted
   // and the passphrase is missing or wrong.

@@ -99,6 +99,20 @@ TEST(Ed25519, KeysGoToPemAndBackWithAndWithoutPassphrase) {
   }
 }
 
+// OpenSSL reads a passphrase into a buffer of 1024 bytes.
+TEST(Ed25519, APassphraseThatCouldNotOpenTheKeyAgainIsRefused) {
+  const SigningKey key = SigningKey::generate();
+  const std::string longest(1024, 'p');
+  EXPECT_EQ(SigningKey::from_pem(key.to_pem(longest), longest).public_key(), key.public_key());
+  try {
+    static_cast<void>(key.to_pem(longest + "p"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+    EXPECT_NE(error.sentence().find("1025 bytes"), std::string::npos);
+  }
+}
+
 TEST(Ed25519, OtherKeysAndDamagedFilesAreRefused) {
   const std::string pem = SigningKey::generate().to_pem();
   for (const std::string& bad :

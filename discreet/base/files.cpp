@@ -8,6 +8,9 @@
 
 #include <array>
 #include <cerrno>
+#include <fstream>
+#include <memory>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -121,22 +124,60 @@ auto naming(const std::filesystem::path& path, F&& write) {
   }
 }
 
+// A confidential file must be the caller's own, and nobody else's to read.
+void require_own(const Descriptor& file, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
+  if (status.st_uid != ::geteuid())
+    invalid_input("file",
+                  "it is confidential, and the file belongs to another user (number {}); give "
+                  "another file",
+                  status.st_uid);
+  if ((status.st_mode & 077) != 0)
+    invalid_input("file",
+                  "it is confidential, and others may read or write the file (mode {:o}); run: "
+                  "chmod 600 {}",
+                  status.st_mode & 07777, path.string());
+}
+
 // The file of lines, locked: the one that has this name now, whatever was put there meanwhile.
-Descriptor locked(const std::filesystem::path& path, Access access) {
+Descriptor locked(const std::filesystem::path& path, Access access, bool& created) {
+  const bool follows = access == Access::kShared;
   while (true) {
-    // A link to a file is followed; one to nothing makes no file where it points.
-    const bool is_there = ::access(path.c_str(), F_OK) == 0;
-    Descriptor file(path, O_RDWR | O_NOCTTY | (is_there ? 0 : O_CREAT | O_NOFOLLOW),
-                    mode_of(access));
-    while (::flock(file.number(), LOCK_EX) != 0)
-      if (errno != EINTR) fail_on_file("lock", path);
     struct stat held {
     }, named{};
+    if (!follows && ::lstat(path.c_str(), &named) == 0 && S_ISLNK(named.st_mode))
+      invalid_input("file", "it is confidential, and the name is a symbolic link; give a file");
+    // A link to a file is followed; one to nothing makes no file where it points.
+    const bool is_there = ::access(path.c_str(), F_OK) == 0;
+    created = !is_there;
+    Descriptor file(
+        path, O_RDWR | O_NOCTTY | (is_there ? 0 : O_CREAT) | (is_there && follows ? 0 : O_NOFOLLOW),
+        mode_of(access));
     if (::fstat(file.number(), &held) != 0) fail_on_file("read", path);
+    if (!S_ISREG(held.st_mode))
+      io_error("file", "{} is a device, a pipe or a socket; give a file", path.string());
+    if (!follows) require_own(file, path);
+    while (::flock(file.number(), LOCK_EX) != 0)
+      if (errno != EINTR) fail_on_file("lock", path);
     if (::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
         held.st_ino == named.st_ino)
       return file;
   }
+}
+
+Bytes content_of(const Descriptor& file, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
+  Bytes text(static_cast<std::size_t>(status.st_size));
+  for (std::size_t have = 0; have < text.size();) {
+    const ssize_t got =
+        ::pread(file.number(), text.data() + have, text.size() - have, static_cast<off_t>(have));
+    if (got < 0 && errno != EINTR) fail_on_file("read", path);
+    if (got == 0) text.resize(have);
+    if (got > 0) have += static_cast<std::size_t>(got);
+  }
+  return text;
 }
 
 }  // namespace
@@ -151,20 +192,63 @@ void write_new(const std::filesystem::path& path, ByteView bytes, Access access)
                   path.string());
 }
 
-void append_lines(const std::filesystem::path& path, std::string_view lines, Access access) {
-  naming(path, [&] {
-    const Descriptor lock = locked(path, access);
-    struct stat status {};
-    if (::fstat(lock.number(), &status) != 0) fail_on_file("read", path);
-    // Replaced as a whole: a process killed in the middle of a write would leave half a line.
-    std::error_code none;
-    const std::filesystem::path file = std::filesystem::canonical(path, none);
-    if (none) fail_on_file("find", path);
-    Bytes text = read_file(file);
+struct LinesFile::Impl {
+  Impl(const std::filesystem::path& name, Access access)
+      : path(name), file(locked(name, access, created)) {
+    try {
+      if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
+      std::error_code none;
+      // A link to the file stays. Of a confidential one there is none.
+      target = access == Access::kShared ? std::filesystem::canonical(path, none) : path;
+      if (none) fail_on_file("find", path);
+    } catch (...) {
+      remove_unused();
+      throw;
+    }
+  }
+  ~Impl() { remove_unused(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // A neighbour with the content of the file, and these lines at its end.
+  Neighbour extended(std::string_view lines) const {
+    Bytes text = content_of(file, path);
     if (!text.empty() && text.back() != '\n') text.push_back('\n');
     text.insert(text.end(), lines.begin(), lines.end());
-    Neighbour(file, text, 0600, &status).replace(file);
-  });
+    return {target, text, 0600, &status};
+  }
+
+  // Under the lock: whoever waits for it sees that the name is gone, and begins anew.
+  void remove_unused() const noexcept {
+    struct stat held {
+    }, named{};
+    if (created && ::fstat(file.number(), &held) == 0 && held.st_size == 0 &&
+        ::lstat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+        held.st_ino == named.st_ino)
+      ::unlink(path.c_str());
+  }
+
+  std::filesystem::path path, target;
+  bool created = false;
+  Descriptor file;
+  struct stat status {};
+};
+
+LinesFile::LinesFile(const std::filesystem::path& path, Access access, std::size_t room)
+    : impl_(naming(path, [&] {
+        auto impl = std::make_unique<Impl>(path, access);
+        if (room > 0) impl->extended(std::string(room, '\n'));
+        return impl;
+      })) {}
+LinesFile::~LinesFile() = default;
+
+void LinesFile::append(std::string_view lines) {
+  // Replaced as a whole: a process killed in the middle of a write would leave half a line.
+  naming(impl_->path, [&] { impl_->extended(lines).replace(impl_->target); });
+}
+
+void append_lines(const std::filesystem::path& path, std::string_view lines, Access access) {
+  LinesFile(path, access).append(lines);
 }
 
 namespace {
@@ -221,6 +305,15 @@ Digest sha256_of(std::istream& in) {
     hash.update(ByteView(piece).first(static_cast<std::size_t>(in.gcount())));
   }
   return hash.finish();
+}
+
+Digest sha256_of_file(const std::filesystem::path& path) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  if (!in || std::filesystem::is_directory(path)) cannot_open(path, in ? EISDIR : errno);
+  const Digest digest = sha256_of(in);
+  if (in.bad()) io_error("file", "cannot read {} to its end", path.string());
+  return digest;
 }
 
 }  // namespace discreet

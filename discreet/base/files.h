@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <istream>
+#include <memory>
 #include <string_view>
 
 #include "discreet/base/bytes.h"
@@ -34,10 +35,26 @@ void write_new(const std::filesystem::path& path, ByteView bytes, Access access 
 
 // Appends whole lines to a file, or creates it. When this returns, all lines are durable; if it
 // throws kIoError, all or none are there, as write_atomically() says. Processes that append at the
-// same time wait for each other. Preserves the owner and mode of an existing file, and a symbolic
-// link to it. access: the permissions of a new file.
+// same time wait for each other. Preserves the owner and mode of an existing file. kShared: a
+// symbolic link is followed and stays. kOwner: the lines are confidential; throws kInvalidInput for
+// a symbolic link, and for a file that belongs to another user or has any permission for others.
 void append_lines(const std::filesystem::path& path, std::string_view lines,
                   Access access = Access::kShared);
+
+// The same in two parts, for lines about something that cannot be undone: the constructor opens or
+// creates the file and locks it, and throws if it cannot be written. If nothing is appended, a file
+// that was created is removed.
+class LinesFile {
+ public:
+  // room: throws kIoError unless so many more bytes can be written now.
+  LinesFile(const std::filesystem::path& path, Access access, std::size_t room = 0);
+  ~LinesFile();
+  void append(std::string_view lines);  // call it once
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // Throws the error of every reader for a file that cannot be opened: the path, the reason (an
 // errno) and what to do. kInvalidInput if it is missing, or a directory where a file is expected or
@@ -52,5 +69,7 @@ SecretBytes read_secret(const std::filesystem::path& path);
 // The digest of the rest of a stream, read in pieces: a model need not fit into memory. The caller
 // must check in.bad().
 Digest sha256_of(std::istream& in);
+// That of a file. Throws as cannot_open() does, kIoError if it cannot be read to its end.
+Digest sha256_of_file(const std::filesystem::path& path);
 
 }  // namespace discreet

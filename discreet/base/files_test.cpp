@@ -235,5 +235,52 @@ TEST(Files, OfLinesKeepTheirModeAndTheLinkToThem) {
   EXPECT_EQ(mode_of(folder / "new"), 0600u);
 }
 
+TEST(Files, OfConfidentialLinesAreTheOwnersOnlyAndNoLinks) {
+  const Folder folder;
+  const auto refuses = [&](const char* name, const char* why) {
+    try {
+      append_lines(folder / name, "two\n", Access::kOwner);
+      return false;
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::kInvalidInput &&
+             error.sentence().find(why) != std::string::npos;
+    }
+  };
+  write_atomically(folder / "real", bytes_of("one\n"), Access::kOwner);
+  std::filesystem::create_symlink(folder / "real", folder / "link");
+  EXPECT_TRUE(refuses("link", "symbolic link"));
+  EXPECT_EQ(text_of(folder / "real"), "one\n");
+  for (const unsigned mode : {0640u, 0604u, 0620u, 0601u}) {
+    ASSERT_EQ(::chmod((folder / "real").c_str(), mode), 0);
+    EXPECT_TRUE(refuses("real", "chmod 600")) << mode;
+  }
+  ASSERT_EQ(::chmod((folder / "real").c_str(), 0600), 0);
+  append_lines(folder / "real", "two\n", Access::kOwner);
+  EXPECT_EQ(text_of(folder / "real"), "one\ntwo\n");
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown((folder / "real").c_str(), 12345, 12345), 0);
+    EXPECT_TRUE(refuses("real", "another user"));
+  }
+  EXPECT_EQ(entries(folder), 2u);
+}
+
+TEST(Files, OfLinesThatAreOpenedAheadAreWritableOrRefusedAndVanishIfUnused) {
+  const Folder folder;
+  { const LinesFile unused(folder / "lines", Access::kOwner, 1000); }
+  EXPECT_EQ(entries(folder), 0u);
+  {
+    const FullDisk full(500);
+    EXPECT_THROW(LinesFile(folder / "lines", Access::kOwner, 1000), Error);
+  }
+  EXPECT_THROW(LinesFile(folder / "no/such/folder", Access::kOwner), Error);
+  EXPECT_THROW(LinesFile("/dev/full", Access::kOwner), Error);
+  EXPECT_EQ(entries(folder), 0u);
+  LinesFile(folder / "lines", Access::kOwner, 1000).append("one\n");
+  { const LinesFile unused(folder / "lines", Access::kOwner, 1000); }
+  EXPECT_EQ(text_of(folder / "lines"), "one\n");
+  EXPECT_EQ(mode_of(folder / "lines"), 0600u);
+  EXPECT_EQ(entries(folder), 1u);
+}
+
 }  // namespace
 }  // namespace discreet

@@ -14,12 +14,15 @@
 namespace discreet::data {
 namespace {
 
+constexpr std::size_t kMostColumns = std::size_t{1} << 20;
+
 // Splits a line into fields; quoted ones are unescaped into `storage`.
 void split(std::string_view line, char separator, std::vector<std::string_view>& fields,
            std::vector<std::string>& storage) {
   fields.clear();
   storage.clear();
-  storage.reserve(line.size() / 2 + 1);  // so that views into it stay valid
+  // So that views into it stay valid.
+  storage.reserve(static_cast<std::size_t>(std::ranges::count(line, '"')) / 2 + 1);
   std::size_t at = 0;
   while (true) {
     if (at < line.size() && line[at] == '"') {
@@ -89,6 +92,11 @@ CsvRows::CsvRows(const std::filesystem::path& path, char separator)
   std::vector<std::string_view> fields;
   std::vector<std::string> storage;
   try {
+    const auto separators = static_cast<std::size_t>(std::ranges::count(line, separator));
+    if (separators >= kMostColumns)
+      throw BadField{"",
+                     fmt::format("the header has {} separators; at most {} columns are supported",
+                                 separators, kMostColumns)};
     split(line, separator, fields, storage);
   } catch (const BadField& bad) {
     throw bad_line(*input_, bad);

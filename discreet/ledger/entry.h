@@ -33,6 +33,9 @@ inline constexpr double kAtto = 1e18;  // delta: 10^-18
 // schema 1 can still be read and extended, without plans.
 inline constexpr std::uint64_t kSchemaVersion = 2;
 inline constexpr std::size_t kMostLeafBytes = std::size_t{1} << 20;
+// The largest count of steps, records or refusals, and the largest deviation and grid step in their
+// unit (9,007,199): policies, descriptors and configurations allow no larger number.
+inline constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 53;
 
 using RawKey = std::array<std::uint8_t, 32>;  // the bytes of an Ed25519 public key
 
@@ -71,7 +74,7 @@ enum class Promise : std::uint8_t {
 struct Admission {
   std::uint64_t number = 0;         // admissions are numbered from 0
   Digest descriptor{};              // SHA-256 of the canonical descriptor, including the nonce
-  std::optional<Digest> signature;  // SHA-256 of the attestation, if the ledger keeps both
+  std::optional<Digest> signature;  // SHA-256 of the attestation; never empty (rule 4)
   std::string admissibility_class;  // 1 to 128 bytes
   RawKey contributor{};             // the key that attested it
   std::uint64_t clip = 0;           // C, 10^-9, rounded up, > 0
@@ -101,18 +104,18 @@ struct Terms {
   std::string admissibility_class;
   Bytes profile;  // canonical CBOR: depth bands, layers and heads, or an adapter
   Family family = Family::kGaussian;
-  std::uint64_t deviation = 0;  // noise on a coordinate, 10^-9, rounded down, > 0
-  std::uint64_t grid = 0;       // discrete Gaussian and Skellam: grid step, 10^-9; else 0
+  std::uint64_t deviation = 0;  // noise on a coordinate, 10^-9, rounded down, 1 to 2^53
+  std::uint64_t grid = 0;       // discrete Gaussian and Skellam: grid step, 10^-9, to 2^53; else 0
   accounting::Adjacency adjacency = accounting::Adjacency::kZeroOut;
   // 0 none, 1 Poisson, 2 truncated Poisson, 3 fixed size, 4 balls and bins, 5 shuffled epoch: the
   // order of accounting::Sampling.
   std::uint8_t sampler = 0;
   std::uint64_t rate = 0;        // 10^-12, rounded up; samplers 1 and 2
-  std::uint64_t batch = 0;       // samplers 2 and 3; batches of samplers 4 and 5
-  std::uint64_t population = 0;  // samplers 2 and 3
-  std::uint64_t steps = 0;       // >= 1
+  std::uint64_t batch = 0;       // samplers 2 and 3; batches of samplers 4 and 5; at most 2^53
+  std::uint64_t population = 0;  // samplers 2 and 3; at most 2^53
+  std::uint64_t steps = 0;       // 1 to 2^53
   // The steps of all epochs of the run for this class: fixed before the first epoch, and at least
-  // the sum over its epochs. 0 in ledgers of schema 1, whose terms do not contain it.
+  // the sum over its epochs; at most 2^53. 0 in ledgers of schema 1, whose terms do not contain it.
   std::uint64_t planned_steps = 0;
 };
 

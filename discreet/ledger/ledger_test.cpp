@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "discreet/accounting/accountant.h"
 #include "discreet/accounting/pld.h"
 #include "discreet/base/error_testing.h"
 #include "discreet/ledger/ledger_testing.h"
@@ -558,6 +559,44 @@ TEST(Ledger, EveryFamilyOfNoiseIsRecordedWithTheCutThatKeepsThePromise) {
     EXPECT_TRUE(found.ok) << found.problem;
     EXPECT_GT(found.classes.at(0).most_spent, 0u);
   }
+}
+
+accounting::Event full_batch(double sigma) {
+  return {accounting::Gaussian{sigma}, accounting::NoSampling{}, accounting::Adjacency::kZeroOut};
+}
+
+// The oracle is the accountant itself, fed with the whole history.
+TEST(Ledger, ASpendIsThatOfAllEventsInAnyOrder) {
+  Spends spends("rdp", 1e-5);
+  const auto whole = accounting::make_accountant("rdp");
+  std::vector<accounting::RepeatedEvent> history;
+  for (std::uint64_t i = 0; i < 20; ++i) history.push_back({full_batch(3 + double(i % 7)), i + 1});
+  Spends::StateId state = Spends::kNothing;
+  for (const auto& next : history) {
+    state = spends.after(state, next);
+    whole->compose(next.event, next.count);
+    const double upper = whole->epsilon(1e-5 * (1 - 0x1p-30)).epsilon.upper;
+    EXPECT_NEAR(static_cast<double>(spends.least(state)), std::ceil(upper * kMicro), 1);
+  }
+  EXPECT_EQ(spends.events(state).size(), 7u);
+  const std::size_t states = spends.states();
+  std::ranges::reverse(history);
+  Spends::StateId other = Spends::kNothing;
+  for (const auto& next : history) other = spends.after(other, next);
+  EXPECT_EQ(other, state) << "equal histories are one state";
+  EXPECT_LT(spends.states(), 2 * states);
+  EXPECT_NE(spends.after(state, history[0]), state);
+}
+
+TEST(Ledger, AnEventOccursAtMostTwoToThe53TimesInAHistory) {
+  Spends spends("gdp", 1e-5);
+  const auto all = spends.after(Spends::kNothing, {full_batch(1e9), kMostNumber});
+  EXPECT_EQ(code_of([&] { spends.after(all, {full_batch(1e9), 1}); }), ErrorCode::kInvalidDpConfig);
+  EXPECT_EQ(code_of([&] {
+              spends.after(Spends::kNothing, {full_batch(1e9), kMostNumber + 1});
+            }),
+            ErrorCode::kInvalidDpConfig);
+  EXPECT_NO_THROW(spends.after(all, {full_batch(2e9), 1}));
 }
 
 TEST(Ledger, WhoLetsGoFindsWhatOthersWroteAndRefusesAnotherHistory) {

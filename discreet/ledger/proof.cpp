@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/ledger/deletion_impl.h"
 #include "discreet/ledger/merkle.h"
 #include "discreet/ledger/note.h"
@@ -72,22 +75,41 @@ bool opens(const json& opening, const Digest& commitment) try {
   return false;
 }
 
-// What the plain members of a line say that its signed entry does not; empty if nothing.
-std::string contradiction(const json& line, const ProofVerdict& found,
-                          const admission::PublicKey& key) {
-  if (!found.leaf) return {};
-  json signed_members = {{"public_key", to_hex(key.bytes())},
-                         {"leaf_hash", to_hex(leaf_hash(*found.leaf))}};
-  if (!found.origin.empty()) signed_members["origin"] = found.origin;
-  const Entry entry = decode_entry(*found.leaf);
-  const auto* deletion = std::get_if<Deletion>(&entry);
-  if (deletion != nullptr) signed_members.update(plain_members(*deletion));
-  for (const auto& [name, value] : signed_members.items())
-    if (line.contains(name) && line.at(name) != value)
-      return fmt::format("{} is {}, and what was signed is {}", name, line.at(name).dump(),
-                         value.dump());
-  if (deletion != nullptr && line.contains("opening") &&
-      !opens(line.at("opening"), deletion->commitment))
+// What the members of a line say that was not signed; empty if nothing. Every member is compared
+// here, or was used by check(): what is not known could be read as proven.
+std::string contradiction(const json& line, const ProofVerdict& found, const LedgerKey& key) {
+  json signed_members = {{"public_key", to_hex(key.key.bytes())}, {"tree_size", found.size}};
+  // Receipts of version 0.1.0 name no ledger.
+  if (const std::string& origin = found.origin.empty() ? key.name : found.origin; !origin.empty())
+    signed_members["origin"] = origin;
+  std::set<std::string> used = {"note", "path"};
+  if (line.contains("receipt")) used = {"receipt"};
+  if (found.from_size) used.insert("from_size");
+  if (found.entry) used.insert({"entry", "leaf_hash", "leaf"});
+  if (found.origin.empty()) used.insert("origin");
+  std::optional<Deletion> deletion;
+  if (found.leaf) {
+    signed_members["leaf_hash"] = to_hex(leaf_hash(*found.leaf));
+    const Entry entry = decode_entry(*found.leaf);
+    if (const auto* is_deletion = std::get_if<Deletion>(&entry)) deletion = *is_deletion;
+  }
+  if (deletion) {
+    signed_members.update(plain_members(*deletion));
+    used.insert("opening");
+  }
+  for (const auto& [name, value] : line.items()) {
+    if (signed_members.contains(name)) {
+      if (value != signed_members.at(name))
+        return fmt::format("{} is {}, and what was signed is {}", name, value.dump(),
+                           signed_members.at(name).dump());
+    } else if (!used.contains(name)) {
+      return fmt::format(
+          "the proof has the member {}, of which nothing was signed; remove it if you do not rely "
+          "on it",
+          excerpt(name));
+    }
+  }
+  if (deletion && line.contains("opening") && !opens(line.at("opening"), deletion->commitment))
     return "the opening (salt, subject and records) is not that of the signed commitment";
   return {};
 }
@@ -202,7 +224,7 @@ ProofVerdict verify_proof(std::string_view text, const LedgerKey& key,
     if (!found.origin.empty() && !key.is_of(found.origin))
       return failed(found, fmt::format("the key given is that of ledger {}, and this is {}",
                                        key.name, found.origin));
-    if (std::string problem = contradiction(proof, found, key.key); !problem.empty())
+    if (std::string problem = contradiction(proof, found, key); !problem.empty())
       return failed(found, std::move(problem));
     return found;
   } catch (const json::exception&) {

@@ -34,8 +34,10 @@ struct ProofVerdict {
   std::optional<std::uint64_t> from_size;  // of a proof of consistency
 };
 // Checks, with the ledger's key, a proof of the forms above, a line of `discreet ledger export` (a
-// receipt of RFC 9942 with its leaf), or the receipt of a deletion. The plain members of such a
-// line must agree with what was signed, and an opening must match the signed commitment. A proof of
+// receipt of RFC 9942 with its leaf), or the receipt of a deletion. Each may also state origin,
+// public_key, leaf_hash and tree_size, and with the leaf of a deletion its plain members and the
+// opening of its commitment: all must agree with what was signed, with or without a leaf. Another
+// member is not proven, so a text with one does not hold; the problem names it. A proof of
 // consistency needs the earlier note that it extends. Throws kInvalidInput if that note is missing,
 // or if the text is not a proof or has a duplicate name; kMalformed if the earlier note is
 // malformed.

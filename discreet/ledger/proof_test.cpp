@@ -77,6 +77,43 @@ TEST(Proof, WithAnythingChangedDoesNotHold) {
   EXPECT_TRUE(holds(other));
 }
 
+// With the leaf, without it, of a summarised leaf, and of consistency.
+TEST(Proof, ThatSaysAnythingThatWasNotSignedDoesNotHold) {
+  const Example example;
+  const std::uint64_t early = read_unverified(example.early).size;
+  std::vector<json> proofs = {json::parse(prove_entry(example.path(), 3)),
+                              json::parse(prove_entry(example.path(), 3)),
+                              json::parse(prove_consistency(example.path(), early))};
+  proofs[1].erase("leaf");
+  for (std::uint64_t entry = 0; entry < example.size(); ++entry)
+    if (json summarised = json::parse(prove_entry(example.path(), entry));
+        !summarised.contains("leaf"))
+      proofs.push_back(std::move(summarised));
+  ASSERT_EQ(proofs.size(), 4u);
+  const json lies = {{"origin", "other.example"},
+                     {"public_key", to_hex(key(9).public_key().bytes())},
+                     {"tree_size", example.size() + 1},
+                     {"leaf_hash", std::string(64, '0')},
+                     {"epsilon", 9},
+                     {"opening", json::object()},
+                     {"verified", true}};
+  for (json proof : proofs) {
+    const auto found = [&] { return verify_proof(proof.dump(), kKey, example.early); };
+    proof["origin"] = header().origin;
+    proof["public_key"] = to_hex(kKey.bytes());
+    EXPECT_TRUE(found().ok) << found().problem;
+    const json honest = proof;
+    for (const auto& [name, lie] : lies.items()) {
+      proof = honest;
+      proof[name] = lie;
+      EXPECT_FALSE(found().ok) << name << proof;
+      if (!honest.contains(name)) {
+        EXPECT_NE(found().problem.find(name), std::string::npos) << found().problem;
+      }
+    }
+  }
+}
+
 TEST(Proof, OfConsistencyIsAboutTheNoteThatTheReaderKept) {
   const Example example;
   const std::uint64_t size = read_unverified(example.early).size;

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "discreet/base/error.h"
+#include "discreet/base/error_testing.h"
 #include "discreet/ledger/ledger_testing.h"
 #include "discreet/ledger/note.h"
 #include "discreet/ledger/opening_impl.h"
@@ -26,7 +26,7 @@ T& entry(File& file, std::size_t i) {
 
 // 0 header, 1 policy, 2-4 admissions, 5 terms, 6-8 uses, 9 end, 10 withdrawal of contribution 1,
 // 11 terms, 12-13 uses, 14 end, 15 release.
-File honest(std::uint64_t schema = kSchemaVersion) {
+File built(std::uint64_t schema) {
   File file;
   State state;
   const auto add = [&](const Entry& e) {
@@ -65,6 +65,11 @@ File honest(std::uint64_t schema = kSchemaVersion) {
   epoch(1);
   add(Release{"run", sha256({})});
   return file;
+}
+
+File honest(std::uint64_t schema = kSchemaVersion) {
+  static const File kOne = built(1), kTwo = built(2);
+  return schema == 1 ? kOne : kTwo;
 }
 
 Verification verify_signed(const File& file) {
@@ -161,6 +166,97 @@ TEST(LedgerRules, AnEpochBeyondThePlanOfItsRunIsFound) {
   File rest = honest();
   entry<Terms>(rest, 11).steps = 900;
   EXPECT_TRUE(verify_signed(rest).ok);
+}
+
+// An epoch of a class without contributions: rule 9 never sees its terms.
+std::function<void(File&)> with_unused_terms(const std::function<void(Terms&)>& change) {
+  return [change](File& f) {
+    Terms t = entry<Terms>(f, 5);
+    t.run = "other";
+    t.admissibility_class = "nobody";
+    change(t);
+    f.entries.push_back(t);
+    f.entries.push_back(EpochEnd{"other", 0, 0});
+  };
+}
+
+TEST(LedgerRules, TermsThatNoRunCanHaveAreFoundEvenIfNobodyIsUsedUnderThem) {
+  File most = honest();
+  with_unused_terms([](Terms& t) {
+    t.steps = t.planned_steps = kMostNumber;
+    t.deviation = t.grid = kMostNumber;
+    t.family = Family::kSkellam;
+    t.rate = 1'000'000'000'000;
+  })(most);
+  const Verification verified = verify_signed(most);
+  EXPECT_TRUE(verified.ok) << verified.problem;
+
+  const auto refusal = [](std::uint64_t schema, const std::function<void(Terms&)>& change) {
+    File file = honest(schema);
+    with_unused_terms(change)(file);
+    State state;
+    for (const std::size_t i : {0, 1}) state.take(file.entries[i]);
+    try {
+      state.take(decode_entry(encode(file.entries[16])));
+    } catch (const Error& error) {
+      return error.sentence();
+    }
+    return std::string("nothing");
+  };
+  const auto whole_epochs = [](Terms& t) {
+    t.sampler = 4;
+    t.rate = 0;
+    t.batch = t.steps;
+  };
+  for (const std::uint64_t schema : {1, 2}) {
+    for (const std::function<void(Terms&)>& change : std::vector<std::function<void(Terms&)>>{
+             [](Terms& t) { t.steps = 0; }, [](Terms& t) { t.deviation = 0; },
+             [](Terms& t) { t.deviation = kMostNumber + 1; },
+             [](Terms& t) { t.deviation = ~std::uint64_t{0}; },
+             [](Terms& t) { t.rate = 1'000'000'000'001; }, [](Terms& t) { t.rate = 0; },
+             [](Terms& t) { t.batch = 1; }, [](Terms& t) { t.population = 1; },
+             [](Terms& t) { t.grid = 1; }, [](Terms& t) { t.family = Family::kDiscreteGaussian; },
+             [](Terms& t) { t.family = Family::kSkellam, t.grid = kMostNumber + 1; },
+             [](Terms& t) { t.sampler = 6; }, [](Terms& t) { t.sampler = 255; },
+             [](Terms& t) { t.sampler = 3, t.rate = 0, t.batch = 2, t.population = 1; },
+             [&](Terms& t) { whole_epochs(t), t.batch = 0; },
+             [&](Terms& t) { whole_epochs(t), t.batch -= 1; }})
+      EXPECT_SAYS(refusal(schema, change), "(rule 7)");
+    // Not a family at all.
+    EXPECT_SAYS(refusal(schema, [](Terms& t) { t.family = Family{5}; }), "not a known code");
+  }
+  EXPECT_SAYS(refusal(2, [](Terms& t) { t.planned_steps = kMostNumber + 1; }), "(rule 7)");
+  EXPECT_SAYS(refusal(2, [&](Terms& t) { whole_epochs(t), t.planned_steps = 1050; }), "(rule 7)");
+  EXPECT_SAYS(refusal(1, [](Terms& t) { t.steps = kMostNumber + 1; }), "(rule 7)");
+  expect_found(with_unused_terms([](Terms& t) { t.steps = 0; }), 16, 7);
+  // Before the accountant hears of them.
+  expect_found([](File& f) { entry<Terms>(f, 5).planned_steps = std::uint64_t{1} << 60; }, 5, 7);
+  expect_found([](File& f) { entry<Terms>(f, 5).deviation = ~std::uint64_t{0}; }, 5, 7);
+}
+
+TEST(LedgerRules, AnAdmissionWithoutAnAttestationIsFound) {
+  expect_found(
+      [](File& f) {
+        entry<Admission>(f, 3).signature.reset();
+        f.openings.erase(f.openings.begin() + 1);
+      },
+      3, 4);
+  expect_found([](File& f) { entry<Admission>(f, 3).signature.reset(); }, 3, 4);
+  expect_found([](File& f) { f.openings.erase(f.openings.begin() + 1); }, 3, 4);
+}
+
+TEST(LedgerRules, RefusalsBeyondAllCountingAreFound) {
+  expect_found(
+      [](File& f) {
+        f.entries.push_back(Refusals{{{"EXPIRED", ~std::uint64_t{0}}}});
+      },
+      16, 4);
+  expect_found(
+      [](File& f) {
+        f.entries.push_back(Refusals{{{"EXPIRED", kMostNumber}}});
+        f.entries.push_back(Refusals{{{"EXPIRED", 1}}});
+      },
+      17, 4);
 }
 
 TEST(LedgerRules, AHeaderOfALaterSchemaIsRefused) {
@@ -299,6 +395,12 @@ TEST(LedgerRules, ASummaryThatSaysSomethingElseThanWhatIsGoneIsFound) {
     s.classes.insert(s.classes.begin(), {"new", 1, 0, 0});
   }));
   EXPECT_TRUE(found([](Summary& s) { s.classes[0].most_spent = 0; }));
+  // Sums that are right modulo 2^64 only.
+  EXPECT_TRUE(found([](Summary& s) {
+    constexpr std::uint64_t kBelowZero = ~std::uint64_t{0} - 6;
+    s.classes.push_back({"zz", kBelowZero, kBelowZero, 5});
+    s.classes.push_back({"zzz", 7, 7, 5});
+  }));
   EXPECT_TRUE(found([](Summary& s) { s.horizon = kToday + 1; }));    // nobody had ended then
   EXPECT_TRUE(found([](Summary& s) { s.horizon = kToday + 600; }));  // then all had
 }

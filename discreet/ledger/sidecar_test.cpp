@@ -4,14 +4,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "discreet/admission/uses.h"
 #include "discreet/base/error.h"
 #include "discreet/base/sqlite_guard_impl.h"
 #include "discreet/ledger/contribution_trace.h"
 #include "discreet/ledger/ledger_testing.h"
+#include "discreet/ledger/note.h"
 #include "discreet/ledger/proof.h"
 #include "discreet/ledger/verify.h"
 
@@ -154,6 +158,58 @@ TEST_F(LedgerSidecars, AReaderWaitsForAWriterInTheMiddleOfACommit) {
   EXPECT_TRUE(WIFSIGNALED(status));
   writer.run("ROLLBACK");
   read_it();
+}
+
+// The first of a writer's two commits: a leaf that no note covers. Returns the note to come.
+Store::Note append_unsigned(Store& writer) {
+  const Store::Note last = *writer.last_note();
+  const Bytes leaf = encode(Signed{sha256(bytes_of(last.text))});
+  Tree tree = tree_of(writer);
+  tree.append(leaf_hash(leaf));
+  Store::Batch batch;
+  batch.add(leaf);
+  writer.append(last.size, batch);
+  return {tree.size(),
+          sign_note({header().origin, tree.size(), tree.range(0, tree.size())}, ledger_key())};
+}
+
+TEST_F(LedgerSidecars, AReaderWaitsForAWriterBetweenItsTwoCommits) {
+  Store writer(path_, Store::Mode::kWrite);
+  for (const bool whole : {true, false}) {
+    const Store::Note note = append_unsigned(writer);
+    std::thread signer([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      writer.sign(note);
+    });
+    if (whole) {
+      const Verification found = verify(path_);
+      EXPECT_TRUE(found.ok) << found.problem;
+      EXPECT_EQ(found.size, note.size);
+    } else {  // as a gate does
+      Store reader(path_, Store::Mode::kRead);
+      reader.begin_snapshot();
+      Verification where;
+      std::optional<Loaded> loaded;
+      EXPECT_NO_THROW(loaded = load(reader, {}, false, where));
+      EXPECT_TRUE(loaded && loaded->frontier.size() == note.size);
+    }
+    signer.join();
+  }
+}
+
+TEST_F(LedgerSidecars, AReaderReportsAtOnceWhatADeadWriterDidNotSign) {
+  {
+    Store writer(path_, Store::Mode::kWrite);
+    append_unsigned(writer);
+  }
+  const std::string before = read_all(path_);
+  const auto begin = std::chrono::steady_clock::now();
+  const Verification found = verify(path_);
+  EXPECT_EQ(found.kind, "unsigned") << found.problem;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(Store::kPatienceMs / 2));
+  EXPECT_EQ(read_all(path_), before);
+  EXPECT_FALSE(std::filesystem::exists(journal_));
 }
 
 TEST_F(LedgerSidecars, RowsBeforeTheFirstEntryAreNotIgnored) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 
 #include "discreet/ledger/ledger_testing.h"
@@ -72,6 +73,32 @@ TEST(LedgerSize, TenMillionEntriesVerifyInTwoHundredMegabytes) {
   printf("%lu entries: verified in %.1f s, %.0f MB; written in %.1f s, %.0f MB; file %.0f MB\n",
          static_cast<unsigned long>(entries), verified.seconds, verified.megabytes, written.seconds,
          written.megabytes, static_cast<double>(std::filesystem::file_size(path)) / 1e6);
+}
+
+double resident_megabytes() {
+  std::ifstream in("/proc/self/statm");
+  long all = 0, resident = 0;
+  in >> all >> resident;
+  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+// A state with n events does not need n times the memory of one.
+TEST(LedgerSize, AThousandDistinctEventsNeedAFewMegabytes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer keeps freed memory";
+#endif
+  const Finished finished = in_child([] {
+    const double before = resident_megabytes();
+    Spends spends("gdp", 1e-5);
+    Spends::StateId state = Spends::kNothing;
+    for (int i = 0; i < 1000; ++i)
+      state = spends.after(
+          state, {accounting::Event(accounting::Gaussian{1000.0 + i}, accounting::NoSampling{},
+                                    accounting::Adjacency::kZeroOut),
+                  1});
+    return spends.states() == 1001 && resident_megabytes() - before < 8;
+  });
+  EXPECT_EQ(finished.status, 0);
 }
 
 }  // namespace

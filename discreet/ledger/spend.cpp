@@ -1,6 +1,7 @@
 #include "discreet/ledger/spend.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "discreet/admission/families.h"
@@ -16,6 +17,13 @@ using numerics::round_up;
 
 constexpr const char* kOperator = "ledger terms";
 
+bool has_grid(Family family) {
+  return family == Family::kDiscreteGaussian || family == Family::kSkellam;
+}
+
+// The sampler makes the epoch the event.
+bool is_whole_epoch(const Terms& terms) { return terms.sampler >= 4; }
+
 // m: every use is cut until the noise is at least m times its norm.
 double least_multiplier(Family family, const Bound& bound) {
   const double z = round_down(static_cast<double>(bound.multiplier) / kNano, 1);
@@ -28,16 +36,11 @@ double least_multiplier(Family family, const Bound& bound) {
 }
 
 accounting::Mechanism mechanism_of(const Terms& terms, const Bound& bound) {
-  if (terms.deviation == 0) invalid_config(kOperator, "the standard deviation of the noise is 0");
   if (bound.clip == 0) invalid_config(kOperator, "the clip norm is 0");
   const double deviation = static_cast<double>(terms.deviation);
   const double clip = static_cast<double>(bound.clip);
   const double declared = round_down(deviation / clip, 2);
   const double multiplier = std::max(declared, least_multiplier(terms.family, bound));
-  const bool on_grid =
-      terms.family == Family::kDiscreteGaussian || terms.family == Family::kSkellam;
-  if (on_grid != (terms.grid != 0))
-    invalid_config(kOperator, "only discrete Gaussian and Skellam noise have a grid");
   const double grid = static_cast<double>(terms.grid);
   switch (terms.family) {
     case Family::kGaussian: return accounting::Gaussian{multiplier};
@@ -82,22 +85,44 @@ bool is_capped(Family family) noexcept {
          family == Family::kLaplace;
 }
 
-accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
-  if (terms.steps == 0) invalid_config(kOperator, "an epoch must have at least one step");
-  const bool whole_epoch = terms.sampler >= 4;
-  if (whole_epoch && terms.steps != terms.batch)
+void require_possible(const Terms& terms) {
+  const auto require = [&](std::string_view name, std::uint64_t number, std::uint64_t least) {
+    if (number < least || number > kMostNumber)
+      invalid_config(kOperator,
+                     "the {} in the terms of run {} is {}; it must be from {} to {} (2^53)", name,
+                     terms.run, number, least, kMostNumber);
+  };
+  require("number of steps", terms.steps, 1);
+  require("number of planned steps", terms.planned_steps, 0);  // none in schema 1
+  require("standard deviation of the noise", terms.deviation, 1);
+  require("grid step of the noise", terms.grid, 0);
+  require("batch", terms.batch, 0);
+  require("population", terms.population, 0);
+  if (terms.family > Family::kSkellam) invalid_config(kOperator, "the noise family is unknown");
+  // Rounded up it is above 0: an event that costs nothing.
+  if (terms.rate == 0 && (terms.sampler == 1 || terms.sampler == 2))
+    invalid_config(kOperator, "the sampling rate in the terms of run {} is 0; it must be above 0",
+                   terms.run);
+  if (has_grid(terms.family) != (terms.grid != 0))
+    invalid_config(kOperator, "only discrete Gaussian and Skellam noise have a grid");
+  static_cast<void>(Event(accounting::Gaussian{1}, sampling_of(terms), terms.adjacency));
+  if (!is_whole_epoch(terms)) return;
+  if (terms.steps != terms.batch)
     invalid_config(kOperator, "{} steps are not an epoch of {} batches", terms.steps, terms.batch);
+  if (terms.planned_steps % terms.batch != 0)
+    invalid_config(kOperator, "{} planned steps are not whole epochs of {} batches",
+                   terms.planned_steps, terms.batch);
+}
+
+accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound) {
+  require_possible(terms);
   return {Event(mechanism_of(terms, bound), sampling_of(terms), terms.adjacency),
-          whole_epoch ? 1 : terms.steps};
+          is_whole_epoch(terms) ? 1 : terms.steps};
 }
 
 accounting::RepeatedEvent plan_of(const Terms& terms, const Bound& bound) {
   accounting::RepeatedEvent plan = event_of(terms, bound);
-  const bool whole_epoch = terms.sampler >= 4;
-  if (whole_epoch && terms.planned_steps % terms.batch != 0)
-    invalid_config(kOperator, "{} planned steps are not whole epochs of {} batches",
-                   terms.planned_steps, terms.batch);
-  plan.count = whole_epoch ? terms.planned_steps / terms.batch : terms.planned_steps;
+  plan.count = is_whole_epoch(terms) ? terms.planned_steps / terms.batch : terms.planned_steps;
   return plan;
 }
 
@@ -115,10 +140,46 @@ std::uint64_t withdrawn_spend(const Header& header, const Admission& admission,
 Spends::Spends(std::string accountant, double delta)
     : accountant_(std::move(accountant)),
       delta_(round_down(delta * (1 - 0x1p-30), 1)),
-      states_{{{}, 0}},
-      state_ids_{{{}, 0}} {
+      nodes_(1),
+      states_(1),
+      state_ids_{{0, kNothing}} {
   if (accounting::make_accountant(accountant_)->epsilon(delta_).epsilon.upper != 0)
     invalid_config(kOperator, "an event cannot cost nothing");
+}
+
+void Spends::each(NodeId root, int height, std::uint32_t first, const auto& work) const {
+  if (root == 0) return;
+  if (height == 0) {
+    work(first, nodes_[root].count);
+    return;
+  }
+  each(nodes_[root].left, height - 1, first, work);
+  each(nodes_[root].right, height - 1, first | std::uint32_t{1} << (height - 1), work);
+}
+
+void Spends::each(const State& state, const auto& work) const {
+  each(state.root, state.height, 0, work);
+}
+
+Spends::NodeId Spends::node(const Node& node) {
+  const auto [known, fresh] = node_ids_.try_emplace(node, static_cast<NodeId>(nodes_.size()));
+  if (fresh) nodes_.push_back(node);
+  return known->second;
+}
+
+Spends::NodeId Spends::more(NodeId root, int height, std::uint32_t event, std::uint64_t count) {
+  Node at = nodes_[root];
+  if (height == 0) {
+    if (count > kMostNumber - at.count)
+      invalid_config(kOperator,
+                     "an event occurs {} times and then {} times more; it may occur {} times "
+                     "(2^53) in total",
+                     at.count, count, kMostNumber);
+    return node({0, 0, at.count + count});
+  }
+  NodeId& child = (event >> (height - 1) & 1) != 0 ? at.right : at.left;
+  child = more(child, height - 1, event, count);
+  return node(at);
 }
 
 std::uint64_t Spends::evaluate(const accounting::Accountant& accountant) const {
@@ -131,8 +192,9 @@ std::uint64_t Spends::evaluate(const accounting::Accountant& accountant) const {
 std::uint64_t Spends::certified(StateId state) const {
   if (accountant_ == "pld") return states_[state].micro;
   const auto accountant = accounting::make_accountant("pld");
-  for (const auto& [event, count] : states_[state].events)
+  each(states_[state], [&](std::uint32_t event, std::uint64_t count) {
     accountant->compose(events_[event], count);
+  });
   return evaluate(*accountant);
 }
 
@@ -170,7 +232,7 @@ std::uint64_t Spends::withdrawn(const Bound& bound, std::span<const Event> used)
 
 std::vector<Event> Spends::events(StateId state) const {
   std::vector<Event> out;
-  for (const auto& [event, count] : states_[state].events) out.push_back(events_[event]);
+  each(states_[state], [&](std::uint32_t event, std::uint64_t) { out.push_back(events_[event]); });
   return out;
 }
 
@@ -178,23 +240,19 @@ Spends::StateId Spends::after(StateId state, const accounting::RepeatedEvent& ne
   const auto [known, fresh] =
       event_ids_.try_emplace(next.event, static_cast<std::uint32_t>(events_.size()));
   if (fresh) events_.push_back(next.event);
-  Multiset events = states_[state].events;
-  const auto at =
-      std::lower_bound(events.begin(), events.end(), std::pair(known->second, std::uint64_t{0}));
-  if (at != events.end() && at->first == known->second) {
-    if (at->second + next.count < next.count)
-      invalid_config(kOperator, "the count of an event exceeds 64 bits");
-    at->second += next.count;
-  } else {
-    events.insert(at, {known->second, next.count});
-  }
-  if (const auto found = state_ids_.find(events); found != state_ids_.end()) return found->second;
+  State to = states_[state];
+  for (const int height = std::bit_width(known->second); to.height < height; ++to.height)
+    if (to.root != 0) to.root = node({to.root, 0, 0});
+  to.root = more(to.root, to.height, known->second, next.count);
+  if (const auto found = state_ids_.find(to.root); found != state_ids_.end()) return found->second;
   const auto accountant = accounting::make_accountant(accountant_);
-  for (const auto& [event, count] : events) accountant->compose(events_[event], count);
-  const std::uint64_t micro = evaluate(*accountant);
+  each(to, [&](std::uint32_t event, std::uint64_t count) {
+    accountant->compose(events_[event], count);
+  });
+  to.micro = evaluate(*accountant);
   const auto id = static_cast<StateId>(states_.size());
-  states_.push_back({events, micro});
-  state_ids_.emplace(std::move(events), id);
+  states_.push_back(to);
+  state_ids_.emplace(to.root, id);
   return id;
 }
 

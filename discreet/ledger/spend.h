@@ -23,6 +23,12 @@ struct Bound {
   friend auto operator<=>(const Bound&, const Bound&) = default;
 };
 
+// Throws kInvalidDpConfig, naming the number, if no contribution can be used under these terms: a
+// number is beyond its range (entry.h), the sampler is unknown or does not fit the other numbers or
+// the adjacency, the family has no grid or needs one, or a sampler whose event is the epoch has
+// parts of epochs.
+void require_possible(const Terms& terms);
+
 // The privacy event of an epoch under these terms for one such contribution, and its number: one
 // per step, or one in total if the sampler makes the epoch the event.
 //
@@ -31,7 +37,7 @@ struct Bound {
 // uses need to keep it: z·sqrt(k); with Laplace noise, where norms are L1, that of
 // admission/families.h. For Skellam noise m depends on the model, so only C is used. Under an
 // amplified promise, m is the recorded multiplier. Rounds towards less noise and a higher rate.
-// Throws kInvalidDpConfig for terms out of range.
+// Throws as require_possible().
 accounting::RepeatedEvent event_of(const Terms& terms, const Bound& bound);
 // The same for all steps that the run of the terms has planned.
 accounting::RepeatedEvent plan_of(const Terms& terms, const Bound& bound);
@@ -49,7 +55,8 @@ std::uint64_t withdrawn_spend(const Header& header, const Admission& admission,
                               std::span<const Terms> used, std::uint64_t recorded);
 
 // Cumulative spends. Contributions with equal histories share a state, so the accountant runs once
-// per distinct history, not once per contribution.
+// per distinct history, not once per contribution. Memory grows with the number of distinct
+// histories times the logarithm of the number of distinct events.
 class Spends {
  public:
   using StateId = std::uint32_t;
@@ -60,6 +67,7 @@ class Spends {
   Spends(std::string accountant, double delta);
 
   // The state after composing `next` with a state; it composes events and never adds epsilons.
+  // Throws kInvalidDpConfig if an event then occurs more than kMostNumber times.
   StateId after(StateId state, const accounting::RepeatedEvent& next);
   // The certified upper end of epsilon at delta, in millionths, rounded up. Throws kInvalidDpConfig
   // if the accountant finds no bound.
@@ -81,19 +89,36 @@ class Spends {
   std::size_t states() const noexcept { return states_.size(); }
 
  private:
-  using Multiset = std::vector<std::pair<std::uint32_t, std::uint64_t>>;  // event, count; sorted
-  struct State {
-    Multiset events;
-    std::uint64_t micro;
+  // A multiset is a binary tree of the least height for the numbers of its events; its leaves have
+  // the counts. Equal trees are one node, so equal multisets have the same root, and states that
+  // differ in one event share all nodes but a path.
+  using NodeId = std::uint32_t;  // 0: an empty tree
+  struct Node {
+    NodeId left = 0, right = 0;
+    std::uint64_t count = 0;  // of a leaf
+    friend auto operator<=>(const Node&, const Node&) = default;
   };
+  struct State {
+    NodeId root = 0;
+    int height = 0;
+    std::uint64_t micro = 0;
+  };
+  NodeId node(const Node& node);
+  // The tree with `count` more of an event.
+  NodeId more(NodeId root, int height, std::uint32_t event, std::uint64_t count);
+  // Calls work(event, count) in ascending order of the events' numbers.
+  void each(const State& state, const auto& work) const;
+  void each(NodeId root, int height, std::uint32_t first, const auto& work) const;
   std::uint64_t evaluate(const accounting::Accountant& accountant) const;
 
   std::string accountant_;
   double delta_;
   std::vector<accounting::Event> events_;
   std::map<accounting::Event, std::uint32_t> event_ids_;
+  std::vector<Node> nodes_;
+  std::map<Node, NodeId> node_ids_;
   std::vector<State> states_;
-  std::map<Multiset, StateId> state_ids_;
+  std::map<NodeId, StateId> state_ids_;  // by root
 };
 
 }  // namespace discreet::ledger

@@ -96,6 +96,11 @@ void State::take(const Admission& e) {
   if (e.number != next_number())
     broken(3, fmt::format("contribution {} should have the number {}", e.number, next_number()));
   require_name("class", e.admissibility_class);
+  if (!e.signature)
+    broken(4,
+           fmt::format("contribution {} names no attestation; expected the SHA-256 of one by its "
+                       "key",
+                       e.number));
   if (e.adapter.size() > 256) broken(4, "the name of an adapter is too long");
   if (e.clip < header().clip_floor || e.clip == 0)
     broken(4, fmt::format("contribution {} declares a clip norm below the floor", e.number));
@@ -145,6 +150,11 @@ void State::take(const Terms& e) {
       broken(6, "the terms of an epoch are not in ascending order of class");
   }
   require_planned(e);
+  try {
+    require_possible(e);
+  } catch (const Error& error) {
+    fail(error.code(), error.op(), "{} (rule 7)", error.sentence());
+  }
   as_of_ = e.as_of;
   const std::uint32_t of = class_index(e.admissibility_class);
   const auto plan = plans_.find({e.run, of});
@@ -310,6 +320,9 @@ void State::take(const Refusals& e) {
              "exhausted uses reveal who took part: they are confidential and must not be recorded "
              "as refusals");
     if (count == 0) broken(4, fmt::format("no contribution was refused as {}", reason));
+    if (count > kMostNumber - counts_.refusals)
+      broken(4, fmt::format("{} refusals after {}; there may be {} (2^53) in total", count,
+                            counts_.refusals, kMostNumber));
     counts_.refusals += count;
   }
 }
@@ -352,6 +365,18 @@ void State::take(const Summary& e) {
     broken(10, "a summary covers less than the previous one");
   if (!ascends(e.classes, [](const ClassTotal& total) { return total.admissibility_class; }))
     broken(10, "the classes of a summary are not in ascending order");
+  if (e.leaves > size_)
+    broken(10, fmt::format("a summary states {} leaves, but {} are before it", e.leaves, size_));
+  std::uint64_t left = e.leaves;
+  for (const ClassTotal& total : e.classes)
+    for (const std::uint64_t count : {total.contributions, total.uses}) {
+      if (count > left)
+        broken(10,
+               fmt::format("the totals of a summary are more than the {} leaves that it states; "
+                           "class {} has {} contributions and {} uses",
+                           e.leaves, total.admissibility_class, total.contributions, total.uses));
+      left -= count;
+    }
   for (const ClassTotal& before : summary_.classes) {
     const auto now =
         std::ranges::find(e.classes, before.admissibility_class, &ClassTotal::admissibility_class);
@@ -429,7 +454,7 @@ void State::finish() {
                            counts_.summarised, summary_.leaves));
   if (summary_.leaves != 0 && summarised_digest_.finish() != summary_.digest)
     broken(10, "the summarised leaves are not those of the summary");
-  std::uint64_t contributions = 0, uses = 0;
+  std::uint64_t contributions = 0, uses = 0;  // at most the leaves (take)
   for (const ClassTotal& total : summary_.classes) {
     contributions += total.contributions;
     uses += total.uses;

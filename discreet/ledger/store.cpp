@@ -90,6 +90,25 @@ struct Store::Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
+// A reader's look at the writer's lock. It stays open until the database is closed: closing any
+// descriptor of a file drops the locks that this process has on it (POSIX), SQLite's included.
+struct Store::Probe {
+  int fd;
+  explicit Probe(const std::filesystem::path& path)
+      : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  ~Probe() {
+    if (fd >= 0) close(fd);
+  }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+  bool is_refused() const {
+    if (fd < 0) return false;
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+    flock(fd, LOCK_UN);
+    return false;
+  }
+};
+
 Store::Store(const std::filesystem::path& path, Mode mode, int patience_ms)
     : path_(path), mode_(mode) {
   if (mode_ != Mode::kRead)
@@ -106,6 +125,7 @@ Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&& other) noexcept {
   db_ = std::move(other.db_);
   lock_ = std::move(other.lock_);
+  probe_ = std::move(other.probe_);
   path_ = std::move(other.path_);
   mode_ = other.mode_;
   return *this;
@@ -298,6 +318,28 @@ void Store::check_pages() {
     malformed(kOperator, "the pages of the file are damaged");
 }
 
-void Store::begin_snapshot() { db_->run("BEGIN"); }
+void Store::begin_snapshot() {
+  constexpr int kPauseMs = 10;
+  for (int left_ms = kPatienceMs;; left_ms -= kPauseMs) {
+    db_->run("BEGIN");
+    if (left_ms <= 0 || !has_unsigned_tail() || !has_writer()) return;
+    db_->run("COMMIT");  // lets the writer commit
+    std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMs));
+  }
+}
+
+bool Store::has_unsigned_tail() try {
+  return db_->number(
+             "SELECT EXISTS(SELECT 1 FROM leaf WHERE position >= "
+             "(SELECT max(size) FROM checkpoint))") != 0;
+} catch (const Error& error) {
+  if (error.code() == ErrorCode::kIoError) throw;
+  return false;  // who reads the damaged file says what is wrong
+}
+
+bool Store::has_writer() {
+  if (!probe_) probe_ = std::make_unique<Probe>(path_);
+  return probe_->is_refused();
+}
 
 }  // namespace discreet::ledger

@@ -109,16 +109,23 @@ class Store {
   void check_ranges();
   // SQLite's own check of pages, cells and types. Throws kMalformed.
   void check_pages();
-  // Makes all statements until the end of the snapshot see the same file.
+  // For readers: makes all statements until the end of the snapshot see the same file. A writer
+  // commits leaves before the note that signs them; while one is at work between the two, this
+  // waits for the note, up to kPatienceMs.
   void begin_snapshot();
+  static constexpr int kPatienceMs = 10'000;
 
  private:
   std::unique_ptr<Database> open();
+  bool has_unsigned_tail();  // leaves follow the last note
+  bool has_writer();
 
   std::filesystem::path path_;
   Mode mode_;
   struct Lock;
+  struct Probe;
   std::unique_ptr<Lock> lock_;  // released after the database is closed
+  std::unique_ptr<Probe> probe_;
   std::unique_ptr<Database> db_;
 };
 

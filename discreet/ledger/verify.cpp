@@ -139,12 +139,12 @@ class Reading {
       fail("entry", "a descriptor is stored for a leaf that is not an admission",
            opening_.position);
     const bool here = has_opening_ && opening_.position == position();
-    if (here != admitted.signature.has_value())
+    if (!here)
       fail("entry",
-           here ? "a stored descriptor is not the one that its leaf names"
-                : "the descriptor that the leaf names is not stored",
+           fmt::format("the descriptor and the attestation of contribution {} are not stored; they "
+                       "must be until it is summarised (rule 4)",
+                       admitted.number),
            position());
-    if (!here) return;
     loaded_.state.begin_validity(
         require_opens(admitted, content, opening_, loaded_.state.header()));
     if (options_.attestations) {
@@ -169,8 +169,9 @@ class Reading {
            position());
     if (!last || last->size != position())
       fail("unsigned",
-           fmt::format("the entries from {} on are not signed; opening the ledger for writing "
-                       "drops the entries of a killed writer",
+           fmt::format("the entries from {} on are not signed; if a writer is at work, verify "
+                       "again when it is done; if it was killed, opening the ledger for writing "
+                       "drops its entries",
                        last ? last->size : 0),
            last ? last->size : 0);
     if (has_opening_ && !to_last_note_)
@@ -224,10 +225,23 @@ Loaded load(Store& store, const VerifyOptions& options, bool to_last_note, Verif
 Verification verify(const std::filesystem::path& path, const VerifyOptions& options) {
   if (options.checkpoint) static_cast<void>(read_unverified(*options.checkpoint));
   Verification result;
-  result.kind = "file";
   try {
     Store store(path, Store::Mode::kRead);
     store.begin_snapshot();
+    return verify(store, options);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIoError) throw;
+    result.kind = "file";
+    result.problem = error.sentence();
+  }
+  return result;
+}
+
+Verification verify(Store& store, const VerifyOptions& options) {
+  if (options.checkpoint) static_cast<void>(read_unverified(*options.checkpoint));
+  Verification result;
+  result.kind = "file";
+  try {
     const Loaded loaded = load(store, options, false, result);
     result.counts = loaded.state.counts();
     result.size = loaded.frontier.size();

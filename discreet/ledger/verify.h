@@ -56,6 +56,9 @@ struct Verification {
 // Never throws because of a file's content. Throws kIoError if the file cannot be read, and
 // kMalformed if the option `checkpoint` is not a note.
 Verification verify(const std::filesystem::path& path, const VerifyOptions& options = {});
+// The same of the snapshot that a reader has begun, so that what it reads then is what was
+// verified.
+Verification verify(Store& store, const VerifyOptions& options = {});
 
 // The result of reading a ledger, for verify() and the writer.
 struct Loaded {

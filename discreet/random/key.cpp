@@ -53,8 +53,8 @@ Key Key::from_seed(std::uint64_t seed) {
 
 Key Key::from_bytes(ByteView bytes) {
   if (bytes.size() != kSize) {
-    malformed("Key::from_bytes", "the key has {} bytes; expected {}; restore the key file", kSize,
-              bytes.size());
+    malformed("Key::from_bytes", "the key has {} bytes; expected {}; restore the key file",
+              bytes.size(), kSize);
   }
   Key key(this_process());
   std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());

@@ -63,6 +63,25 @@ TEST(Draft, SaysPerLayerWhichClassesTouchedItUnderWhichBoundsAndSpend) {
   EXPECT_EQ(m.generation[1].layers, (Names{"layer0", "layer1"}));
 }
 
+TEST(Draft, OfALedgerWithAnEpochWithoutStepsIsRefused) {
+  const Folder folder;
+  ledger::Store store(folder / "l.db", ledger::Store::Mode::kCreate);
+  ledger::Header header = ledger::testing::header();
+  header.key = raw(ledger_key());
+  ledger::Terms terms = ledger::testing::terms();
+  terms.run = "run-1";
+  terms.steps = 0;
+  ledger::Store::Batch batch;
+  for (const ledger::Entry& entry :
+       std::vector<ledger::Entry>{header, ledger::Policy{}, terms, ledger::EpochEnd{"run-1", 0, 0}})
+    batch.add(ledger::encode(entry));
+  store.append(0, batch);
+  ledger::State state;
+  state.take(ledger::Entry(header));
+  EXPECT_EQ(code_of([&] { record_of(store, state, {"run-1"}, 4, std::nullopt); }, "0 steps"),
+            ErrorCode::kMalformed);
+}
+
 TEST(Draft, RoundsItsPromiseUp) {
   RunFacts f = facts();
   f.epsilon = 1.2500001;

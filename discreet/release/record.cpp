@@ -111,6 +111,9 @@ class Scan {
     Noise& noise = noise_[terms.admissibility_class];
     if (!state_.has_plans()) {
       ++noise.epochs;
+    } else if (terms.steps == 0) {
+      malformed("release", "entry {} names an epoch of 0 steps; verify the ledger first",
+                position_);
     } else if (planned_.emplace(terms.run, terms.admissibility_class).second) {
       noise.epochs += (terms.planned_steps - 1) / terms.steps + 1;
     }

@@ -202,6 +202,10 @@ async function check_signed() {
 
 // ---- check: order. Reads every entry into what the tables show.
 const SAMPLERS = ["none", "Poisson", "truncated Poisson", "fixed size", "balls and bins", "shuffled epoch"];
+// The numbers of terms: name, field, least, most.
+const TERMS = [["noise family", 6, 0, 4], ["standard deviation", 7, 1, 2 ** 53], ["grid", 8, 0, 2 ** 53], ["sampler", 10, 0, 5],
+  ["rate", 11, 0, 1e12], ["batch", 12, 0, 2 ** 53], ["population", 13, 0, 2 ** 53], ["number of steps", 14, 1, 2 ** 53],
+  ["number of planned steps", 15, 1, 2 ** 53]];
 const NEIGHBOURS = ["one record added or removed", "one record blanked out", "one record exchanged"];
 function read_entries({ header, leaves, notes }) {
   const state = { contributions: new Map(), refusals: new Map(), withdrawals: [], epochs: [], releases: [], summary: [] };
@@ -224,6 +228,7 @@ function read_entries({ header, leaves, notes }) {
     if (open.length && type !== 3 && type !== 4 && type !== 5) wrong("it stands inside an epoch");
     if (type === 2) {
       has(13, is_count(e[1]) && is_bytes(e[2], 32) && is_text(e[4]) && is_bytes(e[5], 32));
+      if (!is_bytes(e[3], 32)) wrong("contribution " + e[1] + " names no attestation");
       if (e[1] !== number) wrong("contribution " + e[1] + " should have the number " + number);
       if (by_descriptor.has(hex(e[2]))) wrong("its descriptor was admitted before");
       if (withdrawn.has(hex(e[2]))) wrong("its descriptor was withdrawn before it was admitted");
@@ -232,6 +237,8 @@ function read_entries({ header, leaves, notes }) {
       by_descriptor.set(hex(e[2]), c);
     } else if (type === 3) {
       has(header.plans ? 16 : 15, is_text(e[1]) && is_count(e[2]) && is_count(e[3]) && is_text(e[4]) && is_count(e[14]) && (!header.plans || is_count(e[15])));
+      for (const [name, i, least, most] of TERMS)
+        if (i < e.length && !(is_count(e[i]) && e[i] >= least && e[i] <= most)) wrong("its " + name + " is " + e[i] + ", which no epoch can have");
       if (uses > 0) wrong("terms stand after the first use of their epoch");
       if (!open.length && e[2] !== (next_epoch.get(e[1]) || 0)) wrong("epoch " + e[2] + " of run " + e[1] + " should be epoch " + (next_epoch.get(e[1]) || 0));
       if (open.length && (open[0].run !== e[1] || open[0].epoch !== e[2])) wrong("the terms of an epoch name another run or epoch");

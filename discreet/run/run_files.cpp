@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -173,10 +174,11 @@ RunFiles::RunFiles(fs::path directory, const Config& resolved, bool resume,
     if (::access(directory_.c_str(), W_OK) != 0) fail_on_file("write in", directory_);
     const bool empty = fs::is_empty(directory_);
     if (!resume && !empty)
-      invalid_input(kOperator,
-                    "{} already contains a run or other files; choose another directory, or continue "
-                    "the run with --resume (in Python: resume=True)",
-                    directory_.string());
+      invalid_input(
+          kOperator,
+          "{} already contains a run or other files; choose another directory, or continue "
+          "the run with --resume (in Python: resume=True)",
+          directory_.string());
     new_ = empty;
     // What a killed process was about to rename.
     for (const auto& entry : fs::directory_iterator(directory_)) {
@@ -242,7 +244,7 @@ void RunFiles::open_secret(const Config& resolved, const std::optional<fs::path>
     return;
   }
   try {
-    secret_ = load_secret(path);
+    secret_ = load_own_secret(path);
   } catch (const Error& error) {
     // Killed while the key was written: without a trace it was never used.
     if (error.code() != ErrorCode::kMalformed || traced || fs::file_size(path) > 0) throw;
@@ -339,13 +341,30 @@ void RunFiles::count_from(std::uint64_t steps) {
 }
 
 void RunFiles::append(std::string_view kind, const cbor::Value& record) {
+  require_place();
+  if (!count_) count_from(steps_);  // a run that goes on after its end
   trace_->append(kind, record);
   if (kind != "iter" || ++steps_ <= counted_) return;
   counted_ = steps_;
   count_->write(counted_);
 }
 
+// The lock is on the directory, but files are written by name: another run may have the name now.
+void RunFiles::require_place() const {
+  struct stat locked {
+  }, named{};
+  if (::fstat(lock_, &locked) == 0 && ::stat(directory_.c_str(), &named) == 0 &&
+      locked.st_dev == named.st_dev && locked.st_ino == named.st_ino)
+    return;
+  io_error(
+      kOperator,
+      "{} was moved or replaced while the run wrote into it; nothing more was written. Move it "
+      "back and continue with --resume",
+      directory_.string());
+}
+
 void RunFiles::seal(const TracePosition& position) const {
+  require_place();
   write_seal(directory_, {position, ledger_note_}, *secret_);
 }
 
@@ -378,6 +397,7 @@ void RunFiles::extend_trace(const TracePosition& position, const cbor::Value& re
 }
 
 void RunFiles::write_checkpoint(Checkpoint checkpoint, const random::Key& key) {
+  require_place();
   trace_->flush();
   checkpoint.trace = trace_->position();
   run::write_checkpoint(at("checkpoint.cbor"), checkpoint, key);
@@ -387,6 +407,7 @@ void RunFiles::write_checkpoint(Checkpoint checkpoint, const random::Key& key) {
 }
 
 void RunFiles::write_model(ByteView bytes) {
+  require_place();
   trace_->flush();
   write_atomically(at("model.safetensors"), bytes);
   model_ = sha256(bytes);
@@ -404,6 +425,7 @@ void RunFiles::end(const cbor::Value& line) {
 
 void RunFiles::remove_if_new() noexcept try {
   if (!new_) return;
+  require_place();
   trace_.reset();
   count_.reset();
   std::error_code ignored;
@@ -411,7 +433,7 @@ void RunFiles::remove_if_new() noexcept try {
                            kPlaces, "checkpoint.cbor"})
     fs::remove(at(name), ignored);
   if (made_directory_) fs::remove(directory_, ignored);
-} catch (const std::bad_alloc&) {  // then they stay, as after a kill
+} catch (const std::exception&) {  // then they stay, as after a kill
 }
 
 }  // namespace discreet::run

@@ -92,6 +92,8 @@ class RunFiles {
 
   void append(std::string_view kind, const cbor::Value& record);
   void flush() { trace_->flush(); }
+  // Whether lines of an earlier process must still be repeated before the run can end.
+  bool is_repeating() const { return trace_->is_repeating(); }
   // Flushes the trace, then writes the checkpoint, which states the position of the trace.
   void write_checkpoint(Checkpoint checkpoint, const random::Key& key);
   // Flushes the trace, then writes the model.
@@ -111,6 +113,7 @@ class RunFiles {
   bool ends_sealed(std::span<const TraceLine> trace) const;
   void count_from(std::uint64_t steps);
   void seal(const TracePosition& position) const;
+  void require_place() const;
   std::filesystem::path at(const char* name) const { return directory_ / name; }
 
   std::filesystem::path directory_;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -43,6 +44,16 @@ random::Key create_secret(const std::filesystem::path& path) {
     io_error(error.op(), "{}", error.sentence());
   }
   return key;
+}
+
+random::Key load_own_secret(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && status.st_uid != ::geteuid())
+    io_error("secret.key",
+             "{} belongs to another user, who knows the noise; run as that user, or start another "
+             "run",
+             path.string());
+  return load_secret(path);
 }
 
 random::Key load_secret(const std::filesystem::path& path) {

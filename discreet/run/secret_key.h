@@ -18,4 +18,8 @@ random::Key create_secret(const std::filesystem::path& path);
 // 600`); kMalformed if it does not contain a key. No error sentence quotes the content of the file.
 random::Key load_secret(const std::filesystem::path& path);
 
+// The same, for a key under which noise is drawn that will be released: throws kIoError also if the
+// file belongs to another user than the process.
+random::Key load_own_secret(const std::filesystem::path& path);
+
 }  // namespace discreet::run

@@ -23,7 +23,12 @@ cbor::Value or_null(const std::optional<accounting::Interval>& interval) {
   return cbor::map({{"lower", interval->lower}, {"upper", interval->upper}});
 }
 
-bool has_claim(const DpConfig& dp) { return dp.enabled && !(dp.debug && dp.noise_multiplier == 0); }
+// A run whose randomness is public has a number that it would claim under a secret one; the trace
+// and every printed line mark it not_private.
+bool has_claim(const DpConfig& dp) {
+  return dp.enabled && !(dp.debug && dp.noise_multiplier == 0) &&
+         dp.adaptive_accounting != AdaptiveAccounting::kHeuristic;
+}
 
 bool is_recorded(ErrorCode code) {
   return code == ErrorCode::kPrivacyBudgetExceeded || code == ErrorCode::kInvalidGradient ||

@@ -64,6 +64,8 @@ class TraceWriter {
   // Flushes to disk.
   void flush();
   const TracePosition& position() const noexcept { return position_; }
+  // Whether the file has lines after the position, which the next ones must repeat.
+  bool is_repeating() const noexcept { return !again_.empty(); }
 
   ~TraceWriter();
   TraceWriter(TraceWriter&&) noexcept;

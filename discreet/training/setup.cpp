@@ -143,9 +143,8 @@ std::string Setup::ledger_run(const std::string& lineage) const {
 std::optional<random::Generator> Setup::bounds_stream() const {
   if (config_.data.private_bounds.empty()) return std::nullopt;
   if (options_.arrays == nullptr && !config_.data.train) return std::nullopt;
-  const Digest source = options_.arrays != nullptr
-                            ? data::digest_of(options_.arrays->train)
-                            : sha256(read_file(*config_.data.train, std::size_t{1} << 40));
+  const Digest source = options_.arrays != nullptr ? data::digest_of(options_.arrays->train)
+                                                   : sha256_of_file(*config_.data.train);
   return data::private_bounds_stream(privacy(), run::run_key(options_.secret, config_, source));
 }
 

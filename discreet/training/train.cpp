@@ -252,7 +252,7 @@ class Run {
     const std::uint64_t first = mechanism().t();
     const std::optional<std::uint64_t> planned = privacy().target_steps;
     while (!planned || mechanism().t() < *planned) {
-      if (options_.stop != nullptr && *options_.stop) return;
+      if (options_.stop != nullptr && *options_.stop && !files_.is_repeating()) return;
       try {
         const StepReport report = step(training(), *session_, [this] { write_checkpoint(); });
         released_ = report.released.released;

@@ -1,6 +1,7 @@
 #include "discreet/training/train.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -596,6 +597,59 @@ TEST(Train, OneProcessAtATime) {
   };
   training::train(run.resolved(), options);
   EXPECT_TRUE(tried);
+}
+
+// ---------------------------------------------------------------- the directory
+
+// Else the first run would put its model and seal into the second one's directory.
+TEST(Train, WritesIntoNoDirectoryThatTookTheNameOfItsOwn) {
+  SmallRun run;
+  TrainOptions options = run.options("a");
+  options.progress = [&](const Progress& p) {
+    if (p.step != 10) return;
+    fs::rename(run.folder / "a", run.folder / "moved");
+    run.train("a");
+  };
+  const Error error = error_of([&] { train(run.resolved(), options); });
+  EXPECT_EQ(error.code(), ErrorCode::kIoError);
+  EXPECT_NE(error.sentence().find("was moved or replaced"), std::string::npos);
+  const std::string model = run.read("a", "model.safetensors");
+  EXPECT_EQ(run.train("a", true).ended, Ended::kCompleted) << "the second run is whole";
+  EXPECT_EQ(run.read("a", "model.safetensors"), model);
+  EXPECT_EQ(run.train("moved", true).ended, Ended::kCompleted) << "the first one continues";
+}
+
+TEST(Train, StopsOnlyAfterItRepeatedWhatAnEarlierProcessReleased) {
+  SmallRun run;
+  run.config.run.checkpoint_every = 1'000;
+  run.train("whole");
+  run.share_secret("whole", "a");
+  TrainOptions options = run.options("a");
+  options.resume = true;  // the directory has a key
+  options.progress = [](const Progress& p) {
+    if (p.step == 20) throw Error(ErrorCode::kIoError, "test", "killed");
+  };
+  EXPECT_EQ(error_of([&] { train(run.resolved(), options); }).sentence(), "killed");
+  const std::atomic<bool> stop = true;  // Ctrl-C before the first step
+  options.stop = &stop;
+  options.progress = {};
+  const RunResult stopped = train(run.resolved(), options);
+  EXPECT_EQ(stopped.ended, Ended::kInterrupted);
+  EXPECT_EQ(stopped.steps, 20u);
+  EXPECT_EQ(run.train("a", true).ended, Ended::kCompleted);
+  EXPECT_EQ(run.read("a", "model.safetensors"), run.read("whole", "model.safetensors"));
+}
+
+// Whoever wrote the file knows the noise. Only root can read such a file at all.
+TEST(Train, TakesNoSecretThatBelongsToAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  SmallRun run;
+  run.train("a");
+  run.share_secret("a", "b");
+  ASSERT_EQ(::chown((run.folder / "b" / "secret.key").c_str(), 65534, 65534), 0);
+  const Error error = error_of([&] { run.train("b", true); });
+  EXPECT_EQ(error.code(), ErrorCode::kIoError);
+  EXPECT_NE(error.sentence().find("belongs to another user"), std::string::npos);
 }
 
 }  // namespace

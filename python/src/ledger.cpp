@@ -97,6 +97,11 @@ nb::dict traced(const Path& path, const std::string& descriptor) {
     const Unlocked others_may_run;
     Store store(path, Store::Mode::kRead);
     store.begin_snapshot();
+    // In the same snapshot: what is shown is what was verified.
+    if (const Verification verified = verify(store); !verified.ok)
+      malformed("Ledger.trace", "the ledger does not verify ({}{}): {}; show it to its steward",
+                verified.kind, verified.entry ? fmt::format(", entry {}", *verified.entry) : "",
+                verified.problem);
     return trace(store, hash);
   }();
   nb::dict out;

@@ -67,7 +67,8 @@ struct Borrowed {
 
   Borrowed(const nb::dict& arrays, const Names& groups) {
     for (const auto& [key, value] : arrays) {
-      const std::string name = nb::cast<std::string>(key);
+      std::string name;
+      if (!nb::try_cast(key, name)) invalid_gradient(kOperator, "names of tensors must be text");
       Rows<Real> rows;
       if (!nb::try_cast(value, rows, /*convert=*/false) || rows.ndim() == 0)
         invalid_gradient(kOperator,

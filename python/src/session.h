@@ -133,7 +133,8 @@ class Borrowed {
     std::vector<std::string> names;
     for (const Tensor& tensor : layout.tensors()) names.push_back(tensor.name);
     for (const auto& [key, value] : arrays) {
-      const std::string name = nb::cast<std::string>(key);
+      std::string name;
+      if (!nb::try_cast(key, name)) invalid_gradient(kOperator, "names of tensors must be text");
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
       const auto meant = nearest(name, names);
       invalid_gradient(kOperator, "the layout has no tensor {}{}", name,

@@ -130,8 +130,9 @@ nb::dict train(const nb::bytes& yaml, const std::string& name,
   }
   nb::dict about;
   about["directory"] = r.directory;
-  about["epsilon"] =
-      r.epsilon ? interval_or_none(r.epsilon->lower, r.epsilon->upper) : nb::object(nb::none());
+  about["epsilon"] = r.epsilon && r.not_private.empty()
+                         ? interval_or_none(r.epsilon->lower, r.epsilon->upper)
+                         : nb::object(nb::none());
   about["delta"] = r.delta;
   about["adjacency"] = std::string(accounting::to_string(r.adjacency));
   about["accuracy"] = r.accuracy;

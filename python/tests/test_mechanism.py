@@ -350,3 +350,7 @@ def test_steps_that_are_executed_again_take_fresh_noise_and_batches_and_are_char
     assert not np.array_equal(repeated.gradients["a.weight"], lost.gradients["a.weight"])
     assert again.spent.epsilon.upper > first.spent.epsilon.upper
     assert list(again.sampler(1000).batch(1)) != list(first.sampler(1000).batch(1))
+
+
+def test_a_name_of_a_tensor_that_is_no_text_is_rejected():
+    assert "names of tensors must be text" in refused(mechanism().apply, {5: np.zeros((1, 4, 3))}).sentence

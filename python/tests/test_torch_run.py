@@ -442,3 +442,40 @@ def test_released_metrics_are_recorded(tmp_path):
     steps(module, optimizer, loader, most=2)
     engine.close()
     assert all(0 <= line["released"]["clip_fraction"] <= 1 for line in lines(tmp_path / "run", "iter"))
+
+
+@pytest.mark.parametrize("epochs", [3, None])
+def test_training_on_after_finish_is_recorded_and_can_be_resumed(tmp_path, epochs):
+    run = tmp_path / "run"
+    engine, module, optimizer, loader = begin(run, epochs=epochs)
+    steps(module, optimizer, loader)
+    engine.finish()
+    steps(module, optimizer, loader, most=4)
+    engine.close()  # without a second end
+    assert (run / "trace.steps").exists() and len(lines(run, "iter")) == 13 + 4
+    resumed, module, optimizer, loader = begin(run, epochs=epochs, resume=True)
+    # The steps after the end are charged once more, and no others; an epoch counts from its first step.
+    assert resumed.get_epsilon(1e-5) < 1e-6 + discreet.account(sampling_rate=20 / 250, noise_multiplier=1, steps=13 + 13,
+                                                        delta=1e-5).epsilon.upper
+    steps(module, optimizer, loader, most=1)
+    assert resumed.finish() is not None
+
+
+def test_a_batch_that_was_released_enters_no_second_step_whatever_fails_after(tmp_path):
+    engine, module, optimizer, loader = begin(tmp_path / "run")
+    x, y = next(iter(loader))
+    optimizer.zero_grad()
+    F.cross_entropy(module(x), y).backward()
+
+    def fails(*_):
+        raise MemoryError
+
+    engine._give = fails
+    with pytest.raises(MemoryError):
+        optimizer.step()
+    del engine._give
+    optimizer.zero_grad()
+    with pytest.raises(discreet.Error):
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+    assert len(lines(tmp_path / "run", "iter")) <= 1

@@ -24,6 +24,29 @@ def seed_everything(number):
     np.random.seed(number)
 
 
+class Noisy(nn.Module):
+    def forward(self, x):
+        SEEN.append((random.random(), float(np.random.rand())))
+        return x
+
+
+SEEN: list[tuple[float, float]] = []
+
+
+def test_a_seed_in_the_loop_does_not_decide_what_the_module_draws_elsewhere():
+    module = nn.Sequential(nn.Linear(6, 2), Noisy())
+    _, module, optimizer, private = make(module, engine=PrivacyEngine(), self_check=False)
+    SEEN.clear()
+    for step, (x, y) in enumerate(private):
+        if step == 3:
+            break
+        optimizer.zero_grad()
+        seed_everything(0)
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+    assert len({first for first, _ in SEEN}) == len({second for _, second in SEEN}) == len(SEEN) >= 3
+
+
 def numbers(engine, steps=3):
     module = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 2))
     _, module, optimizer, private = make(module, engine=engine)

@@ -1,5 +1,6 @@
 """discreet.train on arrays and data frames, and what a Run does afterwards."""
 
+import gzip
 import json
 import os
 import pickle
@@ -270,3 +271,22 @@ def test_the_digits_and_a_mapping_still_train_and_predict(tmp_path):
     images = np.zeros((2, 64))
     assert run.predict(images).shape == (2,) and run.predictor.columns[:2] == ["p0", "p1"]
     assert json.loads((tmp_path / "r" / "trace.jsonl").read_text().splitlines()[0])["kind"] == "run_header"
+
+
+@pytest.mark.parametrize("settings", [{"secure": False}, {"clipping.norm": "adaptive", "allow_nonprivate_adaptation": True,
+                                                         "privacy.adaptive_accounting": "heuristic"}])
+def test_a_run_that_is_not_private_has_no_epsilon(tmp_path, settings):
+    X, y = records(300)
+    run = discreet.train(X, y, tmp_path / "run", bounds=(-1, 1), classes=[0, 1], settings=settings, **TRAIN)
+    assert run.not_private and run.epsilon is None
+    assert discreet.open_run(tmp_path / "run").epsilon is None
+
+
+def test_a_table_of_endless_columns_takes_no_memory(tmp_path):
+    with gzip.open(tmp_path / "wide.csv.gz", "wb") as file:
+        file.write(b"," * (1 << 24) + b"\n")
+    data = {"format": "csv", "train": str(tmp_path / "wide.csv.gz"), "label": "y", "classes": ["0", "1"], "numeric": {"x": [0, 1]}}
+    error = error_of(lambda: discreet.train({"data": data}, tmp_path / "run",
+                                            settings={"target_epsilon": 1, "target_delta": 1e-5, "target_steps": 1,
+                                                      "declared_size": 100, "effective_batch_size": 10}))
+    assert "at most 1048576 columns" in error.sentence

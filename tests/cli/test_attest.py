@@ -270,3 +270,66 @@ def test_a_private_key_that_others_may_read_is_refused(corpus):
     result = attest(folder)
     assert result.returncode == 2 and "chmod 600" in result.stderr
     assert not (folder / "record.txt.anchor.jsonl").exists()
+
+
+def test_a_passphrase_that_could_not_open_the_key_again_is_refused(tmp_path):
+    (tmp_path / "pass").write_text("p" * 1025 + "\n")
+    result = discreet("keygen", "k", "--passphrase-file", "pass", cwd=tmp_path)
+    assert result.returncode == 2 and "1025 bytes" in result.stderr and "shorter" in result.stderr
+    assert not list(tmp_path.glob("k.*"))
+    (tmp_path / "pass").write_text("p" * 1024 + "\n")
+    ok("keygen", "k", "--passphrase-file", "pass", cwd=tmp_path)
+    opened = discreet("keygen", "--revoke", "00" * 16, "--key", "k.key", "--passphrase-file", "pass", "--statements",
+                      "s.jsonl", cwd=tmp_path)
+    assert opened.returncode == 0
+
+
+def test_a_revocation_that_cannot_count_is_said_when_signed_and_when_read(corpus):
+    folder, key = corpus
+    attest(folder)
+    stranger = json.loads(ok("keygen", "stranger", "--json", cwd=folder))
+    signed = discreet("keygen", "--revoke", key["id"], "--key", "stranger.key", "--statements", "s.jsonl", cwd=folder)
+    assert signed.returncode == 0 and signed.stderr.startswith("warning: ") and stranger["id"] in signed.stderr
+    ok("keygen", "new", "--rotate", "stranger.key", "--statements", "s.jsonl", cwd=folder)
+    arguments = ("admit", "policy.yaml", "record.txt.anchor.jsonl", "--at", "2026-12-01", "--statements", "s.jsonl")
+    notes = [line for line in ok(*arguments, cwd=folder).splitlines() if line.startswith("note: ")]
+    assert len(notes) == 2 and key["id"] in notes[0] and "authority" in notes[0] and "does not trust" in notes[1]
+    said = json.loads(ok(*arguments, "--json", cwd=folder))["statements_without_effect"]
+    assert [each["reason"] in note for each, note in zip(said, notes)] == [True, True]
+    # By the authority, the same revocation counts.
+    policy = (folder / "policy.yaml").read_text()
+    (folder / "policy.yaml").write_text(policy + f"authority: {stranger['public_key']}\n")
+    result = discreet(*arguments, "--json", cwd=folder)
+    assert result.returncode == 1 and len(json.loads(result.stdout)["statements_without_effect"]) == 1
+
+
+def test_statements_that_count_are_not_listed(corpus):
+    folder, key = corpus
+    ok("keygen", "new", "--rotate", "hospital.key", "--statements", "s.jsonl", cwd=folder)
+    newest = json.loads(ok("keygen", "newest", "--rotate", "new.key", "--statements", "s.jsonl", "--json", cwd=folder))
+    ok("keygen", "--revoke", newest["id"], "--key", "newest.key", "--statements", "s.jsonl", cwd=folder)
+    (folder / "s.jsonl").write_text("".join(reversed((folder / "s.jsonl").read_text().splitlines(keepends=True))))
+    attest(folder)
+    said = json.loads(ok("admit", "policy.yaml", "record.txt.anchor.jsonl", "--at", "2026-12-01", "--statements", "s.jsonl",
+                         "--json", cwd=folder))
+    assert said["statements_without_effect"] == []
+
+
+def test_a_batch_with_a_name_twice_is_refused(corpus):
+    folder, _ = corpus
+    (folder / "rows.jsonl").write_text('{"contributor": "p", "occurrences": "1", "occurrences": "20", "class": "clinical",'
+                                       ' "payload": "record.txt", "not_before": "2026-01-01", "not_after": "2027-01-01"}\n')
+    result = discreet("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--out", "a.jsonl", "--batch",
+                      "rows.jsonl", cwd=folder)
+    assert result.returncode == 2 and "rows.jsonl:1" in result.stderr and "occurrences" in result.stderr
+    assert not (folder / "a.jsonl").exists()
+
+
+def test_attesting_under_a_policy_that_does_not_trust_the_key_warns(corpus):
+    folder, _ = corpus
+    assert attest(folder).stderr == ""
+    other = json.loads(ok("keygen", "other", "--json", cwd=folder))
+    result = attest(folder, "--append", key="other.key")
+    assert result.returncode == 0 and result.stderr.startswith("warning: policy.yaml does not trust key " + other["id"])
+    assert "--rotate" in result.stderr
+    assert verdicts(folder) == ["ADMITTED", "UNTRUSTED_KEY"]

@@ -73,6 +73,23 @@ def test_summarise_drops_what_ended_before_the_horizon_and_keeps_the_proofs(fold
     assert stranger.returncode != 0 and answer("ledger", "verify", ledger)["root"] == after["root"]
 
 
+def test_trace_shows_nothing_of_a_ledger_that_does_not_verify(folder):
+    db, contribution = folder / "ledger.db", hashes(folder)[0]
+    with sqlite3.connect(db) as connection:
+        for row, leaves in rows(connection):
+            for leaf in leaves:
+                if isinstance(leaf, list) and leaf[0] == 4:
+                    leaf[3] = 1
+            connection.execute("UPDATE leaf SET items = ? WHERE position = ?",
+                               (b"".join(map(cbor2.dumps, leaves)), row))
+    verified = answer("ledger", "verify", db, status=1)
+    found = answer("ledger", "trace", db, contribution, status=1)
+    assert found == {name: verified[name] for name in ("verified", "kind", "problem", "entry")}
+    text = discreet("ledger", "trace", str(db), contribution)
+    assert text.returncode == 1 and text.stdout.startswith(f"BROKEN (entry) at entry {verified['entry']}: ")
+    assert "epsilon ≤" not in text.stdout and "used  " not in text.stdout
+
+
 def test_the_recorded_epsilon_is_that_of_the_planned_steps(folder):
     """Two of ten planned epochs were taken: when a run stops may depend on the data, what it planned does not."""
     traced = answer("ledger", "trace", folder / "ledger.db", hashes(folder)[0])
@@ -259,7 +276,7 @@ def test_a_stranger_cannot_withdraw_and_the_ledger_stays_as_it_was(folder):
     before = (folder / "ledger.db").read_bytes()
     withdraw(folder, hashes(folder)[0], "stranger")
     refused = record(folder)
-    assert refused.returncode == 2 and "neither its contributor nor a steward" in refused.stderr
+    assert refused.returncode == 1 and "neither its contributor nor a steward" in refused.stdout
     after = answer("ledger", "verify", folder / "ledger.db", "--checkpoint", folder / "late.note")
     assert after["verified"] and after["counts"]["withdrawals"] == 0 and len(before) > 0
 

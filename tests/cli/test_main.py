@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import subprocess
 
 import pytest
@@ -183,6 +184,44 @@ def test_full_disk_is_status_3():
             result = subprocess.run([os.environ["DISCREET"], *args], stdout=full, stderr=subprocess.PIPE, text=True)
         assert result.returncode == 3
         assert result.stderr.startswith(start)
+
+
+def test_output_that_fails_midway_is_status_3():
+    """More than stdio buffers: the write fails while the command prints, not at its end."""
+    for args in (["--help", "--json"], ["operators", "--json"], ["completion", "bash"]):
+        assert len(discreet(*args).stdout) > 4096
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([os.environ["DISCREET"], *args], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert result.returncode == 3 and "the output could not be written" in result.stderr, result.stderr
+        assert "INTERNAL" not in result.stderr
+
+
+def test_a_limit_of_file_sizes_is_an_error_and_leaves_no_part(tmp_path):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))
+
+    result = discreet("keygen", "k", cwd=tmp_path, preexec_fn=limited)
+    assert result.returncode == 3 and result.stderr.startswith("error: IO_ERROR: "), result
+    assert not list(tmp_path.iterdir())
+
+
+def test_withdrawals_that_are_all_rejected_are_listed(tmp_path):
+    for args in (["unlearn", "init", "m", "--dimension", "2"], ["keygen", "stranger"]):
+        assert discreet(*args, cwd=tmp_path).returncode == 0
+    hashes = ["ab" * 32, "cd" * 32]
+    for descriptor in hashes:
+        assert discreet("withdraw", descriptor, "--origin", "discreet-unlearn/model", "--key", "stranger.key", "--events",
+                        "events", cwd=tmp_path).returncode == 0
+    before = (tmp_path / "m" / "ledger.db").read_bytes()
+    record = ("withdraw", "--ledger", "m/ledger.db", "--key", "m/ledger.key", "--events", "events")
+    text = discreet(*record, cwd=tmp_path)
+    assert (text.returncode, text.stderr) == (1, "") and text.stdout.startswith("none of 2 withdrawals recorded")
+    said = discreet(*record, "--json", cwd=tmp_path)
+    rejected = json.loads(said.stdout)["rejected"]
+    assert said.returncode == 1 and len(rejected) == 2
+    for descriptor, why_not in zip(hashes, rejected):
+        assert descriptor in why_not and why_not in text.stdout
+    assert (tmp_path / "m" / "ledger.db").read_bytes() == before
 
 
 def test_selfcheck_passes_and_speaks_json():

@@ -310,7 +310,21 @@ def test_rules_that_the_signer_itself_broke_are_found(folder):
         replaced(ledger, first(ledger, 3), lambda e: e.pop())
         sign_again(folder, ledger)
 
+    def unattested(ledger):
+        replaced(ledger, first(ledger, 2), lambda e: e.__setitem__(3, None))
+        sign_again(folder, ledger)
+
+    def impossible(field, value):
+        def change(ledger):
+            replaced(ledger, first(ledger, 3), lambda e: e.__setitem__(field, value))
+            sign_again(folder, ledger)
+        return change
+
     cases = {"beyond": (beyond_the_plan, "the run has more steps than it planned"),
+             "unattested": (unattested, "contribution 0 names no attestation"),
+             "deviation": (impossible(7, 2**53 + 1), "its standard deviation is 9007199254740993, which no epoch can have"),
+             "steps": (impossible(14, 0), "its number of steps is 0, which no epoch can have"),
+             "endless": (impossible(15, 2**60), "its number of planned steps is 1152921504606846976, which no epoch can have"),
              "another": (another_plan, "its terms are not those that the run planned"),
              "without": (no_plan, "it cannot be read"),
              "after": (used_after_withdrawal, "is used after its withdrawal"),

@@ -106,6 +106,67 @@ def test_the_same_request_is_done_once(store, tmp_path):
     assert "other content" in refusal("delete", store, "--subject", "person-6", "--request", "ticket-17")
 
 
+@pytest.mark.parametrize("where", ["/nonexistent/receipts.jsonl", "/dev/full", "/dev/null", "/proc/receipts.jsonl"])
+def test_receipts_that_cannot_be_written_are_noticed_before_the_deletion(store, where):
+    before = answer("status", store)["state"]
+    error = refusal("delete", store, "--subject", "person-5", "--receipts", where, status=3)
+    assert where in error
+    assert answer("status", store)["state"] == before
+
+
+def test_a_request_without_a_name_gets_the_same_receipts_when_it_is_repeated(store, tmp_path):
+    several = ["--subject", "person-9", "--subject", "person-5"]
+    shown = discreet("unlearn", "delete", str(store), *several)  # these receipts are lost
+    assert shown.returncode == 0 and shown.stdout.startswith("request delete-")
+    name = shown.stdout.splitlines()[0].split()[1]
+    again = answer("delete", store, *several, "--receipts", tmp_path / "receipts.jsonl")
+    assert again["request"] == name and again["repeated"] and again["live"] == 298
+    lines = [json.loads(line) for line in (tmp_path / "receipts.jsonl").read_text().splitlines()]
+    assert [line["opening"]["subject"] for line in lines] == ["person-5", "person-9"] and lines == again["receipts"]
+    for words in (several[2:] + several[:2], [*several, "--request", name]):  # in any order, and by the name
+        assert answer("delete", store, *words)["receipts"] == again["receipts"]
+    assert "repeated" not in refusal("delete", store, "--subject", "person-5")  # another request
+    assert answer("status", store)["deletions"] == 2
+
+
+def test_a_subject_that_comes_back_is_deleted_by_another_request(store, tmp_path):
+    names = []
+    for i in range(3):
+        done = answer("delete", store, "--subject", "person-1")
+        assert not done["repeated"] and done["receipts"][0]["deletion"] == i
+        assert answer("delete", store, "--subject", "person-1")["receipts"] == done["receipts"]
+        assert answer("status", store)["live"] == 299
+        names.append(done["request"])
+        answer("insert", store, records(tmp_path / f"again-{i}.csv", 1, 2), "--request", f"again-{i}", "--reinsert")
+    assert len(set(names)) == 3
+    # Whoever of a group is live again is never passed over in silence.
+    answer("delete", store, "--subject", "person-1", "--subject", "person-2")
+    answer("insert", store, records(tmp_path / "last.csv", 1, 2), "--request", "last", "--reinsert")
+    assert "person-2" in refusal("delete", store, "--subject", "person-1", "--subject", "person-2")
+
+
+def test_an_error_after_the_deletion_names_the_request(store):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([os.environ["DISCREET"], "unlearn", "delete", str(store), "--subject", "person-5", "--json"],
+                              stdout=full, stderr=subprocess.PIPE, text=True)
+    error = json.loads(done.stderr)["error"]
+    assert (done.returncode, error["code"]) == (3, "IO_ERROR")
+    name = error["message"].split("repeat the same command with --request ")[1]
+    assert answer("status", store)["live"] == 299
+    again = answer("delete", store, "--subject", "person-5", "--request", name)
+    assert again["repeated"] and again["receipts"][0]["opening"]["subject"] == "person-5"
+    assert answer("delete", store, "--subject", "person-5")["receipts"] == again["receipts"]
+
+
+def test_output_that_cannot_be_written_stops_a_deletion_before_it_begins(store):
+    before = answer("status", store)["state"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([os.environ["DISCREET"], "unlearn", "delete", str(store), "--subject", "person-5"], stdout=full,
+                              stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3 and done.stderr.startswith("error: IO_ERROR: ")
+    assert answer("status", store)["state"] == before
+
+
 def test_bad_input_is_named_and_changes_nothing(store, tmp_path):
     before = answer("status", store)["state"]
     assert "never inserted" in refusal("delete", store, "--subject", "nobody")
@@ -118,6 +179,8 @@ def test_bad_input_is_named_and_changes_nothing(store, tmp_path):
     assert "no records" in refusal("insert", store, tmp_path / "empty.csv")
     (tmp_path / "odd.jsonl").write_text('{"subject": "x", "x": "no"}\n')
     assert "odd.jsonl:1" in refusal("insert", store, tmp_path / "odd.jsonl")
+    (tmp_path / "twice.jsonl").write_text('{"subject": "x", "x": [0, 0], "y": 1, "subject": "z"}\n')
+    assert "twice.jsonl:1" in refusal("insert", store, tmp_path / "twice.jsonl")
     assert "withdrawn" in refusal("delete", store, "--subject", "person-1", "--withdrawal", "00" * 32)
     refusal("insert", store, tmp_path / "absent.csv")
     assert answer("status", store)["state"] == before
@@ -152,6 +215,28 @@ def test_a_deleted_subject_comes_back_only_with_a_flag(store, tmp_path):
 def test_receipts_are_for_their_owner(store, tmp_path):
     answer("delete", store, "--subject", "person-1", "--receipts", tmp_path / "receipts.jsonl")
     assert stat.S_IMODE((tmp_path / "receipts.jsonl").stat().st_mode) == 0o600
+
+
+def test_receipts_go_through_no_link_and_into_no_file_that_others_may_read(store, tmp_path):
+    mine, link, public = tmp_path / "mine", tmp_path / "link", tmp_path / "public"
+    mine.touch(0o600)
+    link.symlink_to(mine)
+    public.touch()
+    public.chmod(0o644)
+    before = answer("status", store)["state"]
+    assert "symbolic link" in refusal("delete", store, "--subject", "person-1", "--receipts", link)
+    assert "chmod 600" in refusal("delete", store, "--subject", "person-1", "--receipts", public)
+    export = ["ledger", "export", store / "ledger.db", "--key", store / "ledger.key", "--receipts"]
+    assert "symbolic link" in command.refusal(*export, link)
+    assert "chmod 600" in command.refusal(*export, public)
+    if os.geteuid() == 0:
+        os.chown(public, 12345, 12345)
+        public.chmod(0o600)
+        assert "another user" in refusal("delete", store, "--subject", "person-1", "--receipts", public)
+    assert mine.read_bytes() == public.read_bytes() == b""
+    assert answer("status", store)["state"] == before
+    answer("delete", store, "--subject", "person-1", "--receipts", mine)
+    assert len(mine.read_text().splitlines()) == 1
 
 
 def test_verify_holds(store, tmp_path):

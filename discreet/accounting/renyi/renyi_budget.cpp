@@ -113,18 +113,33 @@ void RenyiBudget::add(const Composition& steps) {
                event.count);
 }
 
+double RenyiBudget::value_of(Wide sum, int bits) {
+  return sum == ~Wide{0} ? kInfinity : std::ldexp(static_cast<double>(sum), -bits) * (1 + 4 * kU);
+}
+
+double RenyiBudget::delta_upper(double epsilon) const {
+  double best = 0;  // the logarithm; delta is at most 1
+  for (std::size_t i = 0; i < kOrders.size(); ++i) {
+    const double c = kOrders[i];
+    const double log_kernel = c * numerics::log(c) - (1 + c) * numerics::log1p(c);
+    const double sum = value_of(sums_[i], 40);
+    best = std::min(best,
+                    sum + log_kernel - c * epsilon + 16 * kU * (sum + (1 + c) * 8 + c * epsilon));
+  }
+  const double tiny = std::numeric_limits<double>::min();
+  return std::min(1.0,
+                  (std::max(numerics::exp(best), tiny) + value_of(failure_, 100)) * (1 + 16 * kU));
+}
+
 double RenyiBudget::epsilon_upper(double delta) const {
-  const auto value = [](Wide sum, int bits) {
-    return sum == ~Wide{0} ? kInfinity : std::ldexp(static_cast<double>(sum), -bits) * (1 + 4 * kU);
-  };
-  const double left = (delta - value(failure_, 100)) * (1 - 4 * kU);
+  const double left = (delta - value_of(failure_, 100)) * (1 - 4 * kU);
   if (!(left > 0)) return kInfinity;
   const double log_left = numerics::log(left);
   double best = kInfinity;
   for (std::size_t i = 0; i < kOrders.size(); ++i) {
     const double c = kOrders[i];
     const double log_kernel = c * numerics::log(c) - (1 + c) * numerics::log1p(c);
-    const double sum = value(sums_[i], 40);
+    const double sum = value_of(sums_[i], 40);
     const double epsilon =
         (sum + log_kernel - log_left) / c + 16 * kU * (sum + (1 + c) * 8 + std::abs(log_left)) / c;
     best = std::min(best, epsilon);

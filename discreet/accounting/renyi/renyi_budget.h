@@ -24,6 +24,9 @@ class RenyiBudget {
   // 1).
   double epsilon_upper(double delta) const;
 
+  // An upper bound of delta(epsilon) in both directions, at most 1 and never 0. epsilon >= 0.
+  double delta_upper(double epsilon) const;
+
   friend bool operator==(const RenyiBudget& a, const RenyiBudget& b) {
     return a.sums_ == b.sums_ && a.failure_ == b.failure_;
   }
@@ -34,6 +37,7 @@ class RenyiBudget {
  private:
   __extension__ using Wide = unsigned __int128;
   static Wide rounded_up(double value, int bits);
+  static double value_of(Wide sum, int bits);  // rounded up
   static void accumulate(Wide& sum, Wide term, std::uint64_t count);
 
   using Terms = std::array<Wide, kOrders.size()>;

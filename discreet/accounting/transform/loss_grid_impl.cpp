@@ -14,6 +14,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Tilted mass times squared width (in grid steps) below which a cell may be wide.
 constexpr double kIdle = 2e-4;
+// A grid of more cells would take hundreds of megabytes; useful ones have far fewer.
+constexpr std::size_t kMostCells = std::size_t{1} << 21;
 
 double up(double x) { return x * (1 + 8 * kU); }
 double down(double x) { return x * (1 - 8 * kU); }
@@ -61,8 +63,9 @@ void GaussianGrid::cut(Interval range, Interval orders) {
   const double start_at = static_cast<double>(offset_) * unit_;
   // Losses so low that the tilt leaves nothing of them need no cells.
   const double floor = 45 / orders.lower;
-  const auto grid_low = static_cast<std::int64_t>(
-      std::floor((std::max(lowest, remove_ ? -floor : -kInfinity) - start_at) / h_));
+  const double low = std::floor((std::max(lowest, remove_ ? -floor : -kInfinity) - start_at) / h_);
+  if (!(std::abs(low) < kMostIndex)) throw GridTooLarge();
+  const auto grid_low = static_cast<std::int64_t>(low);
   const double highest = std::min(pair_.loss_at(range.upper), remove_ ? kInfinity : floor);
 
   ends_ = {grid_low};
@@ -70,6 +73,7 @@ void GaussianGrid::cut(Interval range, Interval orders) {
   loss_error_ = {first_.loss_error};
   const auto widest = static_cast<std::int64_t>(std::max(1.0, 0.5 / h_));
   for (std::int64_t width = 1; ends_.size() < 2 || loss_of(2 * ends_.back()) < highest;) {
+    if (ends_.size() > kMostCells) throw GridTooLarge();
     const std::int64_t end = ends_.back() + width;
     const Edge middle = pair_.edge_at_loss(loss_of(2 * ends_.back() + width));
     const Edge right = pair_.edge_at_loss(loss_of(2 * end));
@@ -146,7 +150,7 @@ void GaussianGrid::put_upper(LossGrid& law) const {
 // Groups: from the sharp edge of the loss outwards, so in order of x in both directions.
 // A group may take the grid loss g once sum f (B - e^{-g} A) <= 0 holds with all errors added.
 void GaussianGrid::put_lower(LossGrid& law) const {
-  std::vector<double> remaining(halves_.size(), 1);    // fraction of a half-cell not yet in a group
+  std::vector<double> remaining(halves_.size(), 1);   // fraction of a half-cell not yet in a group
   std::vector<std::pair<std::size_t, double>> taken;  // half-cells of the group, with fractions
   std::size_t start = 0;
   for (std::size_t t = 1; t <= cells(); ++t) {

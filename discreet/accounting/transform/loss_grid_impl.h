@@ -10,6 +10,12 @@ namespace discreet::accounting {
 // Proof: transform.md
 
 constexpr std::int64_t kOffsetUnits = 4096;
+// Indices beyond this are not exact in binary64.
+constexpr double kMostIndex = 0x1p52;
+
+// Thrown where a setting needs a grid that memory or std::int64_t does not hold. The callers then
+// answer with the bound that they have.
+struct GridTooLarge {};
 
 // The privacy loss of one step, enclosed by two laws on the grid {i h + offset}.
 //
@@ -38,6 +44,7 @@ struct LossGrid {
 //   h:     grid spacing, > 0, with at most 20 significant bits so that grid losses are exact
 //   tail:  A-mass, > 1e-300, that may be moved to infinite loss (upper) or dropped (lower)
 //   orders: tilts, > 0, at which the law will be used: cells without weight there become wide
+// Throws GridTooLarge above two million cells.
 LossGrid gaussian_grid(double q, double sigma, Direction direction, double h, double tail,
                        Interval orders, std::uint64_t group = 1);
 

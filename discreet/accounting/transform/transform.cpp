@@ -4,6 +4,7 @@
 #include <cmath>
 #include <complex>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "discreet/accounting/transform/loss_grid_impl.h"
@@ -81,6 +82,7 @@ class Composed {
     offset_ *= h / static_cast<double>(kOffsetUnits);
     const double high = std::min(std::ceil((plan.high - offset_) / h), support_high);
     const double low = std::min(std::max(std::floor((plan.low - offset_) / h), support_low), high);
+    if (!(std::abs(low) < kMostIndex && high - low < 8 * kMaxLength)) throw GridTooLarge();
     length_ = 2 * numerics::fft_length(static_cast<std::size_t>(high - low + 16) / 2);
     first_ = static_cast<std::int64_t>(low);
     const bool no_left = low <= support_low;
@@ -100,8 +102,9 @@ class Composed {
 
   // [lower, upper] for delta(epsilon); first = lower.
   Interval delta_bounds(double epsilon) const {
-    auto k = static_cast<std::int64_t>(std::ceil((epsilon - offset_) / h_));
-    k = std::max(k, first_);
+    const double index = std::ceil((epsilon - offset_) / h_);
+    const auto k =
+        std::max(static_cast<std::int64_t>(std::clamp(index, -kMostIndex, kMostIndex)), first_);
     const double place = static_cast<double>(k) * h_ + offset_;
     const double d = place - epsilon;
     const std::int64_t at = k - first_;
@@ -358,7 +361,13 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
       plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
     if (!(plan.tilt > 0) || !((plan.high - plan.low) / h < 4 * kMaxLength)) return best;
-    const Composed composed(steps, direction, plan, sharpness, h, tail, group);
+    std::optional<Composed> fits;
+    try {
+      fits.emplace(steps, direction, plan, sharpness, h, tail, group);
+    } catch (const GridTooLarge&) {
+      return best;
+    }
+    const Composed& composed = *fits;
     const Interval found = invert(composed, delta);
     best.value.lower = std::max(best.value.lower, found.lower);
     best.value.upper = std::min(best.value.upper, found.upper);
@@ -401,7 +410,13 @@ TransformResult transform_delta(const Composition& steps, Direction direction, d
       plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
     if (!(plan.tilt > 0) || !((plan.high - plan.low) / h < 4 * kMaxLength)) return best;
-    const Composed composed(steps, direction, plan, sharpness, h, tail, group);
+    std::optional<Composed> fits;
+    try {
+      fits.emplace(steps, direction, plan, sharpness, h, tail, group);
+    } catch (const GridTooLarge&) {
+      return best;
+    }
+    const Composed& composed = *fits;
     const Interval found = composed.delta_bounds(epsilon);
     best.value.lower = std::max(best.value.lower, found.lower);
     best.value.upper = std::min(best.value.upper, found.upper);

@@ -50,6 +50,12 @@ Sampler::Sampler(SamplingPlan plan, std::uint64_t rows, random::Generator genera
   plan_.check();
   if (rows_ > random::kIndexLimit)
     invalid_input("Sampler", "found {} records; at most 2^51 can be numbered", rows_);
+  // Batches of more records than were declared are no rare event that a charge covers (apply.md).
+  if (plan_.size && rows_ > *plan_.size)
+    invalid_config("Sampler",
+                   "the data have {} records, but declared_size is {}; declare at least as many as "
+                   "there may be",
+                   rows_, *plan_.size);
   if (needs_declared_rows(plan_) && rows_ != *plan_.size)
     invalid_config("Sampler",
                    "the data have {} records, but declared_size is {}; {} needs them to be equal: "

@@ -214,14 +214,14 @@ TEST(Sampler, IsAFunctionOfKeyAndStepWhateverWasAskedBefore) {
 }
 
 TEST(Sampler, TakesItsRateFromTheDeclarationAlsoWhereTheRowsDiffer) {
-  // A row more changes neither the rate nor the coins of the others.
+  // A row less changes neither the rate nor the coins of the others.
   const SamplingPlan plan = plan_of(SamplingMode::kPoisson, 10000, 1000);
-  Sampler fewer(plan, 9999, coins()), more(plan, 10001, coins());
+  Sampler fewer(plan, 9999, coins()), more(plan, 10000, coins());
   Batch a = fewer.batch(3), b = more.batch(3);
   std::erase_if(b, [](std::uint64_t record) { return record >= 9999; });
   EXPECT_EQ(a, b);
   const SamplingPlan bins = plan_of(SamplingMode::kBallsAndBins, 10000, 1000);
-  a = Sampler(bins, 9999, coins()).batch(3), b = Sampler(bins, 10001, coins()).batch(3);
+  a = Sampler(bins, 9999, coins()).batch(3), b = Sampler(bins, 10000, coins()).batch(3);
   std::erase_if(b, [](std::uint64_t record) { return record >= 9999; });
   EXPECT_EQ(a, b);
 }
@@ -280,6 +280,21 @@ TEST(Sampler, ServesEmptyAndHugePopulations) {
   EXPECT_EQ(batch.back(), huge - (1 << 10) + 3);
   // One record.
   EXPECT_EQ(sampler_of(SamplingMode::kFixedSize, 1, 1).batch(0), Batch{0});
+}
+
+// Batches of more records than were declared would be charged as a rare event, and are not one.
+TEST(Sampler, RejectsMoreRecordsThanWereDeclared) {
+  for (const SamplingMode mode : {SamplingMode::kPoisson, SamplingMode::kBallsAndBins}) {
+    const SamplingPlan plan = plan_of(mode, 600, 20);
+    EXPECT_NO_THROW(Sampler(plan, 600, coins()));
+    try {
+      Sampler(plan, 601, coins());
+      FAIL() << "601 records were accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidDpConfig);
+      EXPECT_NE(error.sentence().find("declared_size is 600"), std::string::npos);
+    }
+  }
 }
 
 }  // namespace

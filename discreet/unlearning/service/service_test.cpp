@@ -246,6 +246,11 @@ TEST(Service, ARequestGivenTwiceIsDoneOnce) {
             ledger::deletion_commitment(again[0].salt, "subject-1", again[0].records));
   EXPECT_THROW(s.erase("d", std::vector<std::string>{"subject-2"}, f.ledger, kToday), Error);
   EXPECT_THROW(s.insert("d", rows(0, 1)), Error);
+  // `discreet unlearn delete` asks in this way whether a name is taken.
+  EXPECT_THROW(s.insert("d", {}), Error);
+  EXPECT_THROW(s.insert("all", {}), Error);
+  EXPECT_EQ(s.insert("new", {}), 0u);
+  EXPECT_EQ(s.insert("new", {}), 0u);
   EXPECT_EQ(s.state_digest(), state);
   EXPECT_EQ(f.ledger.state().next_deletion("m"), 1u);
 }
@@ -354,6 +359,42 @@ TEST(Service, ADeletedRecordIsNotInTheFile) {
   { Service(f.store).erase("d", std::vector<std::string>{all[1].subject}, f.ledger, kToday); }
   EXPECT_FALSE(holds(name));
   EXPECT_FALSE(holds(number));
+}
+
+// In the journal, too: while the service is open, and after a process was killed.
+TEST(Service, ADeletedRecordIsInNoFileOfTheFolder) {
+  Files f;
+  Service::create(f.store, "m", exact_options());
+  std::vector<Row> all = rows(0, 300);
+  all[1].subject = "a-name-that-is-in-the-file-once";
+  const std::vector<std::string> who = {all[1].subject};
+  const auto somewhere = [&] {
+    for (const auto& file : std::filesystem::directory_iterator(f.store.parent_path())) {
+      std::ifstream in(file.path(), std::ios::binary);
+      const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+      if (bytes.find(who[0]) != std::string::npos) return file.path().filename().string();
+    }
+    return std::string();
+  };
+  Service s(f.store);
+  s.insert("all", all);
+  EXPECT_EQ(somewhere(), "model.db");
+  s.erase("d", who, f.ledger, kToday);
+  EXPECT_EQ(somewhere(), "");
+}
+
+TEST(Service, AJournalThatAKilledProcessLeftIsEmptiedWhenTheStoreIsOpened) {
+  Files f;
+  Service::create(f.store, "m", exact_options());
+  const auto journal = f.folder / "model.db-journal";
+  // As SQLite leaves it once its transaction is committed: no head, and what was replaced.
+  { std::ofstream(journal, std::ios::binary) << std::string(512, '\0') << "a-deleted-name"; }
+  Service s(f.store);
+  EXPECT_TRUE(!std::filesystem::exists(journal) || std::filesystem::file_size(journal) == 0);
+  s.insert("all", rows(0, 10));
+  EXPECT_EQ(s.status().live, 10u);
+  { const Service closed = std::move(s); }
+  EXPECT_FALSE(std::filesystem::exists(journal));
 }
 
 TEST(Service, AnOldCopyOfTheStoreIsNotOpenedBesideItsLedger) {

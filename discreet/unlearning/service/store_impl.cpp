@@ -49,6 +49,14 @@ void make_file(const std::filesystem::path& path) {
   ::close(made);
 }
 
+// Whether a journal with content lies beside the file. SQLite resolves links of the file's name.
+bool has_journal(const std::filesystem::path& path) {
+  std::error_code none;
+  const std::filesystem::path real = std::filesystem::canonical(path, none);
+  const auto size = std::filesystem::file_size(real.string() + "-journal", none);
+  return !none && size > 0;
+}
+
 void require_file(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
@@ -67,8 +75,10 @@ ModelStore::ModelStore(const std::filesystem::path& path, Mode mode) {
   mode == Mode::kCreate ? make_file(path) : require_file(path);
   db_ = std::make_unique<Database>(path, Database::Mode::kWrite, "store");
   // The lock is taken by the first statement and held: what is in memory stays what is in the file.
+  // The journal holds what a commit replaced, deleted records too. Under a lock that is held SQLite
+  // does not delete it: DELETE and PERSIST overwrite only its head, TRUNCATE empties it.
   db_->run(
-      "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; "
+      "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=TRUNCATE; PRAGMA synchronous=FULL; "
       "PRAGMA secure_delete=ON; PRAGMA cell_size_check=ON; PRAGMA cache_size=-64000; "
       "BEGIN EXCLUSIVE; COMMIT");
   if (mode == Mode::kCreate) {
@@ -82,9 +92,17 @@ ModelStore::ModelStore(const std::filesystem::path& path, Mode mode) {
   if (db_->number("PRAGMA user_version") != 1) {
     malformed(kOperator, "the store has a file version that this build does not support");
   }
+  // A journal with a head was rolled back by now; one that a killed process left without is emptied
+  // by the next commit, and that is this one.
+  if (has_journal(path)) db_->run("BEGIN; PRAGMA user_version=1; COMMIT");
 }
 
-ModelStore::~ModelStore() = default;
+ModelStore::~ModelStore() {
+  try {
+    db_->run("PRAGMA journal_mode=DELETE");  // so that closing removes the empty journal
+  } catch (...) {
+  }
+}
 
 void ModelStore::transact(const std::function<void()>& work) {
   db_->transact(work);

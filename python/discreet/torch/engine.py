@@ -302,7 +302,7 @@ class PrivacyEngine:
             refuse(f"optimizer.step() was called after backward passes of only {self._batch.seen} of the batch's "
                    f"{self._batch.handed} records; call loss.backward() for every piece, or start a new iterator of the "
                    "loader, which starts this batch again")
-        noisy, rounded = self._clipper.buffers, {}
+        noisy, rounded = dict(self._clipper.buffers), {}
         averages, narrow = [], []
         for name, shape, _, _, trains, _ in self._layout:
             if trains and name not in noisy:
@@ -321,9 +321,10 @@ class PrivacyEngine:
                 refuse(f"{error.sentence}. Stop here, or start a run with a larger target_epsilon or more noise", error.code,
                        error.op)
             raise
-        self._give(noisy, rounded)
+        # Before anything can fail: the batch was released, and must not enter another step.
         self._clipper.drop()
         self._close_batch()
+        self._give(noisy, rounded)
         state.after_step(self, step)
         for callback in self.callbacks:
             callback({"step": step["t"] + 1, "epsilon": step["after"][1], "delta": self._session.budget()[1],

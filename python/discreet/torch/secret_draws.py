@@ -69,10 +69,10 @@ class SecretDraws:
 
     @torch.compiler.disable
     def __call__(self, _module: nn.Module, _inputs: Any) -> None:
-        """Sets a function of torch's present state, so that a checkpointed module that runs again draws the same numbers."""
+        """Sets functions of torch's present state, so that a checkpointed module that runs again draws the same numbers."""
         if (piece := self.piece()) is not None:
             now = torch.get_rng_state().numpy().tobytes()
-            set_torch(hashlib.sha256(self._key + piece.to_bytes(8, "little") + now).digest())
+            set_all(hashlib.sha256(self._key + piece.to_bytes(8, "little") + now).digest())
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return SecretDraws, ()

@@ -1,4 +1,4 @@
-#include "cli/governed_demo.h"
+#include "cli/demo/governed_demo.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/contributions.h"
-#include "cli/governed_corpus.h"
+#include "cli/demo/governed_corpus.h"
 #include "cli/input.h"
 #include "cli/print.h"
 #include "cli/release_run.h"

@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
 #include "cli/commands.h"
-#include "cli/governed_demo.h"
+#include "cli/demo/governed_demo.h"
 #include "cli/training_run.h"
 
 namespace discreet::cli {

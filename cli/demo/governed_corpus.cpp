@@ -1,4 +1,4 @@
-#include "cli/governed_corpus.h"
+#include "cli/demo/governed_corpus.h"
 
 #include <fmt/format.h>
 
