@@ -34,9 +34,10 @@ void write_starter(const Options& options) {
                             path.empty() ? "no name" : "a directory"));
   }
   if (path.has_parent_path() && !std::filesystem::exists(path.parent_path(), ignored)) {
-    throw Error(ErrorCode::kIoError, "init",
-                fmt::format("'{}' could not be written: there is no directory '{}'; create it first",
-                            options.file, path.parent_path().string()));
+    throw Error(
+        ErrorCode::kIoError, "init",
+        fmt::format("'{}' could not be written: there is no directory '{}'; create it first",
+                    options.file, path.parent_path().string()));
   }
   if (options.force) {
     write_atomically(path, bytes_of(text));

@@ -71,9 +71,7 @@ void predict(const Options& options) {
 
 void add_predict(Command& command) {
   auto options = std::make_shared<Options>();
-  command.argument("RUN", options->run, "Directory of the run")
-      .required()
-      .reads_folder();
+  command.argument("RUN", options->run, "Directory of the run").required().reads_folder();
   command.argument("DATA", options->data, "Records, in the format of the run's data")
       .required()
       .reads_file();

@@ -103,9 +103,7 @@ void run(const Options& options) {
 
 void add_release(Command& command) {
   auto options = std::make_shared<Options>();
-  command.argument("RUN", options->run, "Directory of the run")
-      .required()
-      .reads_folder();
+  command.argument("RUN", options->run, "Directory of the run").required().reads_folder();
   command.option("--key", "FILE", options->key, "Private key that signs the release")
       .required()
       .reads_file();

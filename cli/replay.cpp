@@ -164,9 +164,7 @@ void print_text(const Replayed& out) {
 
 void add_replay(Command& command) {
   auto options = std::make_shared<Options>();
-  command.argument("RUN", options->run, "Directory of the run")
-      .required()
-      .reads_folder();
+  command.argument("RUN", options->run, "Directory of the run").required().reads_folder();
   command.option("--threads", "N", options->threads,
                  "Threads, which do not change the result; one per processor if not given");
   command.json(options->json);

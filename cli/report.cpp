@@ -60,9 +60,7 @@ void print_text(const report::RunSummary& summary, const std::string& out, bool 
 
 void add_report(Command& command) {
   auto options = std::make_shared<Options>();
-  command.argument("RUN", options->run, "Directory of the run")
-      .required()
-      .reads_folder();
+  command.argument("RUN", options->run, "Directory of the run").required().reads_folder();
   command.flag("--public", options->is_public, "Leave out everything that depends on the data");
   command
       .option("--out", "FILE", options->out,

@@ -46,9 +46,10 @@ void require_exactly(const SamplingOptions& options, std::vector<std::string_vie
 std::uint64_t whole_epochs(std::uint64_t steps, std::uint64_t batches) {
   if (batches == 0) refuse("--batches-per-epoch", "--batches-per-epoch is 0; give at least 1");
   if (steps % batches != 0) {
-    refuse("--steps", fmt::format("--steps is {}, which must be a multiple of --batches-per-epoch {}: "
-                                  "the epoch is released whole or not at all",
-                                  steps, batches));
+    refuse("--steps",
+           fmt::format("--steps is {}, which must be a multiple of --batches-per-epoch {}: "
+                       "the epoch is released whole or not at all",
+                       steps, batches));
   }
   return steps / batches;
 }

@@ -67,8 +67,10 @@ BundleVerdict check(const json& bundle, const std::optional<LedgerKey>& expected
   const auto key =
       admission::PublicKey::from_bytes(from_hex(bundle.at("public_key").get<std::string>()));
   if (expected && expected->key != key)
-    invalid_input(kOperator, "the bundle is signed by key {}, and the given key is {}; give the ledger's public key",
-                  to_hex(key.bytes()), to_hex(expected->key.bytes()));
+    invalid_input(
+        kOperator,
+        "the bundle is signed by key {}, and the given key is {}; give the ledger's public key",
+        to_hex(key.bytes()), to_hex(expected->key.bytes()));
   const auto text = [&](const char* name) { return bundle.at(name).get<std::string>(); };
   const std::string origin = text("origin");
   if (expected && !expected->is_of(origin))

@@ -56,7 +56,9 @@ void check_postures(const Manifest& m) {
   require_ascending("the class of a posture", m.postures,
                     [](const Posture& p) -> const std::string& { return p.admissibility_class; });
   if (m.postures.empty())
-    invalid_input(kOperator, "the manifest has no posture, so it says nothing about the training data; add one per class");
+    invalid_input(kOperator,
+                  "the manifest has no posture, so it says nothing about the training data; add "
+                  "one per class");
   for (const Posture& p : m.postures) {
     const bool unattested = p.admissibility_class == kUnattested;
     if (unattested == m.ledger.has_value())

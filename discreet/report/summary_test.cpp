@@ -183,7 +183,8 @@ TEST(Summary, RefusesAClaimThatIsNotThatOfTheRun) {
 TEST(Summary, SaysWhatIsMissing) {
   const Folder folder;
   std::filesystem::create_directory(folder / "other");
-  for (const auto& [place, says] : {std::pair("nowhere", "cannot open"), std::pair("other", "is not a run")}) {
+  for (const auto& [place, says] :
+       {std::pair("nowhere", "cannot open"), std::pair("other", "is not a run")}) {
     try {
       summarize(folder / place);
       FAIL();

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
-from test_torch_engine import data, loader, make  # noqa: E402
+from test_torch_engine import loader, make  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -137,7 +137,8 @@ def test_the_numbers_follow_from_all_bits_of_the_secret(set_numbers):
 
 
 def test_the_draws_of_a_seeded_generator_are_those_of_a_mersenne_twister():
-    """The mean of 10⁶ draws is 1/2 within five standard deviations, and so is that of the first draws of 2,000 seeds (false alarm: 10⁻⁶)."""
+    """The mean of 10⁶ draws is 1/2 within five standard deviations, and so is that of the first draws of 2,000 seeds
+    (false alarm: 10⁻⁶)."""
     set_torch(b"a" * 32)
     assert abs(float(torch.rand(10**6, dtype=torch.float64).mean()) - 0.5) < 5 / (12 * 10**6) ** 0.5
     firsts = []

@@ -285,8 +285,8 @@ def test_a_run_that_is_not_private_has_no_epsilon(tmp_path, settings):
 def test_a_table_of_endless_columns_takes_no_memory(tmp_path):
     with gzip.open(tmp_path / "wide.csv.gz", "wb") as file:
         file.write(b"," * (1 << 24) + b"\n")
-    data = {"format": "csv", "train": str(tmp_path / "wide.csv.gz"), "label": "y", "classes": ["0", "1"], "numeric": {"x": [0, 1]}}
-    error = error_of(lambda: discreet.train({"data": data}, tmp_path / "run",
-                                            settings={"target_epsilon": 1, "target_delta": 1e-5, "target_steps": 1,
-                                                      "declared_size": 100, "effective_batch_size": 10}))
+    data = {"format": "csv", "train": str(tmp_path / "wide.csv.gz"), "label": "y", "classes": ["0", "1"],
+            "numeric": {"x": [0, 1]}}
+    privacy = {"target_epsilon": 1, "target_delta": 1e-5, "target_steps": 1, "declared_size": 100, "effective_batch_size": 10}
+    error = error_of(lambda: discreet.train({"data": data}, tmp_path / "run", settings=privacy))
     assert "at most 1048576 columns" in error.sentence

@@ -48,8 +48,8 @@ def test_the_command_is_installed_with_manual_pages_completion_and_licence(tmp_p
             "share/bash-completion/completions/discreet", "share/zsh/site-functions/_discreet",
             "share/fish/vendor_completions.d/discreet.fish"} <= files
     assert "sampling" in (tmp_path / "share/man/man1/discreet-account.1").read_text()
-    assert "account" in run("bash", "-c", f"source {tmp_path}/share/bash-completion/completions/discreet; complete -p discreet; "
-                            "declare -f")
+    script = tmp_path / "share/bash-completion/completions/discreet"
+    assert "account" in run("bash", "-c", f"source {script}; complete -p discreet; declare -f")
 
 
 def test_python_m_discreet_is_the_command():
