@@ -290,3 +290,28 @@ def test_a_table_of_endless_columns_takes_no_memory(tmp_path):
     privacy = {"target_epsilon": 1, "target_delta": 1e-5, "target_steps": 1, "declared_size": 100, "effective_batch_size": 10}
     error = error_of(lambda: discreet.train({"data": data}, tmp_path / "run", settings=privacy))
     assert "at most 1048576 columns" in error.sentence
+
+
+def steps_of(run):
+    return [line for line in map(json.loads, (run / "trace.jsonl").read_text().splitlines()) if line["kind"] == "iter"]
+
+
+def test_the_trace_states_what_adaptation_costs_and_shuffling_gives_without_changing_epsilon(tmp_path):
+    X, y = records(400)
+    how = dict(bounds=(-1, 1), classes=[0, 1], target_epsilon=8, target_delta=1e-5, epochs=3)
+    discreet.train(X, y, tmp_path / "plain", **how)
+    assert not {"delta_eps", "amplification_factor"} & steps_of(tmp_path / "plain")[0].keys()
+    discreet.train(X, y, tmp_path / "adaptive", settings={"clipping.norm": "adaptive"}, **how)
+    for step in steps_of(tmp_path / "adaptive"):
+        # Part of the cumulative epsilon, not on top of it.
+        assert 0 < step["delta_eps"] < step["cumulative_epsilon_after"] and "amplification_factor" not in step
+    discreet.train(X, y, tmp_path / "bins", declared_size=400,
+                   settings={"sampling_mode": "SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1"}, **how)
+    assert all(step["amplification_factor"] > 1 for step in steps_of(tmp_path / "bins"))
+
+
+def test_epsilon_is_computed_twice_where_the_configuration_asks_for_it(tmp_path):
+    X, y = records(400)
+    how = dict(bounds=(-1, 1), classes=[0, 1], target_epsilon=8, target_delta=1e-5, epochs=2)
+    run = discreet.train(X, y, tmp_path / "run", settings={"verify_accounting": True}, **how)
+    assert run.ended == "completed" and "verify_accounting: true" in (tmp_path / "run" / "config.yaml").read_text()
