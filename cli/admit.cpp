@@ -162,7 +162,7 @@ ExitStatus run(const Options& options) {
     print_totals(totals, delta);
     for (const Idle& each : idle)
       print("note: the {} has no effect: {}\n", each.statement, each.reason);
-    print("{} admitted, {} refused under policy {}\n", admitted, verdicts.size() - admitted, hash);
+    print("{} admitted, {} rejected under policy {}\n", admitted, verdicts.size() - admitted, hash);
   }
   return admitted == verdicts.size() ? kDone : kCheckSaysNo;
 }

@@ -137,7 +137,7 @@ json release_and_ask(const Stage& stage) {
 }
 
 void print_acts(const json& acts, const Stage& stage) {
-  print("\nTurned away at the gate\n ");
+  print("\nRejected by the gate\n ");
   for (const auto& [reason, count] : acts["refused"].items())
     print("  {} {}", count.get<std::uint64_t>(), reason);
   const json& left = acts["withdrawal"];
@@ -157,8 +157,10 @@ void print_acts(const json& acts, const Stage& stage) {
     print("  {:<14} {} contributions, epsilon ≤ {:.6f} at delta {}, zero_out\n",
           c["class"].get<std::string>(), c["contributions"].get<std::uint64_t>(),
           c["epsilon"].get<double>(), ledger["delta"].get<double>());
-  print("  check it       discreet ledger verify {} --checkpoint {}/ledger.note\n",
-        stage.ledger().string(), stage.run.string());
+  print(
+      "  check it       discreet ledger verify {} --public-key {}/corpus/steward.pub \\\n"
+      "                   --checkpoint {}/ledger.note\n",
+      stage.ledger().string(), stage.run.string(), stage.run.string());
   if (!acts.contains("release")) return;
   const json& release = acts["release"];
   print("\nReleased\n  manifest       {}, entry {} of the ledger\n",

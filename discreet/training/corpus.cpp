@@ -277,7 +277,7 @@ std::string Corpus::sentence() const {
     total += count;
     codes += fmt::format("{}{} {}", codes.empty() ? " (" : ", ", count, code);
   }
-  return fmt::format("corpus {}: {} contributions admitted, {} refused{}{}", policy_.corpus,
+  return fmt::format("corpus {}: {} contributions admitted, {} rejected{}{}", policy_.corpus,
                      descriptors_.size(), total, codes, codes.empty() ? "" : ")");
 }
 

@@ -61,7 +61,9 @@ TEST(Train, LearnsAndLeavesTheFilesOfARun) {
   const RunResult result = run.train("a");
   EXPECT_EQ(result.ended, Ended::kCompleted);
   EXPECT_EQ(result.steps, 30u);
-  EXPECT_GT(result.accuracy.value(), 0.9);
+  // Of 600 secret keys, the lowest gave 0.86, and each 0.02 below 0.9 was at least four times rarer
+  // than the one above: below 0.7 about one in 10⁷. LearnsUnderAFixedSeed asks for more.
+  EXPECT_GT(result.accuracy.value(), 0.7);
   ASSERT_TRUE(result.epsilon);
   EXPECT_LE(result.epsilon->lower, result.epsilon->upper);
   EXPECT_LE(result.epsilon->upper, 20);
@@ -70,6 +72,12 @@ TEST(Train, LearnsAndLeavesTheFilesOfARun) {
     EXPECT_TRUE(fs::exists(run.folder / "a" / file)) << file;
   EXPECT_EQ(fs::status(run.folder / "a" / "secret.key").permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST(Train, LearnsUnderAFixedSeed) {
+  SmallRun run;
+  run.config.privacy.secure = false;
+  EXPECT_GT(run.train("a").accuracy.value(), 0.9);
 }
 
 TEST(Train, ComputesEpsilonASecondTimeWhenAsked) {

@@ -117,7 +117,7 @@ def test_admit_says_yes_and_says_no_with_codes(corpus):
     attest(folder)
     assert verdicts(folder) == ["ADMITTED"]
     text = discreet("admit", "policy.yaml", "record.txt.anchor.jsonl", *AT, cwd=folder)
-    assert text.returncode == 0 and "1 admitted, 0 refused" in text.stdout
+    assert text.returncode == 0 and "1 admitted, 0 rejected" in text.stdout
     late = discreet("admit", "policy.yaml", "record.txt.anchor.jsonl", "--at", "2027-01-01",
                     cwd=folder)
     assert late.returncode == 1 and "OUTSIDE_VALIDITY" in late.stdout

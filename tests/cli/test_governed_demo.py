@@ -67,7 +67,7 @@ def test_what_it_leaves_verifies_by_itself_and_runs_again_bit_by_bit(shown):
 def test_it_is_readable_and_keeps_to_its_folder(tmp_path):
     done = discreet("demo", "--governed", "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for act in ["A private model", "Turned away at the gate", "Withdrawn midway", "The ledger", "Released",
+    for act in ["A private model", "Rejected by the gate", "Withdrawn midway", "The ledger", "Released",
                 "ALLOWED", "DENIED"]:
         assert act in done.stdout, act
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
