@@ -45,7 +45,7 @@ nlohmann::json to_json(const std::vector<ContributorTotal>& totals, double delta
   return out;
 }
 
-// A statement that changes no verdict under this policy, and why. Whoever relies on a revocation
+// A statement that changes no verdict under this policy, and why. A user who relies on a revocation
 // must hear that it does not count.
 struct Idle {
   std::string statement, reason;

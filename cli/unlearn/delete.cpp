@@ -66,9 +66,9 @@ bool is_taken(Service& service, const std::string& request) {
   }
 }
 
-// The name of a request without one: whoever repeats the command after a failure asks for the same
-// deletion, and gets its receipts. It counts the deletions of these subjects, because someone who
-// was inserted again is deleted again. subjects: ascending.
+// The name of a request without one: a user who repeats the command after a failure asks for the
+// same deletion, and gets its receipts. It counts the deletions of these subjects, because someone
+// who was inserted again is deleted again. subjects: ascending.
 std::string name_of(Service& service, const std::vector<std::string>& subjects, bool any_live,
                     const std::optional<Digest>& withdrawal) {
   const Digest digest = sha256(

@@ -218,7 +218,7 @@ struct LinesFile::Impl {
     return {target, text, 0600, &status};
   }
 
-  // Under the lock: whoever waits for it sees that the name is gone, and begins anew.
+  // Under the lock: a process that waits for it sees that the name is gone, and starts again.
   void remove_unused() const noexcept {
     struct stat held {
     }, named{};

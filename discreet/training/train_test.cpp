@@ -648,7 +648,7 @@ TEST(Train, StopsOnlyAfterItRepeatedWhatAnEarlierProcessReleased) {
   EXPECT_EQ(run.read("a", "model.safetensors"), run.read("whole", "model.safetensors"));
 }
 
-// Whoever wrote the file knows the noise. Only root can read such a file at all.
+// The user who wrote the file knows the noise. Only root can read such a file at all.
 TEST(Train, TakesNoSecretThatBelongsToAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   SmallRun run;

@@ -5,6 +5,7 @@
 #include <complex>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "discreet/accounting/transform/loss_grid_impl.h"
@@ -329,6 +330,15 @@ Interval invert(const Composed& composed, double delta) {
 
 }  // namespace
 
+// Empty if no grid of bounded size holds the composition.
+static std::optional<Composed> composed_if_it_fits(const Composition& steps, Direction direction,
+                                                   const Plan& plan, double sharpness, double h,
+                                                   double tail, std::uint64_t group) try {
+  return std::optional<Composed>(std::in_place, steps, direction, plan, sharpness, h, tail, group);
+} catch (const GridTooLarge&) {
+  return std::nullopt;
+}
+
 TransformResult transform_epsilon(const Composition& steps, Direction direction, double delta,
                                   double width, std::uint64_t group) {
   const double log_delta = numerics::log(delta);
@@ -361,12 +371,8 @@ TransformResult transform_epsilon(const Composition& steps, Direction direction,
       plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
     if (!(plan.tilt > 0) || !((plan.high - plan.low) / h < 4 * kMaxLength)) return best;
-    std::optional<Composed> fits;
-    try {
-      fits.emplace(steps, direction, plan, sharpness, h, tail, group);
-    } catch (const GridTooLarge&) {
-      return best;
-    }
+    const auto fits = composed_if_it_fits(steps, direction, plan, sharpness, h, tail, group);
+    if (!fits) return best;
     const Composed& composed = *fits;
     const Interval found = invert(composed, delta);
     best.value.lower = std::max(best.value.lower, found.lower);
@@ -410,12 +416,8 @@ TransformResult transform_delta(const Composition& steps, Direction direction, d
       plan = make_plan(table, epsilon, log_delta, share, noise_share, h);
     }
     if (!(plan.tilt > 0) || !((plan.high - plan.low) / h < 4 * kMaxLength)) return best;
-    std::optional<Composed> fits;
-    try {
-      fits.emplace(steps, direction, plan, sharpness, h, tail, group);
-    } catch (const GridTooLarge&) {
-      return best;
-    }
+    const auto fits = composed_if_it_fits(steps, direction, plan, sharpness, h, tail, group);
+    if (!fits) return best;
     const Composed& composed = *fits;
     const Interval found = composed.delta_bounds(epsilon);
     best.value.lower = std::max(best.value.lower, found.lower);
