@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kModel = "model.safetensors";
 
-[[noreturn]] void refuse(std::string sentence) {
-  throw Error(ErrorCode::kInvalidInput, "release", std::move(sentence));
+[[noreturn]] void refuse(const std::string& sentence) {
+  throw Error(ErrorCode::kInvalidInput, "release", sentence);
 }
 
 ModelLayout layout_of(ByteView model, const DpConfig& dp) {

@@ -27,6 +27,7 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& kn
 
 std::vector<std::string> names_of(const std::deque<Command>& all) {
   std::vector<std::string> out;
+  out.reserve(all.size());
   for (const Command& command : all) out.push_back(command.name());
   return out;
 }

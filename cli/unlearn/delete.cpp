@@ -140,6 +140,7 @@ void erase(const Options& o) {
   });
   repeatable(request, [&] {
     std::vector<Bytes> leaves;
+    leaves.reserve(receipts.size());
     for (const auto& receipt : receipts) leaves.push_back(ledger::encode(receipt.entry));
     const auto placed = ledger.receipts(leaves);
     json list = json::array();
