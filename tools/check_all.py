@@ -27,9 +27,9 @@ FUZZERS = re.findall(r"^discreet_fuzzer\((\w+) ", (ROOT / "tests/fuzz/CMakeLists
 JOBS = os.environ.get("JOBS", str(os.cpu_count()))
 HEAD = """# What `make check-all` last showed
 
-One row per check, each of the day and commit on which it last ran; a "+" means that sources differed from the commit. Size is
-what was asked for or reached, coverage the share of the program's edges that a fuzzer's inputs reach. Times are of this
-machine, which others used too.
+One row per check: its last run, with day and commit. A "+" means that the sources differed from the commit. *Size* is what was
+requested or reached. *Coverage* is the share of the program's edges that the inputs of a fuzzer reach. Times are from this
+machine, which ran other work at the same time.
 
 | check | size | result | coverage | time | date | commit |
 |---|---|---|---|---|---|---|
@@ -37,9 +37,9 @@ machine, which others used too.
 PARSERS_HEAD = """
 ## How deep the fuzzers reach
 
-One row per format that others write: the edges of the sources that read it which the inputs of its fuzzer take.
-`tools/fuzz_reach.py FUZZER` lists the functions that none of them enters; most write the format, or belong to the keeper of
-a file.
+One row per format that others write. *Edges reached* counts the edges of its readers that the inputs of its fuzzer take.
+`tools/fuzz_reach.py FUZZER` lists the functions that no input enters; most of them write the format, or belong to the owner
+of a file.
 
 | format | fuzzer | sources | edges reached | date | commit |
 |---|---|---|---|---|---|
