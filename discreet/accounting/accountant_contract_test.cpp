@@ -382,8 +382,8 @@ TEST(Accountants, RdpBoundsEveryNoiseItNames) {
   EXPECT_NEAR(replaced->epsilon(1e-5).epsilon.upper, 5.76, 0.005);
 }
 
-// With a batch of everyone the neighbour with one record less has no such batch: no accountant may
-// name an epsilon where another refuses.
+// If the batch contains all records, the neighbour with one record less has no such batch. No
+// accountant may return an epsilon where another one rejects the event.
 TEST(Accountants, RefuseAFixedBatchOfEveryoneUnderAddRemove) {
   const Event whole(Gaussian{4}, FixedSize{100, 100}, Adjacency::kAddRemove);
   for (const char* name : {"pld", "f_dp", "rdp", "moments", "gdp"}) {

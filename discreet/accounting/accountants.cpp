@@ -73,8 +73,8 @@ class MomentsAccountant final : public TallyAccountant {
   }
 };
 
-// Exact for full batches; below rate 1 the bound is that of `rdp` and the central limit number goes
-// beside it.
+// Exact for full batches. Below rate 1 the bound is that of `rdp`, and the central limit number is
+// reported beside it.
 class GdpAccountant final : public TallyAccountant {
  public:
   using TallyAccountant::TallyAccountant;
@@ -217,7 +217,7 @@ class Pld final : public Accountant {
   Interval delta(double epsilon) const override {
     return (pld_ ? *pld_ : kNothing).delta(epsilon).value;
   }
-  // Without a copy: the contours evaluated so far serve again.
+  // Without a copy, so that contours that were evaluated already are reused.
   bool would_exceed(const Event& event, std::uint64_t count, double target,
                     double delta) const override {
     if (pld_) return pld_->would_exceed(event, count, target, delta);

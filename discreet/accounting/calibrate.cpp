@@ -12,7 +12,7 @@ namespace discreet::accounting {
 namespace {
 
 constexpr double kTolerance = 1e-4;
-// epsilon must be known better than the setting; and no narrower than that needs.
+// epsilon must be known more accurately than the setting, but not more than that requires.
 constexpr Accuracy kAccuracy{1e-8, 2e-5};
 
 constexpr const char* kOperator = "calibrate";
@@ -25,13 +25,13 @@ void check(const Target& target) {
     invalid_config(kOperator, "delta is {}; it must be in (0, 1)", target.delta);
 }
 
-// Refuses what Event refuses, with its words.
+// Rejects what Event rejects, with the same message.
 Composition steps_of(double rate, double noise_multiplier, std::uint64_t steps) {
   return reduce({{Event(Gaussian{noise_multiplier}, Poisson{rate}, Adjacency::kAddRemove), steps}});
 }
 
-// Searches x = "strictness", in which epsilon falls, on a logarithmic scale: the least one that
-// keeps the promise.
+// Searches x = "strictness" on a logarithmic scale; epsilon decreases in x. Finds the smallest x
+// that keeps the promise.
 class Search {
  public:
   Search(const Target& target, std::function<Composition(double)> at)

@@ -49,8 +49,8 @@ Interval divergence(double q, double sigma, Direction direction, double epsilon)
   const double factor = remove ? 1 : numerics::exp(epsilon);
   const double value = factor * (remove ? excess.value : -excess.value);
   const double error = factor * excess.error + 8 * kU * std::abs(value);
-  // The test {x beyond the edge} is optimal for a loss within loss_error of epsilon only. What a
-  // better one could gain lies between the two edges and gains at most loss_error of its A-mass.
+  // The test {x beyond the edge} is optimal for a loss within loss_error of epsilon only. A better
+  // test can gain only between the two edges, and at most loss_error of the A-mass there.
   double gain = edge.loss_error;
   const double shift = 2 * edge.loss_error * sigma * sigma / edge.sharpness;
   if (shift < 0.1 * sigma) {

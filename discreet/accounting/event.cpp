@@ -95,7 +95,7 @@ bool fits(const Sampling& sampling, Adjacency adjacency) {
   if (std::holds_alternative<NoSampling>(sampling)) return true;
   if (std::holds_alternative<ShuffledEpoch>(sampling)) return adjacency != Adjacency::kAddRemove;
   if (std::holds_alternative<FixedSize>(sampling)) return adjacency != Adjacency::kZeroOut;
-  // A record zeroed in place still takes a seat from others: no add/remove pair covers that.
+  // A record zeroed in place still takes a place from others: no add/remove pair covers that.
   if (std::holds_alternative<TruncatedPoisson>(sampling)) return adjacency == Adjacency::kAddRemove;
   return adjacency != Adjacency::kReplaceOne;
 }

@@ -109,7 +109,7 @@ RdpFilter::RdpFilter(std::span<const double> orders, double epsilon, double delt
     const double budget = largest(most, [&](double r) {
       return epsilon_at_order(order, r * c * (1 + 0x1p-52), share) <= epsilon;
     });
-    // Below delta^2 only total variation speaks; such a budget admits no useful step.
+    // Below delta^2 only the bound by total variation applies; such a budget admits no useful step.
     budgets_.push_back(budget > 2 * share * share ? budget : 0);
     reachable = reachable || budgets_.back() > 0;
   }
@@ -151,7 +151,8 @@ ZcdpFilter::ZcdpFilter(double budget) : budget_(budget) {
 
 ZcdpFilter ZcdpFilter::for_target(double epsilon, double delta) {
   require_target("ZcdpFilter", epsilon, delta);
-  // rho <= epsilon: no conversion gives less than rho for small delta; delta near 1 needs room.
+  // rho <= epsilon: no conversion gives less than rho for small delta; delta near 1 needs a larger
+  // range.
   return ZcdpFilter(largest(
       4 * epsilon + 8, [&](double rho) { return rho > 0 && zcdp_epsilon(rho, delta) <= epsilon; }));
 }

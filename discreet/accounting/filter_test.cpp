@@ -53,7 +53,7 @@ TEST(Filter, RdpStopsBeforeTheStepAndKeepsItsState) {
 TEST(Filter, RdpGoesOnWhileOneOrderIsWithinItsBudget) {
   const double orders[] = {8, 40};
   RdpFilter filter(orders, 3, 1e-5);
-  const double spends[] = {filter.budgets()[0] / 2, INFINITY};  // order 40 is lost at once
+  const double spends[] = {filter.budgets()[0] / 2, INFINITY};  // order 40 is exceeded at once
   filter.spend(spends);
   filter.spend(spends);
   EXPECT_EQ(code_of([&] { filter.spend(spends); }), ErrorCode::kPrivacyBudgetExceeded);
@@ -211,7 +211,7 @@ TEST(Odometer, MovesInDoublingPhases) {
   EXPECT_GE(odometer.epsilon(), first);
 }
 
-// An adversary that looks at the running loss and stops when it is as large as can be, with noise
+// An adversary that looks at the running loss and stops when it is as large as possible, with noise
 // chosen from the past. 10^5 runs at delta = 1e-2: more than 1150 excesses happen with probability
 // below 1e-6 if the bound holds, and a bound 40% lower is caught.
 // 6 delta / pi^2 is not a binary64 number there and once read as delta.

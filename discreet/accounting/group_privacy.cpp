@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kMostParts = 400;   // of a mixture that the transform takes
 constexpr double kWidth = 2e-4;           // of the answers, relative
-constexpr double kGlance = 1e-2;          // of a first look
-constexpr double kFinest = 1e-6;          // epsilon is not asked for more closely than this
+constexpr double kGlance = 1e-2;          // of a first, rough bound
+constexpr double kFinest = 1e-6;          // epsilon is never requested more accurately than this
 constexpr double kLeastAllocation = 0.1;  // noise multiplier that balls_and_bins.h takes
 constexpr double kLeastRate = 1e-200;     // below it the mass of one member is lost in binary64
 
@@ -97,7 +97,8 @@ Interval mu_of(const Composition& steps, double group) {
   return {std::max(mu * (1 - slack) - 1e-143 * group, 0.0), mu * (1 + slack) + 1e-143 * group};
 }
 
-// As if the most members that are likely took part in every step; more of them are charged.
+// As if the largest likely number of members took part in every step; the probability of more is
+// charged.
 struct MostMembers {
   double mu = 0;      // rounded up
   double charge = 0;  // bound of the probability that a step has more
@@ -167,7 +168,7 @@ Certified composed_epsilon(const Composition& one_record, std::uint64_t group, d
   };
   if (most.parts > kMostParts) return coarse();
   const Interval remove = one_direction(steps, Direction::kRemove, group, delta, width);
-  // Adding is nearly always the lesser direction: a look may be enough.
+  // Adding nearly always has the smaller epsilon: a rough bound may be enough.
   Interval add = transform_epsilon(steps, Direction::kAdd, delta,
                                    std::max(kGlance * remove.lower, kFinest), group)
                      .value;

@@ -152,7 +152,7 @@ TEST(GroupPrivacy, ComposesStepsOfDifferentRatesAndNoise) {
   const std::vector<RepeatedEvent> mixed{poisson(.01, 1, 300), poisson(.02, 2, 300),
                                          poisson(1, 50, 4)};
   const Interval all = group_epsilon(mixed, 3, 1e-5).value;
-  // No less than with less of it, no more than with the worst everywhere.
+  // Not below a part of it, not above the worst rate everywhere.
   EXPECT_GT(all.lower, group_epsilon({mixed[0]}, 3, 1e-5).value.upper);
   EXPECT_LT(all.upper,
             group_epsilon({poisson(.02, 1, 600), poisson(1, 50, 4)}, 3, 1e-5).value.lower);

@@ -254,7 +254,8 @@ std::vector<Spent> epsilon_over_run(const Workload& workload, double noise_multi
   std::vector<Spent> out;
   for (const std::uint64_t each : steps) {
     const Composition run = poisson_steps(workload.rate, noise_multiplier, each);
-    // What is spent at the end was calibrated, and should not look wider than it is.
+    // The spend at the end was calibrated, so its interval must not be wider than that of the
+    // calibration.
     const Accuracy& accuracy = each == workload.steps ? kAccuracy : kRough;
     out.push_back({each, certified_group_epsilon(run, target.group, target.delta, accuracy).value});
   }

@@ -61,8 +61,8 @@ TEST(Plan, GivesTheNoiseThatOtherFunctionsConfirm) {
   EXPECT_EQ(row(plan, "none").noise_to_batch, none / 10000);
 }
 
-// B/N is no binary64 number: the accountant of the run rounds the rate up, and a plan that is used
-// up exactly must still fit.
+// B/N is not a binary64 number: the accountant of the run rounds the rate up, and a plan that is
+// used up exactly must still fit.
 TEST(Plan, IsKeptByTheAccountantOfTheRun) {
   for (const std::uint64_t records : {490u, 510u, 530u, 570u, 10000u}) {
     const Workload workload = workload_from_sizes(records, 10, 5);

@@ -16,7 +16,7 @@ namespace {
 constexpr Direction kDirections[] = {Direction::kRemove, Direction::kAdd};
 // At a coarser contour more settings certify, and still far better than by transform.
 constexpr double kCoarseContour = 1e-6;
-// Relative width at which a direction is looked at that is probably not the worse one.
+// Relative width for a direction that is probably not the worse one.
 constexpr double kGlance = 0.1;
 
 struct Answer {
@@ -77,7 +77,7 @@ class EpsilonPaths {
                    : contour_holds(steps_, direction, level, delta_);
   }
 
-  // Wide, for a direction that need not be known better than that it is the lesser one.
+  // Wide, because it is enough to know that this direction is not the worse one.
   Answer glance(Direction direction, double level) const {
     return checked(
         {transform_epsilon(steps_, direction, delta_, kGlance * level).value, Path::kTransform});
@@ -157,7 +157,7 @@ std::optional<Answer> cheap(const Paths& paths, Direction direction) {
   return paths.contour(direction);
 }
 
-// By transform, only as well as a known other direction demands.
+// By transform, only as accurately as the known other direction requires.
 template <class Paths>
 Answer beside(const Paths& paths, Direction direction, const std::optional<Answer>& other) {
   if (other && other->value.lower > 0) {
@@ -180,7 +180,7 @@ constexpr Certified kNothing{{0, 0}, Path::kClosedForm, Direction::kRemove};
 template <class Paths>
 Certified certify(const Paths& paths) {
   std::optional<Answer> remove = cheap(paths, Direction::kRemove);
-  // Adding is nearly always the lesser direction, and mostly by so much that a bound shows it.
+  // Adding nearly always has the smaller epsilon, usually by so much that a bound shows it.
   if (remove && remove->path == Path::kContour &&
       paths.no_worse(Direction::kAdd, remove->value.lower)) {
     return {remove->value, remove->path, Direction::kRemove};

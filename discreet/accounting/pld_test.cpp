@@ -63,7 +63,7 @@ TEST(Pld, ReproducesThePublishedTable) {
 }
 
 TEST(Pld, PathsOverlapOnARandomSet) {
-  // Fixed seed: no false alarms. Half of the draws in the contour's country, half outside.
+  // Fixed seed: no false alarms. Half of the draws are in the contour's range, half outside.
   std::mt19937_64 random(20);
   std::uniform_real_distribution<double> uniform(0, 1);
   for (int trial = 0; trial < 40; ++trial) {

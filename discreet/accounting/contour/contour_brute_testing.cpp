@@ -170,7 +170,7 @@ std::optional<BruteCurve> BruteCurve::near(const Composition& composition, Direc
     }
   }
 
-  // Cut where the last eighth of the terms is nothing beside the sum.
+  // Cut where the last eighth of the terms is negligible relative to the sum.
   const Real d = c * 0.05L;
   const Real second =
       (log_mass(composition, direction, c + d) - 2 * log_mass(composition, direction, c) +

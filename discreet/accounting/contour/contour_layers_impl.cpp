@@ -100,7 +100,8 @@ Layers::Layers(const CoarseGrid& grid, double c, const Window& window, double lo
 
   weights_.reserve(kCells + 8);
   half_lengths_.reserve(kCells + 8);
-  // At most two modes: find the deepest valley beside the higher one and treat both parts alone.
+  // At most two modes: find the deepest valley next to the higher one and treat both parts
+  // separately.
   const std::size_t mode =
       static_cast<std::size_t>(std::max_element(heights.begin(), heights.end()) - heights.begin());
   std::size_t valley = kCells;
@@ -137,7 +138,7 @@ Layers::Layers(const CoarseGrid& grid, double c, const Window& window, double lo
 }
 
 // From the mode outwards the running minimum is a unimodal minorant; each time the interval grows
-// by the higher neighbour, what stood above that neighbour is one uniform layer.
+// by the higher neighbour, the part above that neighbour is one uniform layer.
 void Layers::peel(std::vector<double>& heights, const std::vector<double>& lengths,
                   std::size_t begin, std::size_t end) {
   if (begin >= end) return;

@@ -15,16 +15,16 @@ namespace discreet::accounting::contour {
 namespace {
 
 constexpr int kRounds = 5;
-// Nodes times terms, in the mean over all steps, after which no further round is begun.
+// Nodes times terms, in the mean over all steps, after which no further round is started.
 constexpr double kEnoughWork = 2e6;
-// Wider than this, relative to delta, another accountant does as well.
+// If wider than this, relative to delta, another accountant is as good.
 constexpr double kWidest = 1e-2;
 
 [[noreturn]] void invalid_value(const char* name, double value, const char* remedy) {
   invalid_config("contour", "{} is {}; {}", name, value, remedy);
 }
 
-// Only steps that are new to the totals need be looked at: the others have passed before.
+// Only steps that are new to the totals must be checked: the others have passed before.
 template <class Steps>
 std::span<const Steps> fresh(const std::vector<Steps>& steps, const Totals::Part& part) {
   return std::span(steps).subspan(part.begin, part.new_end - part.begin);
@@ -229,7 +229,7 @@ std::optional<ContourResult> query_epsilon(Totals& totals, const Composition& co
     ContourResult result{{0, 0}, 0, contour->c(), contour->terms(), totals.nodes()};
     if (!std::isfinite(epsilon)) return std::nullopt;
     if (epsilon < 0) {
-      // The answer is 0 if delta(0) <= delta; a contour made for epsilon = 0 tells.
+      // The answer is 0 if delta(0) <= delta; a contour made for epsilon = 0 decides this.
       const auto at_zero = query_delta(totals, composition, 0, 1e-3, spoil);
       if (!at_zero) return std::nullopt;
       if (at_zero->value.upper <= delta) {

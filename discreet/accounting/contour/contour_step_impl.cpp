@@ -83,7 +83,7 @@ Window CoarseGrid::window(double c, Tolerance tolerance) const noexcept {
   const double drop = 0.6931471805599453 * tolerance.density;
   const auto log_f = [&](std::size_t i) { return w * l_[i] - square_[i]; };
 
-  // A right tail is charged after tilting once f falls for good, else by its probability.
+  // A right tail is charged after tilting where f only decreases, otherwise by its probability.
   const double falls = step_.direction == Direction::kRemove ? 1 + c + step_.sigma : step_.sigma;
   const double unlikely = 1 + step_.sigma * std::sqrt(2 * 0.6931471805599453 * tolerance.tail);
   const std::size_t from = first_at_least(std::min(falls, unlikely));

@@ -53,7 +53,7 @@ long double gaussian_delta(long double mu, long double epsilon) {
   return normal_tail(epsilon / mu - mu / 2) - expl(epsilon) * normal_tail(epsilon / mu + mu / 2);
 }
 
-// How often the reference lay inside, outside, or could not be had.
+// How often the reference was inside, outside, or not available.
 struct Tally {
   int inside = 0, outside = 0, unknown = 0;
 };

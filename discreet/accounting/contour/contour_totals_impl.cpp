@@ -16,7 +16,7 @@ std::pair<double, double> key_of(const ExplicitSteps& steps) {
   return {steps.epsilon, steps.delta};
 }
 
-// Planning sums begin with the number of steps that have no window; those add nothing else.
+// Planning sums start with the number of steps that have no window; those add nothing else.
 void count_failure(std::span<double> values) {
   const bool failed = std::isnan(values[1]);
   if (failed) std::fill(values.begin(), values.end(), 0.0);
@@ -228,7 +228,7 @@ void Totals::move_to(const Composition& composition, const Difference& differenc
   for (Sum& sum : sums_) {
     for (const Change& change : changes.list) add(sum, *change.event, change.count, {});
   }
-  // A sum that overflowed on the way is computed afresh when asked for.
+  // A sum that overflowed on the way is computed again when it is requested.
   std::erase_if(sums_, [](const Sum& sum) {
     return std::any_of(sum.total.begin(), sum.total.end(),
                        [](const Fixed& f) { return std::isnan(f.value()); });

@@ -44,7 +44,7 @@ class Event {
 };
 
 // The sums over a composition that planning and certificate need. Each is exact (Fixed), so it does
-// not matter whether it was summed afresh or updated while steps were added and removed.
+// not matter whether it was summed from scratch or updated while steps were added and removed.
 class Totals {
  public:
   explicit Totals(Direction direction) : direction_(direction) {}

@@ -178,7 +178,7 @@ class PoissonGaussian final : public RenyiCurve {
     const LogMoment ceiling = full_batch_moment(sigma_, order);  // D_a is convex in P
     if (order == std::floor(order) && order <= kMaxBinomialOrder) {
       LogMoment moment = integers_.at(order);
-      // The exact slope at an integer is not needed often; a central chord steers as well.
+      // The search rarely needs the exact slope at an integer; a central chord is good enough.
       if (order < kMaxBinomialOrder) {
         moment.slope =
             0.5 * (moment.slope + integers_.at(order + 1).value.upper - moment.value.upper);

@@ -57,7 +57,7 @@ void seek_sign_change(double start, double scale, const Visit& visit) {
     double s_low = log(low);
     double s_high = log(high);
     if (!std::isfinite(at_high)) at_high = 1e300;
-    // Ridders' method: two evaluations an iteration, at ease with functions that grow
+    // Ridders' method: two evaluations per iteration, and suitable for functions that grow
     // exponentially.
     for (int i = 0; i < 20 && s_high - s_low > 1e-6; ++i) {
       const double middle = 0.5 * (s_low + s_high);

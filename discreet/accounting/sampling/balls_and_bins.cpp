@@ -139,7 +139,7 @@ GeometricLaw allocation_law(double sigma, std::uint64_t batches, double step, do
   double now = step_at(1);
   std::uint64_t n = 1;
   GeometricLaw law = round_lognormal(sigma, now, cut, rounding);
-  // Beside the law of n copies that of n + 1, as long as odd bits follow.
+  // Keeps the law of n + 1 copies beside that of n, as long as odd bits follow.
   GeometricLaw next;
   const auto reach = [](const GeometricLaw& x, const GeometricLaw& y) {
     return std::size_t(

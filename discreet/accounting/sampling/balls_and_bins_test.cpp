@@ -34,7 +34,7 @@ double gaussian_delta(double mu, double epsilon) {
          std::exp(epsilon) * normal_tail(epsilon / mu + mu / 2);
 }
 
-// Certified intervals of an independent implementation, of asked width 1.5e-4.
+// Certified intervals of an independent implementation, of requested width 1.5e-4.
 struct Row {
   double sigma;
   std::uint64_t batches, epochs;
@@ -225,7 +225,7 @@ TEST(Allocation, ContainsTheQuadratureForThreeBatches) {
     }
 }
 
-// Simulates the mechanism: a chance of 6e-7 per comparison to fail if the seed were drawn anew.
+// Simulates the mechanism. With a new seed, each comparison would fail with probability 6e-7.
 TEST(Allocation, AgreesWithSimulatedEpochs) {
   const struct {
     double sigma;

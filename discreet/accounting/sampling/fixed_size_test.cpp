@@ -179,7 +179,7 @@ TEST(FixedSize, SurvivesExtremeSettings) {
 }
 
 // The full batch is a Gaussian of mu = 20. Its outcomes lie where the density without the record is
-// no normal number: what the grid cannot hold must be charged, not lost.
+// not a normal number. Mass that the grid cannot hold must be charged, not lost.
 TEST(FixedSize, DoesNotLoseWhatUnderflows) {
   EXPECT_GE(fixed_size_replace_one_epsilon({1, 0.1, 1}, 1e-100, 0.1).upper, 624.788065369);
   EXPECT_GE(fixed_size_replace_one_epsilon({1, 0.1, 1}, 1e-70, 0.1).upper, 554.117143672);

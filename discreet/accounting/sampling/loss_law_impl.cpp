@@ -215,7 +215,7 @@ LossSum::LossSum(std::span<const LossCopies> copies, double order)
   for (std::size_t i = size; i-- > 0;) {
     const double off = lowest_ + double(i) * step_ - reference_;
     if (-(order + 1) * off > 600) {
-      // Too far below to be asked for with this tilt; queries there answer with the trivial bound.
+      // Too far below for this tilt; queries there return the trivial bound.
       const std::size_t skip = i + 1;
       tail_p_.erase(tail_p_.begin(), tail_p_.begin() + std::ptrdiff_t(skip));
       tail_q_.erase(tail_q_.begin(), tail_q_.begin() + std::ptrdiff_t(skip));
@@ -268,7 +268,8 @@ double LossSum::epsilon_upper(double delta) const {
   return high;
 }
 
-// Far below the losses the tilt favours the noise takes over, so the search comes from above.
+// Far below the losses that the tilt favours, rounding noise dominates, so the search starts from
+// above.
 double LossSum::epsilon_lower(double delta, double ceiling) const {
   double high = std::min(ceiling, lowest_ + step_ * double(tail_p_.size()) + position_);
   double low = high;

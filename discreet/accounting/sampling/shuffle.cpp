@@ -83,7 +83,7 @@ class Attack {
     const double quiet1 = others + log_normal_cdf((threshold - 2) / epochs_.sigma);
     const double quiet0 = others + log_normal_cdf((threshold - moved_) / epochs_.sigma);
     const double p1 = -expm1(quiet1), p0 = -expm1(quiet0);
-    // Logarithms so large would lose the margin.
+    // Logarithms this large would exceed the margin.
     if (!(p0 > 1e-290) || !(p1 < 1) || !(double(trials_) * quiet1 > -1e4)) return 0;
     const auto with = binomial(trials_, log(p1), quiet1, logs_);
     const auto without = binomial(trials_, log(p0), quiet0, logs_);

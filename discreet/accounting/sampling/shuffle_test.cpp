@@ -66,7 +66,7 @@ TEST(Shuffle, LowerEndNeverExceedsTheUpper) {
       }
 }
 
-// The attack, carried out: chance of a false alarm below 1e-6 if the seed were drawn anew.
+// The attack, carried out. With a new seed, a false alarm has probability below 1e-6.
 TEST(Shuffle, LowerEndIsAttainedBySimulation) {
   const double sigma = 0.5, delta = 0.3;
   const int batches = 50, trials = 200000;

@@ -58,7 +58,7 @@ Cells cells_of(const Step& step, double width, double low, double high, double s
     if (!(to > from)) continue;
     const double bottom = exp(double(index) * width - shift);
     const double top = exp(double(index + 1) * width - shift);
-    // What the cell's range of M leaves to its ends; nothing at edges solved for.
+    // The distance of M's range from the cell's ends; 0 at edges that were solved for.
     const double below = std::max(0.0, step.ratio(from) - bottom);
     const double above = std::max(0.0, top - step.ratio(to));
     const double u_from = step.exponent(from), u_to = step.exponent(to);
@@ -81,8 +81,9 @@ Cells cells_of(const Step& step, double width, double low, double high, double s
   return cells;
 }
 
-// Beyond 37 deviations the density under Q leaves the normal numbers, and with it mass that P still
-// sees mu deviations nearer: there the grid ends and what lies outside is charged as a tail.
+// Beyond 37 deviations the density under Q is not a normal number, while P may still have mass
+// there, because P is mu deviations nearer. So the grid ends there, and the mass outside is charged
+// as a tail.
 constexpr double kFarthest = 37;
 
 double reach(double cut, double mu) {
@@ -130,7 +131,7 @@ LossLaw spliced_loss(double rate, double sigma, double step, double cut) {
   const double z = reach(cut, pair.mu), high = z + pair.mu,
                middle = 0.5 * pair.mu;  // M = 1 at middle
   Cells cells = cells_of(pair, step, middle, high, 0);
-  // The first cell begins at M = 1, wherever rounding put its edge.
+  // The first cell starts at M = 1, wherever rounding put its edge.
   std::vector<double> mass(cells.low.size() + 1, 0.0);
   for (std::size_t c = 0; c < cells.low.size(); ++c) {
     const auto index = std::size_t(std::max<std::int64_t>(0, cells.first + std::int64_t(c)));

@@ -101,7 +101,7 @@ Interval epsilon_for(const TruncatedPoissonSteps& steps, std::uint64_t n, double
     const double order = order_for_delta({&a, 1}, delta);
     const double ceiling = LossSum({&a, 1}, order).epsilon_upper(delta);
     const double lower = LossSum({&r, 1}, order).epsilon_lower(delta, ceiling);
-    // What discretisation does shows in the pair without truncation.
+    // The pair without truncation shows the effect of discretisation.
     const Interval shown{LossSum({&b, 1}, order).epsilon_lower(delta, ceiling), ceiling};
     return GridBounds{std::vector{Interval{std::min(lower, upper), upper}},
                       epsilon_excess(shown, relative_width)};

@@ -170,8 +170,8 @@ void GaussianGrid::put_lower(LossGrid& law) const {
       scale += std::abs(step);
       remaining[j] *= (1 - fraction) * (1 - 4 * kU);
     };
-    // What lies before the grid point goes in whole; then as much of what lies behind it as brings
-    // the defect to zero, from the nearest half-cell alone, then from the next two alike (which
+    // Everything before the grid point is taken whole. Then as much behind it is taken as brings
+    // the defect to zero: from the nearest half-cell alone, then equally from the next two (which
     // keeps the groups one cell wide), then in order.
     for (; start < 2 * t; ++start) {
       if (remaining[start] > 0) take(start, step_of(start), 1);

@@ -179,7 +179,7 @@ Edge SubsampledGaussian::edge_at_loss(double loss) const {
     if (!std::isinf(v)) x = v * (sigma_ * sigma_) / members + 0.5 * members;
     inversion = kU * (6 * std::abs(v) + 3 * members * (std::abs(x) + members) / (sigma_ * sigma_));
   } else if (!std::isinf(v)) {
-    // log_ratio is convex and at least each of its parts: Newton falls to the root from above.
+    // log_ratio is convex and at least each of its parts: Newton descends to the root from above.
     x = kInfinity;
     for (const auto& [members, share, log_share] : parts)
       x = std::min(x, (v - log_share) * (sigma_ * sigma_) / members + 0.5 * members);
