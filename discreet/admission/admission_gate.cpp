@@ -17,7 +17,7 @@ void refuse(Verdict& verdict, Refusal refusal, std::string reason) {
   verdict.reason = std::move(reason);
 }
 
-// Of both parts, each with its length: no two pairs have the same bytes.
+// Hashes both parts, the first with its length, so that no two pairs have the same bytes.
 Digest hash_of_pair(const Contribution& c) {
   const std::uint64_t length = c.descriptor.size();
   std::uint8_t head[sizeof length];
@@ -134,8 +134,8 @@ void Gate::check_terms(const Descriptor& d, Verdict& v) const {
                   fmt::format("all {} uses are reserved", d.occurrences));
 }
 
-// A key that several corpora trust signs for one of them: what it signed for another is no consent
-// to this one.
+// Several corpora may trust a key, but each signature is for one of them: a signature for another
+// corpus is not consent to this one.
 bool Gate::belongs(const Descriptor& d, const Digest& hash) const {
   if (!d.corpus.empty()) return d.corpus == policy_.corpus;
   return std::binary_search(policy_.accept_unbound.begin(), policy_.accept_unbound.end(), hash) ||
@@ -208,7 +208,7 @@ std::vector<Verdict> Gate::admit(std::span<const Contribution> contributions, in
   for (std::size_t i = 0; i < n; ++i) {
     verifications_ += judged[i];
     Verdict v = judged[i] != 0 ? std::move(fresh[i]) : seen_.at(pairs[i]);
-    // Of what passed only: a forged copy that came first blocks nothing.
+    // Only contributions that passed count: a forged copy that came first blocks nothing.
     const bool repeated = v.admitted() && !in_call.insert(v.hash).second;
     if (v.admitted()) {
       const Descriptor& d = *v.descriptor;

@@ -21,7 +21,7 @@ Verdict verdict(const Contribution& c, Circumstances at = {}) {
   at.time = now();
   Gate gate(testing::policy(), std::move(at));
   const Verdict v = gate.admit({&c, 1}).front();
-  // Nothing that was refused can be found, whatever the reason.
+  // A rejected contribution cannot be found, for any reason of rejection.
   EXPECT_EQ(gate.find(v.hash) != nullptr, v.admitted());
   return v;
 }
@@ -144,7 +144,7 @@ TEST(Gate, RefusesBoundsMorePermissiveThanTheFloor) {
                  "corpus floor");
   expect_refused(with([](Descriptor& d) { d.occurrences++; }), "BELOW_FLOOR", "occurrences");
   expect_refused(with([](Descriptor& d) { d.adapter = "lora"; }), "BELOW_FLOOR", "adapter");
-  // Stricter than the class is welcome.
+  // Bounds stricter than those of the class are accepted.
   EXPECT_TRUE(with([](Descriptor& d) {
                 d.noise_multiplier.units *= 2;
                 d.clip_norm.units /= 2;
@@ -254,7 +254,7 @@ TEST(Gate, RefusesWhatWasSignedForAnotherCorpus) {
   expect_refused(verdict(signed_by(1, d)), "OTHER_CORPUS", "example-2");
 }
 
-// As descriptors were before they named their corpus: valid without being signed again, where the
+// Descriptors from before they named their corpus are valid without a new signature, where the
 // policy or the ledger says so.
 TEST(Gate, AcceptsWhatWasSignedForNoCorpusByPolicyOrLedgerOnly) {
   Descriptor d = clinical();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSchema = "discreet.descriptor.v1";
 
-// Why the descriptor is none; empty if it is.
+// Why the descriptor is invalid; empty if it is valid.
 std::string problem(const Descriptor& d) {
   const auto scaled = [](const Scaled& x) { return x.units >= 1 && x.units <= Scaled::kMost; };
   if (d.contributor.empty() || d.contributor.size() > 256)

@@ -79,7 +79,7 @@ Bio reader(std::string_view text) {
 }
 
 Bio writer() {
-  Bio bio(BIO_new(BIO_s_secmem()));  // overwritten when it goes
+  Bio bio(BIO_new(BIO_s_secmem()));  // overwritten when it is destroyed
   if (!bio) bio.reset(BIO_new(BIO_s_mem()));
   if (!bio) openssl_failed("allocate memory");
   return bio;

@@ -60,7 +60,7 @@ TEST(Ed25519, SignsTheVectorsOfRfc8032) {
   EXPECT_EQ(seen, 5);
 }
 
-// OpenSSL refuses S >= L as well; the profile does not rest on that.
+// OpenSSL also rejects S >= L; the profile does not rely on that.
 TEST(Ed25519, ScalarsAreBelowTheOrderOfTheBasePoint) {
   Bytes order = from_hex("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010");
   EXPECT_FALSE(is_strict_scalar(order));

@@ -67,7 +67,7 @@ double skellam_use(std::uint32_t k, double z, double stddev, std::uint64_t dimen
   } else {
     low = high;
   }
-  // Room for the rounding of the bound to grid steps.
+  // A margin for the rounding of the bound to grid steps.
   return low > 0 ? round_up(stddev / low * (1 + kRoom), 4)
                  : std::numeric_limits<double>::infinity();
 }

@@ -12,7 +12,7 @@ struct Overloaded : F... {
   using F::operator()...;
 };
 template <class... F>
-Overloaded(F...) -> Overloaded<F...>;  // clang 14 needs it said
+Overloaded(F...) -> Overloaded<F...>;  // clang 14 requires this
 
 cbor::Value texts(const std::vector<std::string>& items) {
   return cbor::array(std::vector<cbor::Value>(items.begin(), items.end()));

@@ -12,7 +12,7 @@
 namespace discreet::admission {
 namespace {
 
-// One mapping of the file: hands out its entries, and at the end refuses what nobody asked for.
+// One mapping of the file: returns its entries, and at the end rejects those that were not read.
 class Section {
  public:
   Section(const Yaml& node, std::string_view file, std::string path)
@@ -116,7 +116,7 @@ class Section {
     }
   }
 
-  // Refuses the keys that were not asked for.
+  // Rejects the keys that were not read.
   void end() const {
     for (const Yaml::Entry& entry : node_.entries) {
       if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;

@@ -119,7 +119,7 @@ void promise_amplified(const Amplified& amplified, const Descriptor& d, Resoluti
                                accounting::NoSampling{}, accounting::Adjacency::kAddRemove);
   out.gaussian_epsilon =
       accounting::certified_epsilon(accounting::reduce({{once, 1}}), delta).value;
-  // A ledger counts in millionths, and rounds rate and multiplier against itself.
+  // A ledger counts in millionths, and rounds rate and multiplier pessimistically.
   const double lower = out.gaussian_epsilon->lower;
   const double target = std::max(lower / 2, lower - kLedgerRoom);
   const auto calibrated =

@@ -130,7 +130,7 @@ TEST(Resolver, ARecordIsCutToTheLesserOfItsBoundAndTheNoise) {
   EXPECT_NEAR(*resolve(p, d, layout).plan.flat_clip, 2 / std::sqrt(20.0), 1e-11);
   d.occurrences = 4;
   EXPECT_EQ(*resolve(p, d, layout).plan.flat_clip, 0.5);
-  // A stricter record is cut more and raises nobody's noise.
+  // A stricter record is clipped more and does not raise the noise.
   d.noise_multiplier = parse_scaled("100", "z");
   const Resolution strict = resolve(p, d, layout);
   EXPECT_NEAR(*strict.plan.flat_clip, 0.01, 1e-11);
@@ -293,7 +293,7 @@ TEST(Profile, IsTheSameForEveryContributionOfAClass) {
   d.contributor = "someone else";
   d.not_after += 1000;
   EXPECT_EQ(hash_of(resolve(testing::policy(), d, layout).plan), hash_of(reference.plan));
-  // Its own bound changes what it is cut to, never where it may go.
+  // Its own bound changes its clip norm, never what it may reach.
   d.noise_multiplier.units *= 3;
   const auto strict = resolve(testing::policy(), d, layout);
   EXPECT_EQ(names(strict.plan, layout), names(reference.plan, layout));

@@ -20,7 +20,8 @@ constexpr std::uint64_t kMostUses = std::uint64_t{1} << 32;
 
 constexpr const char* kOperator = "UseStore";
 
-// SQLite would make the file as the umask says; this one is for its owner only from the beginning.
+// SQLite would create the file with the mode of the umask; this file is private to its owner from
+// the start.
 void make_private(const std::filesystem::path& path) {
   const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (made >= 0) {
@@ -36,7 +37,7 @@ void make_private(const std::filesystem::path& path) {
              path.string(), status.st_mode & 07777);
 }
 
-// The number of a run or descriptor in its table, made if it is new.
+// The number of a run or descriptor in its table, created if it is new.
 std::uint64_t number_of(Database& database, std::string_view find, std::string_view add,
                         const Digest& digest) {
   Statement found = database.prepare(find);
@@ -68,7 +69,7 @@ UseStore::UseStore(const std::filesystem::path& path, int patience_ms) {
                     "CREATE TABLE contributions(contribution INTEGER PRIMARY KEY,"
                     " descriptor BLOB NOT NULL UNIQUE, used INTEGER NOT NULL, cap INTEGER NOT NULL,"
                     " CHECK (used >= 0 AND used <= cap));"
-                    // granted 0: asked for and refused
+                    // granted 0: requested and denied
                     "CREATE TABLE reservations(run INTEGER, step INTEGER, contribution INTEGER,"
                     " uses INTEGER NOT NULL, granted INTEGER NOT NULL,"
                     " PRIMARY KEY (run, step, contribution)) WITHOUT ROWID;",

@@ -40,7 +40,7 @@ bool take(UseStore& store, std::uint8_t run, std::uint64_t step, std::uint8_t de
 
 TEST_F(Uses, TheUseAfterTheLastIsRefusedAcrossRuns) {
   for (std::uint8_t run = 1; run <= 3; ++run) {
-    UseStore store(path_);  // opened anew by every run
+    UseStore store(path_);  // opened again by every run
     EXPECT_TRUE(take(store, run, 0, 7, 6));
     EXPECT_TRUE(take(store, run, 1, 7, 6));
     EXPECT_EQ(store.used(id(7)), 2u * run);
@@ -114,8 +114,9 @@ TEST_F(Uses, TwoWritersTakeTurns) {
   EXPECT_EQ(UseStore(path_).used(id(1)), 25u);
 }
 
-// A process reserves use after use and says so only afterwards; it is killed at some moment. What
-// it said is there, at most one more, and repeating the last step takes nothing.
+// A process reserves one use after another, reports each one afterwards, and is killed at some
+// moment. The store has what it reported and at most one more, and repeating the last step charges
+// nothing.
 TEST_F(Uses, AKilledProcessHasReservedWhatItUsed) {
   constexpr std::uint64_t kCap = 1'000'000;
   { UseStore store(path_); }

@@ -54,8 +54,8 @@ Value::Value(Type type, std::uint64_t scalar, Content content, int depth) noexce
 Value::Value() noexcept = default;
 Value::Value(std::nullptr_t) noexcept {}
 Value::Value(Bytes bytes) noexcept : Value(Type::kBytes, 0, std::move(bytes), 0) {}
-// Not the variant's own copy: where that throws, libstdc++ 12 destroys the alternative it did not
-// finish, because it takes such a variant for never valueless.
+// The variant's own copy is not used: if it throws, libstdc++ 12 destroys the alternative that it
+// did not finish, because it assumes that such a variant is never valueless.
 Value::Value(const Value& other)
     : type_(other.type_), depth_(other.depth_), scalar_(other.scalar_) {
   const auto copy = [&](const auto& from) {

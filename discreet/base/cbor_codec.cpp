@@ -62,7 +62,7 @@ Value Value::from_double(double number) noexcept {
   return {Type::kFloat, nan ? kCanonicalNan : std::bit_cast<std::uint64_t>(number), {}, 0};
 }
 
-// How an encoding begins: the initial byte, and an argument of `width` big-endian bytes.
+// The start of an encoding: the initial byte, and an argument of `width` big-endian bytes.
 struct Value::Head {
   std::uint8_t initial;
   std::uint8_t width;
@@ -203,7 +203,7 @@ class Decoder {
     return number;
   }
 
-  // Items cost at least a byte each, so a count beyond the bytes that remain is a lie.
+  // Every item takes at least one byte, so a count above the number of remaining bytes is false.
   std::size_t count(std::uint64_t argument, std::size_t bytes_each, std::size_t start) const {
     if (argument > remaining() / bytes_each) {
       fail(start,
@@ -252,7 +252,7 @@ class Decoder {
     return {Type::kText, 0, std::move(bytes), 0};
   }
 
-  // Nothing is reserved from a declared count: nested lies would multiply.
+  // No memory is reserved from a declared count: nested false counts would multiply.
   Value array(std::size_t size, int depth) {
     std::vector<Value> items;
     for (std::size_t i = 0; i < size; ++i) items.push_back(item(depth + 1));

@@ -48,7 +48,7 @@ std::string unguessable_name(const std::filesystem::path& path) {
   return to_hex(bytes);
 }
 
-// A neighbour of `path` with `bytes` on the disk; removed unless it was moved.
+// A temporary file next to `path` with `bytes` on the disk; removed unless it was moved.
 class Neighbour {
  public:
   Neighbour(const std::filesystem::path& path, ByteView bytes, int mode,
@@ -124,7 +124,7 @@ auto naming(const std::filesystem::path& path, F&& write) {
   }
 }
 
-// A confidential file must be the caller's own, and nobody else's to read.
+// The caller must own a confidential file, and nobody else may be able to read it.
 void require_own(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
@@ -140,7 +140,7 @@ void require_own(const Descriptor& file, const std::filesystem::path& path) {
                   status.st_mode & 07777, path.string());
 }
 
-// The file of lines, locked: the one that has this name now, whatever was put there meanwhile.
+// The file of lines, locked: the one that has this name now, even if it was replaced meanwhile.
 Descriptor locked(const std::filesystem::path& path, Access access, bool& created) {
   const bool follows = access == Access::kShared;
   while (true) {
@@ -148,7 +148,7 @@ Descriptor locked(const std::filesystem::path& path, Access access, bool& create
     }, named{};
     if (!follows && ::lstat(path.c_str(), &named) == 0 && S_ISLNK(named.st_mode))
       invalid_input("file", "it is confidential, and the name is a symbolic link; give a file");
-    // A link to a file is followed; one to nothing makes no file where it points.
+    // A link to a file is followed; a dangling link does not create a file at its target.
     const bool is_there = ::access(path.c_str(), F_OK) == 0;
     created = !is_there;
     Descriptor file(
@@ -198,7 +198,7 @@ struct LinesFile::Impl {
     try {
       if (::fstat(file.number(), &status) != 0) fail_on_file("read", path);
       std::error_code none;
-      // A link to the file stays. Of a confidential one there is none.
+      // A link to the file stays. A confidential file is not reached by a link.
       target = access == Access::kShared ? std::filesystem::canonical(path, none) : path;
       if (none) fail_on_file("find", path);
     } catch (...) {
@@ -210,7 +210,7 @@ struct LinesFile::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // A neighbour with the content of the file, and these lines at its end.
+  // A temporary file next to it, with the content of the file and these lines appended.
   Neighbour extended(std::string_view lines) const {
     Bytes text = content_of(file, path);
     if (!text.empty() && text.back() != '\n') text.push_back('\n');
@@ -253,8 +253,8 @@ void append_lines(const std::filesystem::path& path, std::string_view lines, Acc
 
 namespace {
 
-// /dev/stdin, and /dev/fd/63 or /proc/self/fd/63 of a shell's <(…). Elsewhere a pipe or a device
-// is not what was meant: it would be waited for, or read without end.
+// /dev/stdin, and /dev/fd/63 or /proc/self/fd/63 of a shell's <(…). Any other pipe or device is a
+// mistake: reading it would block, or never end.
 bool names_a_stream(const std::filesystem::path& path) {
   const std::string name = path.lexically_normal().string();
   return name.starts_with("/dev/") || name.starts_with("/proc/");

@@ -7,8 +7,8 @@
 namespace discreet {
 
 void use_secret_memory() noexcept {
-  // Fails if the process has such a heap already, which then serves as well, or if it cannot have
-  // one: OpenSSL then takes ordinary memory and still overwrites it.
+  // Fails if the process already has such a heap, which is then used, or if it cannot have one.
+  // OpenSSL then uses ordinary memory and still overwrites it.
   [[maybe_unused]] static const int begun = CRYPTO_secure_malloc_init(std::size_t{1} << 20, 32);
 }
 

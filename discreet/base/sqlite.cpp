@@ -41,7 +41,7 @@ Database::Database(const std::filesystem::path& path, Mode mode, std::string wha
   require(code);
   require_no_wal(db, what_.c_str());
   sqlite3_exec(db, "PRAGMA temp_store=MEMORY", nullptr, nullptr, nullptr);
-  // A file from a stranger gets no say in what is executed.
+  // A file from an untrusted source must not determine what is executed.
   sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_busy_timeout(db, patience_ms);

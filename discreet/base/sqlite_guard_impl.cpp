@@ -20,7 +20,7 @@ sqlite3_vfs* system_vfs() { return sqlite3_vfs_find(nullptr); }
 constexpr int padded(int bytes) { return (bytes + 15) / 16 * 16; }
 
 // Opens by the system's VFS. The copy of the file's methods behind it says version 1, in which
-// there is no shared memory: SQLite then refuses WAL mode.
+// there is no shared memory: SQLite then rejects WAL mode.
 int open_file(const char* name, sqlite3_file* file, int flags, int* out_flags) {
   sqlite3_vfs* base = system_vfs();
   const int code = base->xOpen(base, name, file, flags, out_flags);
@@ -100,7 +100,7 @@ void require_own_journal(const std::filesystem::path& path, const char* op) {
   struct stat journal {
   }, database{};
   const bool known = ::fstat(fd, &journal) == 0 && ::stat(path.c_str(), &database) == 0;
-  // How a journal ends that names a super-journal.
+  // The end of a journal that names a super-journal.
   constexpr std::array<unsigned char, 8> kMagic = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
   std::array<unsigned char, 8> end{};
   const auto size = static_cast<off_t>(end.size());
@@ -120,7 +120,7 @@ void require_no_wal(sqlite3* database, const char* op) {
   constexpr int kAt = 18;  // write and read version: 1 rollback journal, 2 WAL
   if (file == nullptr || file->pMethods == nullptr ||
       file->pMethods->xRead(file, versions.data(), versions.size(), kAt) != SQLITE_OK)
-    return;  // an empty file, of which the schema is missing
+    return;  // an empty file, which has no schema
   if (versions[0] == 2 || versions[1] == 2)
     malformed(op,
               "the file is in WAL mode, which discreet never uses: a -wal file may contain further "

@@ -18,7 +18,7 @@ constexpr std::string_view kSchema = "discreet.route.v1";
 
 bool positive(double x) { return std::isfinite(x) && x > 0; }
 
-// Why the plan is none, whatever the layout; empty if it is one.
+// Why the plan is invalid for every layout; empty if it is valid.
 std::string problem(const RoutePlan& plan) {
   if (plan.blocks.empty()) return "it permits nothing";
   if (plan.flat_clip && !positive(*plan.flat_clip)) return "its flat bound must be positive";

@@ -3,7 +3,7 @@
 namespace discreet {
 namespace {
 
-// The number of bytes of the well-formed UTF-8 character that `text` begins with, or 0.
+// The number of bytes of the well-formed UTF-8 character that `text` starts with, or 0.
 // Only the second byte's range depends on the first.
 std::size_t utf8_length(ByteView text) noexcept {
   const std::uint8_t first = text[0];
