@@ -88,7 +88,7 @@ TEST(LedgerCrash, WhatWasReportedIsThereAfterSixtyKills) {
       ASSERT_EQ(seen.kind, "unsigned") << seen.problem;
       ++unsigned_tails;
     }
-    // The next writer goes on from what was reported, or a little further.
+    // The next writer continues from what was reported, or a little further.
     { Ledger ledger = Ledger::open(path, ledger_key(), last); }
     const Verification after = verify(path, options);
     ASSERT_TRUE(after.ok) << after.problem;

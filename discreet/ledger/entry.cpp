@@ -315,7 +315,7 @@ struct Describer {
                                               "fixed_size", "balls_and_bins", "shuffled_epoch"};
     entries.push_back({name, sampler < 6 ? kSamplers[sampler] : "unknown"});
   }
-  // A profile is shown as what it says, if JSON can hold it.
+  // A profile is shown decoded, if JSON can represent it.
   void operator()(std::string_view name, const Bytes& field) {
     if (name == "depth_profile") {
       try {

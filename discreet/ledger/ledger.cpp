@@ -31,9 +31,9 @@ Ledger Ledger::create(const std::filesystem::path& path, Header header, ByteView
   header.key = raw(key.public_key());
   header.policy = sha256(policy);
   std::sort(header.stewards.begin(), header.stewards.end());
-  State().take(Entry(header));  // a header that cannot be is refused before there is a file
-  // Made under another name, so that nobody ever finds a ledger that is not signed; one that no
-  // other user of the folder can guess.
+  State().take(Entry(header));  // an invalid header is rejected before a file exists
+  // Created under another name, which no other user of the folder can guess, so that nobody ever
+  // finds a ledger that is not signed.
   const std::filesystem::path made =
       path.string() + fmt::format(".{}.new", to_hex(admission::fresh_nonce()));
   std::error_code ignored;

@@ -107,8 +107,8 @@ TEST(Ledger, AnEpochHasOneUseForEachAdmittedContributionAndItsComposedSpend) {
   expect_composed(2);
 }
 
-// What is stated does not depend on when a run was stopped, nor on whether it went on: it is that
-// of its plan from its first epoch on. Composed here by another path, over both runs.
+// The recorded spend does not depend on when a run was stopped or whether it was continued: from
+// its first epoch on it is that of its plan. Composed here by another path, over both runs.
 TEST(Ledger, ARunThatStopsAtAnyEpochHasSpentItsPlan) {
   accounting::PldAccountant both(accounting::Adjacency::kZeroOut);
   for (const double sigma : {3.0, 2.0})
@@ -333,7 +333,7 @@ TEST(Ledger, RetentionDropsContentsKeepsHashesAndAppendsClassTotals) {
     EXPECT_TRUE(ledger.summarise(kToday + 1010));
     EXPECT_FALSE(ledger.summarise(kToday + 1010));
     EXPECT_TRUE(ledger.reserve_epoch("run", 2, kToday + 20, {terms("public")}));
-    // Numbers go on where they were.
+    // Numbering continues.
     ledger.admit(contributions(20, 21));
     EXPECT_EQ(ledger.state().contributions().back().number, 7u);
     EXPECT_THROW(ledger.withdraw(std::vector{withdrawal(hash_of(old_ones[1]), contributor_key())}),
@@ -387,7 +387,7 @@ TEST(Ledger, AnOldCheckpointShowsRollbackAndForks) {
   EXPECT_EQ(verify(folder / "copy.db", with).kind, "rollback");
   EXPECT_TRUE(verify(folder / "copy.db").ok);
   EXPECT_THROW(Ledger::open(folder / "copy.db", ledger_key(), late), Error);
-  {  // the copy goes another way
+  {  // the copy diverges
     Ledger fork = Ledger::open(folder / "copy.db", ledger_key(), early);
     fork.reserve_epoch("run", 0, kToday, {terms("public", 2'000'000'000)});
     fork.reserve_epoch("another", 0, kToday, {terms()});
@@ -489,7 +489,8 @@ TEST(Ledger, AnAmplifiedPromiseStopsTheEpochThatWouldPassIt) {
       ledger.reserve_epoch("run " + std::to_string(runs), 0, kToday, {t}), ++runs;
   };
   EXPECT_THROW(reserve(), Error);
-  // One Gaussian release of multiplier 4 has epsilon 0.9; one epoch here spends 0.5, many pass it.
+  // One Gaussian release of multiplier 4 has epsilon 0.9; one epoch here spends 0.5, several exceed
+  // it.
   EXPECT_GT(runs, 0u);
   EXPECT_LT(runs, 100u);
   EXPECT_EQ(ledger.state().counts().epochs, runs);
@@ -520,11 +521,12 @@ TEST(Ledger, ASpendNeverPassesWhatWasPromised) {
   EXPECT_TRUE(verify(folder / "l.db").ok);
 }
 
-// A record is cut until k uses of it keep the promise, under every family by its own multiplier.
+// A record is clipped until k uses of it keep the promise, under every family by its own
+// multiplier.
 TEST(Ledger, EveryFamilyOfNoiseIsRecordedWithTheCutThatKeepsThePromise) {
   const Bound bound{1'000'000'000, Promise::kWorstCase, 1'000'000'000, 4,
                     0};                      // C = 1, z = 1, k = 4
-  Terms t = terms("public", 1'000'000'000);  // less than C z sqrt(k): the record is cut to 1/m
+  Terms t = terms("public", 1'000'000'000);  // less than C z sqrt(k): the record is clipped to 1/m
   t.family = Family::kLaplace;
   const auto laplace = std::get<accounting::Laplace>(event_of(t, bound).event.mechanism());
   // x = 1/2; e = log(Phi(x/2) / Phi(-x/2)); scale over L1 bound is 1/e.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBlock = SHA256_CBLOCK;
 
-// SHA-256 of the `size` bytes in front of `blocks` (one or two), which are zero behind them.
+// SHA-256 of the first `size` bytes of `blocks` (one or two blocks), which are zero after them.
 // OpenSSL's own buffering and padding take as long as hashing so few bytes.
 Digest padded(std::uint8_t (&blocks)[2 * kBlock], std::size_t size) {
   static const SHA256_CTX empty = [] {

@@ -30,7 +30,7 @@ struct Parts {
   Checkpoint checkpoint;
 };
 
-// Cuts the first line off, without its newline.
+// Removes the first line and returns it without its newline.
 std::string_view take_line(std::string_view& rest) {
   const std::size_t end = rest.find('\n');
   if (end == std::string_view::npos) malformed(kOperator, "a line of the note has no end");

@@ -75,8 +75,8 @@ bool opens(const json& opening, const Digest& commitment) try {
   return false;
 }
 
-// What the members of a line say that was not signed; empty if nothing. Every member is compared
-// here, or was used by check(): what is not known could be read as proven.
+// What the members of a line say beyond what was signed; empty if nothing. Every member is compared
+// here or was used by check(): an unknown member could be mistaken for a proven one.
 std::string contradiction(const json& line, const ProofVerdict& found, const LedgerKey& key) {
   json signed_members = {{"public_key", to_hex(key.key.bytes())}, {"tree_size", found.size}};
   // Receipts of version 0.1.0 name no ledger.

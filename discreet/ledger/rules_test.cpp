@@ -222,14 +222,14 @@ TEST(LedgerRules, TermsThatNoRunCanHaveAreFoundEvenIfNobodyIsUsedUnderThem) {
              [&](Terms& t) { whole_epochs(t), t.batch = 0; },
              [&](Terms& t) { whole_epochs(t), t.batch -= 1; }})
       EXPECT_SAYS(refusal(schema, change), "(rule 7)");
-    // Not a family at all.
+    // Not a known family.
     EXPECT_SAYS(refusal(schema, [](Terms& t) { t.family = Family{5}; }), "not a known code");
   }
   EXPECT_SAYS(refusal(2, [](Terms& t) { t.planned_steps = kMostNumber + 1; }), "(rule 7)");
   EXPECT_SAYS(refusal(2, [&](Terms& t) { whole_epochs(t), t.planned_steps = 1050; }), "(rule 7)");
   EXPECT_SAYS(refusal(1, [](Terms& t) { t.steps = kMostNumber + 1; }), "(rule 7)");
   expect_found(with_unused_terms([](Terms& t) { t.steps = 0; }), 16, 7);
-  // Before the accountant hears of them.
+  // Rejected before they reach the accountant.
   expect_found([](File& f) { entry<Terms>(f, 5).planned_steps = std::uint64_t{1} << 60; }, 5, 7);
   expect_found([](File& f) { entry<Terms>(f, 5).deviation = ~std::uint64_t{0}; }, 5, 7);
 }
@@ -325,7 +325,7 @@ TEST(LedgerRules, AReleaseOfNoRunAndAHeaderInTheMiddleAreFound) {
   expect_found([](File& f) { f.entries.push_back(Refusals{{{"USES_EXHAUSTED", 1}}}); }, 16, 4);
 }
 
-// A signer who summarises honestly, or says something else of what is gone.
+// A signer who summarises honestly, or misstates what was summarised.
 Verification verify_summarised(const std::function<void(Summary&)>& lie,
                                std::uint64_t horizon = kToday + 50) {
   Folder folder;

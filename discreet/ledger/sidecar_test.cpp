@@ -65,7 +65,7 @@ class LedgerSidecars : public ::testing::Test {
   std::uint32_t pages() const {
     return static_cast<std::uint32_t>(std::filesystem::file_size(path_) / 4096);
   }
-  // Everything a stranger's ledger is read by.
+  // Every reader of ledgers from untrusted sources.
   void read_it() const {
     EXPECT_TRUE(verify(path_).ok) << verify(path_).problem;
     prove_entry(path_, 1);
@@ -115,7 +115,7 @@ TEST_F(LedgerSidecars, AWriterTakesNoJournalThatNamesAnotherFile) {
     EXPECT_NE(error.sentence().find("super-journal"), std::string::npos) << error.sentence();
   }
   EXPECT_EQ(read_all(victim_), "precious\n");
-  // Nor does SQLite, should the check be outrun.
+  // SQLite does not play it back either, if the file appears after the check.
   sqlite3* db = nullptr;
   ASSERT_EQ(open_guarded(path_, Database::Mode::kWrite, 0, &db), SQLITE_OK);
   sqlite3_exec(db, "SELECT * FROM leaf", nullptr, nullptr, nullptr);

@@ -24,13 +24,13 @@ bool has_grid(Family family) {
 // The sampler makes the epoch the event.
 bool is_whole_epoch(const Terms& terms) { return terms.sampler >= 4; }
 
-// m: every use is cut until the noise is at least m times its norm.
+// m: every use is clipped until the noise is at least m times its norm.
 double least_multiplier(Family family, const Bound& bound) {
   const double z = round_down(static_cast<double>(bound.multiplier) / kNano, 1);
   if (bound.promise == Promise::kAmplified) return z;
   if (family == Family::kSkellam) return 0;
   const auto k = static_cast<std::uint32_t>(std::min<std::uint64_t>(bound.uses, 0xffffffff));
-  // Those round up; a run cuts by more than that much further (resolver.cpp, kRoom).
+  // Those round up; a run clips further by more than that (resolver.cpp, kRoom).
   return round_down(
       family == Family::kLaplace ? admission::laplace_use(k, z) : admission::gaussian_use(k, z), 8);
 }
@@ -218,7 +218,7 @@ std::uint64_t Spends::withdrawn(const Bound& bound, std::span<const Event> used)
   };
   if (bound.promise == Promise::kAmplified || std::ranges::all_of(used, capped))
     return promised(bound, used.front().adjacency());
-  // k uses of each kind of noise that it met, whoever took part.
+  // k uses of each kind of noise that it met, regardless of who took part.
   std::vector<accounting::Mechanism> kinds;
   for (const Event& event : used)
     if (std::ranges::find(kinds, event.mechanism()) == kinds.end())

@@ -467,7 +467,8 @@ void State::finish() {
            "a contribution that was never admitted was withdrawn by a key that is not a steward's");
 }
 
-// What is left tells of the classes: how many leaves each epoch lost, and who is still there.
+// The remaining leaves determine the classes: how many leaves each epoch lost, and which
+// contributions are still there.
 void State::check_totals() const {
   std::map<std::string, ClassTotal> totals;
   for (const ClassTotal& total : summary_.classes) totals[total.admissibility_class] = total;

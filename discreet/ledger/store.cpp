@@ -23,7 +23,7 @@ constexpr int kFileVersion = 2;
 // A row is closed when it has so many bytes: a row for every leaf takes most of the time of an
 // epoch.
 constexpr std::size_t kRowBytes = 1 << 15;
-// How a leaf hash begins as an item: 32 bytes.
+// The head of a leaf hash as an item: 32 bytes.
 constexpr std::uint8_t kHashHead[] = {0x58, 0x20};
 
 constexpr std::string_view kTables[] = {
@@ -226,7 +226,7 @@ ByteView Store::Batch::leaf(std::size_t i) const {
 void Store::append(std::uint64_t first, const Batch& batch) {
   db_->transact([&] {
     Statement insert = db_->prepare("INSERT INTO leaf(position, items) VALUES(?1, ?2)");
-    std::size_t row = 0, begin = 0;  // its first leaf, and where that begins
+    std::size_t row = 0, begin = 0;  // its first leaf, and where that starts
     for (std::size_t i = 0; i < batch.ends.size(); ++i) {
       if (batch.ends[i] - begin < kRowBytes && i + 1 != batch.ends.size()) continue;
       insert.bind(1, first + row)
@@ -334,7 +334,7 @@ bool Store::has_unsigned_tail() try {
              "(SELECT max(size) FROM checkpoint))") != 0;
 } catch (const Error& error) {
   if (error.code() == ErrorCode::kIoError) throw;
-  return false;  // who reads the damaged file says what is wrong
+  return false;  // the reader of the damaged file reports what is wrong
 }
 
 bool Store::has_writer() {

@@ -246,7 +246,7 @@ TEST(LedgerTamper, NamesTheEntryThatIsWrong) {
   EXPECT_NE(found.problem.find("rule 9"), std::string::npos) << found.problem;
 }
 
-// A writer drops what no note covers, row by row: a row that went on beyond a note would hide it.
+// A writer drops what no note covers, row by row: a row that extended beyond a note would hide it.
 TEST(LedgerTamper, NoRowGoesOnBeyondACheckpoint) {
   Folder folder;
   const auto path = folder / "l.db";

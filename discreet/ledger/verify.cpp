@@ -114,7 +114,8 @@ class Reading {
           "signature",
           fmt::format("the checkpoint of {} entries is not signed by the ledger's key", position()),
           position() - 1);
-    // Another text of the same signature would be another row: the writer's is the only one.
+    // Another encoding of the same signature would be another row: only the writer's encoding is
+    // valid.
     if (std::count(next_note_->text.begin(), next_note_->text.end(), '\n') != 5)
       fail("signature", "a stored checkpoint has lines that the writer does not write",
            position() - 1);

@@ -234,7 +234,7 @@ std::string withdrawal_bundle(const std::filesystem::path& ledger, const admissi
   const Digest root = tree.range(0, last->size);
   const std::string origin = read_unverified(last->text).origin;
   // Receipts are signatures of this tree. A key signs no tree for which it did not sign a note: the
-  // file may be from anyone, or have been exchanged since it was verified.
+  // file may be from anyone, or have been replaced since it was verified.
   const auto now = open_note(last->text, {origin, key.public_key()});
   const auto then = open_note(first->text, {origin, key.public_key()});
   if (!now || !then || now->size != tree.size() || now->root != root)
