@@ -5,8 +5,8 @@
 namespace discreet::mechanism {
 namespace {
 
-// Bytes of gradients that are read a second time from a thread's second cache, or from the third,
-// of which a thread may count on this much: rather the less, where it holds enough records.
+// Bytes of gradients that are read a second time from a thread's second-level cache, or from its
+// share of the third-level cache. The smaller one is preferred if it holds enough records.
 constexpr std::size_t kSecondCache = std::size_t{1} << 20;
 constexpr std::size_t kThirdCache[] = {std::size_t{4} << 20, std::size_t{8} << 20};
 constexpr std::size_t kFewest = 4;  // records the kernel adds at once

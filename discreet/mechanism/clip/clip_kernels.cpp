@@ -164,8 +164,8 @@ struct Squares {
   }
 };
 
-// Processors stop fetching ahead at the end of a page of 4 KiB; this goes on. Those with AVX-512
-// that were measured gain by it, one with AVX2 (Zen 3) loses a fifth.
+// Hardware prefetch stops at the end of a page of 4 KiB; this continues. The measured processors
+// with AVX-512 gain from it; one with AVX2 (Zen 3) loses a fifth.
 constexpr bool kFetches = HWY_MAX_BYTES == 64;
 constexpr std::size_t kAhead = 512, kLine = 16;
 

@@ -94,7 +94,7 @@ void add_ranges(const ModelLayout& layout, const PerSampleGradients<Real>& gradi
     const auto out = sum.tensor(range.tensor).subspan(range.begin, range.end - range.begin);
     for (std::size_t i = 0; i < gradients.records; ++i) {
       const double scale = decided.scale(i, range.part);
-      // 0 times an infinity is no 0.
+      // 0 times an infinity is not 0.
       if (scale != 0)
         numerics::scaled_add(scale, row_of(layout, gradients, range, i), out, threads);
     }

@@ -61,7 +61,7 @@ TEST(Peft, ClipsAndCountsOnlyWhatIsTrainedPrivately) {
   EXPECT_EQ(peft.stats.adapter_parameters, 32u);
   EXPECT_DOUBLE_EQ(peft.stats.noise_reduction_factor, std::sqrt(528.0 / 32));
 
-  // Gradients of what is public or frozen are not read, whatever they hold, and have no room.
+  // Gradients of public or frozen tensors are not read, whatever they contain, and have no memory.
   const std::vector<double> poison(400, std::nan("")), a(16, 3), b(16, 4), head(32, 1e300);
   const PerSampleGradients<double> gradients{1, {poison, std::span(poison).first(64), a, b, head}};
   GradientSum sum(peft.layout);

@@ -33,7 +33,7 @@ void together(Collective& collective, F f) {
                      first - all.begin());
 }
 
-// Refuses the same on all ranks, since all see the same holders.
+// Fails in the same way on all ranks, because all see the same holders.
 void check_holders(Collective& collective, const ModelLayout& shard, const Partition& partition) {
   std::vector<double> held(shard.size());
   for (std::size_t i = 0; i < shard.size(); ++i) held[i] = shard.tensors()[i].is_private() ? 1 : 0;
@@ -119,7 +119,7 @@ RecordNorms clip_sharded(Collective& collective, const ModelLayout& shard,
                        "the ranks have different numbers of records; every rank must hold its "
                        "tensors of all records");
     norms = per_sample_norms(shard, gradients, own, options);
-    // Everything that could refuse the sum does so before any rank adds to its own.
+    // Every check that could reject the sum runs before any rank adds to its own.
     RecordNorms none;
     none.parts = norms.parts;
     decide_scales(plan, none);

@@ -140,7 +140,7 @@ RecordNorms clip(const ModelLayout& layout, const PerSampleGradients<Real>& grad
   check_gradients(layout, gradients);
   check_sum(kOperator, layout, sum);
   RecordNorms norms = empty_norms(0, plan.partition.parts());
-  decide_scales(plan, norms);  // refuses bounds that are none, even for an empty batch
+  decide_scales(plan, norms);  // rejects invalid bounds, even for an empty batch
   if (gradients.records == 0) return norms;
 
   if (!plan.flat_clip) {

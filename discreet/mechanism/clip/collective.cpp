@@ -17,7 +17,7 @@ namespace {
 
 enum class Operation { kReduce, kGather, kBarrier };
 
-// What the threads share. A round is one meeting of all ranks; the last to come opens it.
+// What the threads share. A round is one meeting of all ranks; the last to arrive opens it.
 class Meeting {
  public:
   Meeting(int world, int ranks_per_node)
@@ -44,7 +44,7 @@ class Meeting {
     arrive(rank, lock);
   }
 
-  // A meeting that leaves the offers alone, which slower ranks still read.
+  // A meeting that does not touch the offers, because slower ranks still read them.
   void part(std::size_t rank) {
     std::unique_lock lock(mutex_);
     arrive(rank, lock);
@@ -90,7 +90,7 @@ class Meeting {
       check_that_all_come();
       const std::uint64_t mine = round_;
       met_.wait(lock, [&] { return round_ != mine || error_; });
-      if (round_ == mine) check(rank);  // a round that was opened stands
+      if (round_ == mine) check(rank);  // a round that was opened stays valid
     }
   }
   void check(std::size_t rank) {

@@ -132,8 +132,8 @@ double effective_of(const ClipPlan& plan, const std::vector<double>& sigma) {
   return effective;
 }
 
-// Weights scaled so that they are worth sigma_eff = 1, and a little more, which the products and
-// the accountant's rounding of a step may take away again.
+// Weights scaled to a sigma_eff slightly above 1: the rounding of the products and of the
+// accountant may lower it again.
 std::vector<double> normalised(const ClipPlan& plan, std::vector<double> weights) {
   const bool alone = weights.size() == 1 && (!plan.flat_clip || *plan.flat_clip >= plan.clip[0]);
   if (alone) return {1.0};

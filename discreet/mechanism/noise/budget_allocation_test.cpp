@@ -158,7 +158,7 @@ TEST(BudgetAllocation, PerLayerMultipliersAreInWhatIsAccounted) {
   const Allocation a = allocate(config, model_of({10, 20}));
   EXPECT_NEAR(a.multiplier[0], std::sqrt(2.0), 1e-12);
   EXPECT_NEAR(a.multiplier[1], std::sqrt(0.5), 1e-12);
-  // 1/2 + 2: the noise that was taken away is accounted.
+  // 1/2 + 2: the noise that was removed is accounted.
   EXPECT_NEAR(a.effective, 1 / std::sqrt(2.5), 1e-12);
   EXPECT_NEAR(effective_noise_multiplier(gaussian_groups(a, 3)), 3 / std::sqrt(2.5), 1e-11);
 }

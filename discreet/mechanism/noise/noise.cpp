@@ -104,7 +104,7 @@ class Discrete {
   random::Rational parameter_;
 };
 
-// From above, by quarters side by side.
+// An upper bound, formed in four quarters at once.
 double square_of(std::span<const double> values) {
   const std::size_t n = values.size() / 4;
   const double* rows[5];
@@ -261,7 +261,7 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
       if (request.after) request.after(first, piece);
     }
   };
-  // Pieces are taken as they come: whoever is done with `meanwhile` takes what is left.
+  // Threads take pieces in order; the thread that finishes `meanwhile` takes what is left.
   const std::size_t unit = has_grid(request.family) ? numerics::kChunk : kPiece;
   const std::size_t units = (count + unit - 1) / unit;
   std::atomic<std::size_t> next = 0;

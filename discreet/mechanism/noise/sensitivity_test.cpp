@@ -14,8 +14,7 @@
 namespace discreet::mechanism {
 namespace {
 
-// Raw statistics do not turn into what steers the mechanism without a word about their origin, and
-// norms are not shares.
+// Raw statistics cannot steer the mechanism without a declared origin, and norms are not shares.
 static_assert(!std::is_constructible_v<NormHistory, std::vector<double>>);
 static_assert(!std::is_convertible_v<RecordNorms, NormHistory>);
 static_assert(!std::is_convertible_v<RoutingStats, NormHistory>);

@@ -18,7 +18,7 @@ using RecordList = std::vector<std::uint64_t>;
 std::uint64_t draw_of(SamplingMode mode) noexcept { return 2 * static_cast<std::uint64_t>(mode); }
 constexpr std::uint64_t kTruncation = 1;
 
-// Where part s of `parts` parts of n records begins: floor(s n / parts) without overflow.
+// Where part s of `parts` parts of n records starts: floor(s n / parts) without overflow.
 std::uint64_t cut(std::uint64_t n, std::uint64_t parts, std::uint64_t s) noexcept {
   return n / parts * s + n % parts * s / parts;
 }
@@ -50,7 +50,8 @@ Sampler::Sampler(SamplingPlan plan, std::uint64_t rows, random::Generator genera
   plan_.check();
   if (rows_ > random::kIndexLimit)
     invalid_input("Sampler", "found {} records; at most 2^51 can be numbered", rows_);
-  // Batches of more records than were declared are no rare event that a charge covers (apply.md).
+  // Batches of more records than were declared are not the rare event that the charge covers
+  // (apply.md).
   if (plan_.size && rows_ > *plan_.size)
     invalid_config("Sampler",
                    "the data have {} records, but declared_size is {}; declare at least as many as "

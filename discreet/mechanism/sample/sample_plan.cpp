@@ -132,7 +132,7 @@ SamplingPlan plan_sampling(const DpConfig& config) {
   check_needs(plan);
   plan.steps_per_epoch = steps_per_epoch(plan);
 
-  // A number that the mode does not use must not tell equal samplers apart.
+  // A number that the mode does not use must not distinguish equal samplers.
   const bool by_coins = plan.mode == SamplingMode::kPoisson || truncated;
   if (!by_coins && plan.size && plan.batch)
     plan.rate = static_cast<double>(*plan.batch) / static_cast<double>(*plan.size);

@@ -17,7 +17,7 @@ namespace {
 
 using accounting::Adjacency;
 using random::testing::chi_square_deviate;
-using random::testing::kNormalLimit;  // false alarm below 1e-6 for a fresh seed
+using random::testing::kNormalLimit;  // false alarm below 1e-6 for a new seed
 using Batch = std::vector<std::uint64_t>;
 
 constexpr std::array kModes = {SamplingMode::kPoisson,       SamplingMode::kTruncatedPoisson,
@@ -214,7 +214,7 @@ TEST(Sampler, IsAFunctionOfKeyAndStepWhateverWasAskedBefore) {
 }
 
 TEST(Sampler, TakesItsRateFromTheDeclarationAlsoWhereTheRowsDiffer) {
-  // A row less changes neither the rate nor the coins of the others.
+  // One row less changes neither the rate nor the coins of the others.
   const SamplingPlan plan = plan_of(SamplingMode::kPoisson, 10000, 1000);
   Sampler fewer(plan, 9999, coins()), more(plan, 10000, coins());
   Batch a = fewer.batch(3), b = more.batch(3);

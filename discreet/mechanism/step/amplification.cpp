@@ -42,7 +42,7 @@ InjectionBounds injection_bounds(double multiplier, std::uint64_t slots, double 
   const double mu = numerics::round_up(2 / multiplier, 2);
   InjectionBounds out{accounting::gaussian_epsilon(mu, delta).upper, {}};
   const double local_mu = numerics::round_up(mu * std::sqrt(static_cast<double>(slots)), 2);
-  // What the local delta costs depends on the result: a few are tried.
+  // The cost of the local delta depends on the result, so several are tried.
   for (double share = 1e-2; share > 1e-16; share *= 1e-2) {
     const double delta0 = delta * share / static_cast<double>(slots);
     const double epsilon0 = accounting::gaussian_epsilon(local_mu, delta0).upper;

@@ -147,7 +147,7 @@ Mechanism::State::State(const Fixed& fixed) : now{std::nullopt, fixed.layout, {}
   }
   now = prepare(fixed, t, clip_norms, magnitudes);
   if (!dp.enabled || fixed.has_no_noise()) return;
-  fixed.event(now.allocation, 1);  // refuses what cannot be accounted before anything is clipped
+  fixed.event(now.allocation, 1);  // rejects what cannot be accounted before anything is clipped
   // The events of the future are those of the allocation as it is now. Where bounds adapt part by
   // part it may shift; what is composed is the event of the step itself.
   const ScheduleGoal goal{dp.target_epsilon, fixed.delta, dp.target_steps.value_or(0)};
@@ -278,7 +278,7 @@ StepResult Mechanism::release() {
     invalid_config(kOperator, "nothing is accumulated; call accumulate for every microbatch first");
   std::optional<GradientSum> values = spare();
   if (!values || !values->is_of(state_->now.layout)) values = state_->accumulation->sum.unset();
-  return release(*state_->accumulation, *values);  // whatever fails, the accumulation stays
+  return release(*state_->accumulation, *values);  // if anything fails, the accumulation is kept
 }
 
 }  // namespace discreet::mechanism

@@ -21,8 +21,8 @@ using numerics::next_up;
 
 constexpr const char* kOperator = "Apply_v3";
 
-// What a class gives of its bound to the rounding of sums, at most; beyond it sums are made in
-// smaller runs of binary32.
+// The maximum share of its bound that a class gives to the rounding of sums; beyond it, sums are
+// formed in smaller runs of binary32.
 constexpr double kMostTheta = 0x1p-6;
 
 }  // namespace
@@ -70,8 +70,8 @@ accounting::EpsilonBound Mechanism::spent(double delta) const {
   const DpConfig& dp = fixed_->dp();
   if (!(delta > 0 && delta < 1))
     invalid_input(kOperator, "delta is {}; it must be in (0, 1)", delta);
-  // What samplers leave out grows with epsilon: it is charged at a bound of the result, which is
-  // raised until the result keeps to it.
+  // The charge for what samplers leave out grows with epsilon. It is taken at a bound of the
+  // result, which is raised until the result is within it.
   double most = dp.target_epsilon;
   for (int i = 0; i < 64; ++i) {
     const double left =

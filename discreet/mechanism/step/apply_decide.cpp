@@ -82,7 +82,7 @@ void charge_again(const Fixed& fixed, State& lost, std::uint64_t released) {
     if (fixed.dp().compression == Compression::kTopkDp && !lost.magnitudes)
       lost.magnitudes.emplace(fixed.layout);
   }
-  // An epoch that is begun again is one more epoch of fresh batches. It is composed last: the noise
+  // An epoch that is started again is one more epoch of new batches. It is composed last: the noise
   // of the lost ones was decided without it.
   if (begun) lost.accountant->compose(*begun, events);
   lost.spent = lost.accountant->epsilon(fixed.delta);

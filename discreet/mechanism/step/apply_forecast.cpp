@@ -84,7 +84,7 @@ class DryRun {
     for (const PhaseOverride* phase : {&dp.warmup, &dp.main})
       if (phase->until_step) at(*phase->until_step);
     if (dp.compression == Compression::kTopkDp) at(1);
-    // Where require_step() may refuse.
+    // Where require_step() may reject the step.
     const std::uint64_t planned = charged_steps(dp);
     for (const std::uint64_t limit : {planned, 2 * planned - s.again, std::uint64_t{1} << 24})
       at(limit);
@@ -171,7 +171,7 @@ Forecast Mechanism::forecast() const {
     unknown = "the noise depends on bounds that follow private norms inside a flat bound";
   if (!dp.enabled && !dp.target_steps)
     unknown = "without privacy, a run ends at target_steps, which is not set";
-  // What the step to come is, is known all the same.
+  // The kind of the next step is known anyway.
   if (!unknown.empty()) end = std::min(end, state_->t + 1);
   auto state = std::make_unique<State>(*fixed_);
   const State& own = *state_;

@@ -8,7 +8,7 @@ namespace discreet::mechanism {
 namespace {
 
 // In total variation, over the whole run: what the samplers of noise leave out, and the batches
-// that are refused (apply.md). Half of what is charged at epsilon 0, where 1 + e^epsilon is 2.
+// that are rejected (apply.md). Half of what is charged at epsilon 0, where 1 + e^epsilon is 2.
 double distance_from_ideal(const Mechanism::Fixed& fixed) {
   const DpConfig& dp = fixed.dp();
   const std::uint64_t steps = 2 * charged_steps(dp);

@@ -255,7 +255,7 @@ TEST(ApplyReexecution, DrawsFromAFreshStreamAndChargesWhatWasReleasedAgain) {
   for (std::size_t k = 0; k < other.size(); ++k) EXPECT_NE(other[k], second[k]);
 }
 
-// A schedule that looks at what is spent decided the lost epochs before one of them was begun
+// A schedule that looks at what is spent decided the lost epochs before one of them was started
 // again.
 TEST(ApplyReexecution, ChargesLostEpochsAtTheNoiseTheyHad) {
   for (const ScheduleMode mode :
@@ -360,7 +360,7 @@ TEST(ApplyReexecution, KnowsWhatTheSameObjectReleased) {
   Mechanism m = mechanism(secure_base());
   const Bytes saved = m.save();
   step(m);
-  // The next step would meet the same noise, and their difference be bare.
+  // The next step would get the same noise, and the difference of both would have none.
   EXPECT_EQ(code_of([&] { m.restore(saved, 0); }), ErrorCode::kInvalidInput);
   for (int i = 0; i < 5; ++i) {
     m.restore(saved, m.t());
@@ -403,7 +403,7 @@ TEST(ApplyReexecution, BeginsAnEpochAnewWhole) {
   const Bytes saved = first.save();
   for (const auto& [released, epochs] : {std::pair{3u, 1u}, {5u, 2u}, {10u, 2u}, {11u, 3u}}) {
     Mechanism again = mechanism(config);
-    // Fresh batches for the rest of an epoch make it one more epoch, also if no step is lost.
+    // New batches for the rest of an epoch make it one more epoch, also if no step is lost.
     again.restore(saved, released, /*fresh=*/true);
     EXPECT_EQ(again.accountant().composed().at(0).count, std::max(epochs, 2u)) << released;
     again.restore(saved, released);

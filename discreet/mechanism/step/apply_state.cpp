@@ -136,7 +136,7 @@ Bytes Mechanism::save() const {
       *fixed_));
 }
 
-// The state that the bytes are of, as far as it can be read.
+// The state that the bytes encode, as far as it can be read.
 std::unique_ptr<Mechanism::State> Mechanism::read(ByteView bytes) const {
   const cbor::Value saved = cbor::decode(bytes);
   auto next = std::make_unique<State>(*fixed_);
@@ -239,7 +239,7 @@ void Mechanism::restore(ByteView bytes, std::optional<std::uint64_t> released, b
                   next->t);
   std::uint64_t until = released.value_or(next->t);
   if (secure && fixed_->dp().enabled && state_->t > 0) {
-    // What this object released itself is known: no step of it may meet the same noise again, and
+    // What this object released itself is known: no step of it may get the same noise again, and
     // none may be forgotten, however often a state is restored.
     if (until < state_->t)
       invalid_input(kRestore,

@@ -101,7 +101,7 @@ TEST(ApplyState, RefusesWhatIsForeignCutOrAlteredAndStaysAsItWas) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
     EXPECT_NE(error.sentence().find("noise_multiplier"), std::string::npos);
   }
-  // An altered bit is refused, or it is one that the seal of the file guards (a counter, a sum).
+  // An altered bit is rejected, or it is one that the seal of the file guards (a counter, a sum).
   EXPECT_EQ(other.save(), before);
   other.restore(good);
   EXPECT_EQ(other.save(), good);

@@ -22,7 +22,7 @@ using Accumulation = Mechanism::Accumulation;
 constexpr const char* kOperator = "Apply_v3";
 constexpr double kMagnitudeDecay = 0.9;  // topk_dp: weight of the past in the average magnitude
 
-// An accountant with events that are taken back unless they are kept.
+// An accountant with events that are removed again unless they are kept.
 class Tentative {
  public:
   explicit Tentative(accounting::Accountant& accountant)
@@ -224,7 +224,7 @@ StepResult Mechanism::release(const Accumulation& accumulation, Values& values) 
   result.metrics.delta_eps = facts.delta_eps;
   result.metrics.amplification_factor = facts.amplification_factor;
 
-  // The next state, whole before any of it is taken over.
+  // The next state is complete before any of it is assigned.
   std::optional<AdaptiveClipState> clip_norms = state.clip_norms;
   std::span<const double> normals = drawn.normals;
   if (clip_norms &&

@@ -45,7 +45,7 @@ bool expect_foreseen(const Config& config, const char* what) {
   Mechanism m = small::mechanism(config);
   const Forecast forecast = m.forecast();
   EXPECT_EQ(m.t(), 0u);
-  // Taken part of the way, it foresees the same end.
+  // Taken partway through the run, the forecast is the same.
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(3, forecast.steps); ++i)
     step(m, small::Batch(7, m.t()).gradients);
   const Forecast later = m.forecast();

@@ -20,7 +20,7 @@
 namespace discreet::mechanism {
 namespace {
 
-// The name of what exists: it does not compile for a function that is none. A function may have
+// The name of an existing function: it does not compile for another name. A function may have
 // overloads, of which no address can be taken; a member cannot be named by a using-declaration.
 // NOLINTBEGIN(bugprone-macro-parentheses): a name in parentheses declares nothing.
 #define FUNCTION(f) \

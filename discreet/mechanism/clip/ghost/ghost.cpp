@@ -32,10 +32,10 @@ void check_plan(const ModelLayout& layout, const ClipPlan& plan, const ClipOptio
                    options.binary32_records, kMostBinary32Records);
   RecordNorms none;
   none.parts = plan.partition.parts();
-  decide_scales(plan, none);  // refuses bounds that are none
+  decide_scales(plan, none);  // rejects invalid bounds
 }
 
-// The values that a pass has of a record: its two arrays, each cut in `records` equal lines.
+// The values that a pass has for a record: its two arrays, each divided into `records` equal lines.
 template <class Real>
 std::array<std::span<const Real>, 2> values_of(const LayerPass<Real>& pass) {
   struct Values {

@@ -67,7 +67,7 @@ void Pack(const Rows<Source>& from, const double* live, std::size_t first_row, s
 }
 
 // tile = the sum over `terms` rows of the panels. The lines of target that it will be added to are
-// called up meanwhile, a row at a time: all at once they would fill the queue of loads.
+// prefetched meanwhile, a row at a time: all at once they would fill the queue of loads.
 template <class Real>
 HWY_INLINE void Accumulate(const Real* HWY_RESTRICT x, const Real* HWY_RESTRICT y,
                            std::size_t terms, Real* HWY_RESTRICT tile, const double* target,
@@ -183,7 +183,7 @@ void AddOuter(const Rows<Source>& x, std::size_t x_columns, const Rows<Source>& 
               std::size_t y_columns, std::size_t rows, std::size_t run, double* target,
               std::size_t stride, bool first, Real* packed, std::size_t record) {
   Real* packed_y = packed + kBlockRows * kBlockOutputs;
-  // Whole records, or a part of one that begins at a multiple of kGroupRows inside it.
+  // Whole records, or a part of one that starts at a multiple of kGroupRows inside it.
   const std::size_t together = std::min(record, kGroupRows);
   const std::size_t whole = record > kGroupRows ? kBlockRows : kBlockRows / record * record;
   for (std::size_t k = 0, terms; k < rows; k += terms) {

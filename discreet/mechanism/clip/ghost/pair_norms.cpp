@@ -74,7 +74,7 @@ HWY_INLINE void Dots(const Real* const* x, const Real* const* y, std::size_t n, 
   if (HWY_UNLIKELY(n > kLongest)) AddFurtherDots(x, y, n, out);
 }
 
-// What a dot product of n elements by Dots is off by, at most: relative |x||y| + absolute.
+// The maximum error of a dot product of n elements by Dots: relative |x||y| + absolute.
 template <class Real>
 struct DotError {
   double relative, absolute;
@@ -110,7 +110,7 @@ HWY_INLINE double Pairs(const Real* a, const Real* g, std::size_t positions, std
     for (std::size_t t = begin; t < positions; t += kDown) {
       for (std::size_t s = begin; s < end && s < t + kDown; s += kAcross) {
         const Real *at[kDown], *gt[kDown], *as[kAcross], *gs[kAcross];
-        // Rows beyond the last are the last again, and not counted.
+        // Rows beyond the last repeat the last row and are not counted.
         for (std::size_t i = 0; i < kDown; ++i) {
           const std::size_t row = std::min(t + i, positions - 1);
           at[i] = a + row * inputs;

@@ -102,12 +102,12 @@ TYPED_TEST(PairNorms, AreThoseOfTheGradientsAndNotBelow) {
     }
 }
 
-// Rows that are orthogonal but for rounding, and long: the worst that a sum of products meets.
+// Rows that are orthogonal except for rounding, and long: the worst case of a sum of products.
 TYPED_TEST(PairNorms, AreNotBelowWhereEverythingCancels) {
   constexpr std::size_t kPositions = 40, kInputs = 700, kOutputs = 300;
   std::mt19937 random(9);
   for (int trial = 0; trial < 20; ++trial) {
-    // Half of the positions take back what the others add, but for the last bits.
+    // Half of the positions cancel the others, except for the last bits.
     auto a = normals<TypeParam>(kPositions * kInputs, 100 + trial);
     auto g = normals<TypeParam>(kPositions * kOutputs, 200 + trial);
     constexpr std::size_t kHalf = kPositions / 2;
@@ -154,7 +154,7 @@ TYPED_TEST(PairNorms, OfRowsAreNotBelow) {
   }
 }
 
-// Sums of which nothing but what rounding takes away is left, or in which it is lost.
+// Sums of which only rounding errors are left, or in which small terms are lost.
 TYPED_TEST(PairNorms, OfSumsByPlaceAreNotBelow) {
   const double unit = std::numeric_limits<TypeParam>::epsilon() / 2;
   for (const std::size_t positions : {1, 2, 3, 50, 3000})

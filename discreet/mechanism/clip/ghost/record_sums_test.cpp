@@ -119,7 +119,7 @@ TYPED_TEST(RecordSums, OfRowsAreOfBinary64) {
       }
 }
 
-// What is added for a record is its own: other records change the roundings of binary64 alone.
+// The term of a record depends on that record alone: other records change only binary64 roundings.
 TEST(RecordSums32, HaveTermsThatDependOnNoOtherRecord) {
   for (const std::size_t positions : {2, 5, 32, 50, 64, 100, 256, 300, 700}) {
     constexpr std::size_t kInputs = 40, kOutputs = 50;
