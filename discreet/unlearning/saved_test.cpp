@@ -1,4 +1,4 @@
-// A state that is saved and restored goes on as if nothing had happened.
+// A state that is saved and restored continues as if nothing had happened.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -40,7 +40,7 @@ std::uint64_t sample_complexity(const Constants& k, double gamma) {
   require_positive(kOp, "gamma", gamma);
   const double root = k.G * k.D * std::sqrt(k.c * k.C) / gamma;
   const double n = std::ceil(root * root);
-  // A product such as 0 · inf is no number: the constants have overflowed, so has the count.
+  // A product such as 0 · inf is not a number: the constants have overflowed, so has the count.
   if (!(n < 0x1p63)) return kCountLimit;
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(n));
 }

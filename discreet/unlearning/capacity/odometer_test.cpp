@@ -118,7 +118,7 @@ TEST(PrivacyOdometer, CertifiedCapacitiesAreThoseOfTheTable) {
   for (std::size_t i = 0; i < 17; ++i) {
     const auto& in = rows[i]["inputs"];
     SCOPED_TRACE(in.dump());
-    if (in["D"] == 0) continue;  // a radius of 0 leaves nothing to learn and is refused
+    if (in["D"] == 0) continue;  // a radius of 0 leaves nothing to learn and is rejected
     OdometerOptions o;
     o.accounting = Accounting::kZcdp;
     o.eps_total = in["eps"];
@@ -288,7 +288,7 @@ TEST(PrivacyOdometer, RecalibrationNeverMintsBudget) {
       spent = odometer.budget().spent();
       charged = odometer.reserve().spent();
       if (odometer.guarantee() == Guarantee::kSetLevel) {
-        // What is promised to the deletes to come fits what is left.
+        // What is promised to future deletes fits what is left.
         ASSERT_LE(odometer.rho_step() * double(odometer.remaining()), odometer.budget().left());
       } else if (odometer.certified()) {
         ASSERT_LE(odometer.rho_step(), total);

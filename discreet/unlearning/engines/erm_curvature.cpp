@@ -1,4 +1,4 @@
-// The Hessian of an ErmEngine, kept up with inserts and deletes, and the certificate of a Newton
+// The Hessian of an ErmEngine, updated by inserts and deletes, and the certificate of a Newton
 // step without another pass over the data.
 #include <cblas.h>
 
@@ -94,7 +94,7 @@ void ErmEngine::change_curvature(std::size_t at, double sign) {
 
 void ErmEngine::take_inserts() {
   if (factor_.empty() || inserted_.size() > live() / 8) {
-    // As cheap to compute anew; nothing of the old sums stays.
+    // Computing it again is as cheap, and keeps nothing of the old sums.
     if (!inserted_.empty()) gram_.clear();
     factor_.clear();
     std::fill(pending_.begin(), pending_.end(), 0.0);
@@ -122,7 +122,7 @@ void ErmEngine::note_move() {
 
 void ErmEngine::note_passes(std::uint64_t passes) {
   passes == 1 ? ++quick_ : passes_more_ += passes - 1;
-  // What a Hessian costs, in passes; worth it when the last one spared as many.
+  // What a Hessian costs, in passes; worth it when the last one saved as many.
   const std::uint64_t cost = 1 + o_.dimension / 12;
   stale_ = stale_ || passes > 2 || (passes_more_ >= cost && quick_ >= cost);
 }

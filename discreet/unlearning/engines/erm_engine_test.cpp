@@ -100,8 +100,9 @@ TEST(ErmEngine, AStepIsCertifiedWithoutAnotherPassAndNeverBelowTheTruth) {
   EXPECT_GT(tightest, 1e-3) << "the bound is not idle";
 }
 
-// Records that say the opposite come, one direction after the other, and go in the same order. The
-// parameters come back to where the Hessian was computed; what came and went left traces in it.
+// Contradicting records are inserted, one direction after the other, and deleted in the same order.
+// The parameters return to where the Hessian was computed, but the inserts and deletes left traces
+// in it.
 TEST(ErmEngine, AStepIsCertifiedWhenRecordsCameAndWentFarFromTheAnchor) {
   ErmOptions o = options(Loss::kLogistic);
   o.lambda = 0.02;
@@ -143,9 +144,9 @@ TEST(ErmEngine, AStepIsCertifiedWhenRecordsCameAndWentFarFromTheAnchor) {
   }
 }
 
-// As above, but what came and went was curved otherwise when it went than when it came, and the
-// solution returns to the anchor exactly: neither the step nor the distance from the anchor tells
-// how wrong the Hessian is.
+// As above, but the records have another curvature when they are deleted than when they were
+// inserted, and the solution returns to the anchor exactly: neither the step nor the distance from
+// the anchor tells how wrong the Hessian is.
 TEST(ErmEngine, AStepBackToTheAnchorIsCertifiedWithTheTracesOfWhatCameAndWent) {
   ErmOptions o = options(Loss::kLogistic);
   o.lambda = 0.02;
@@ -323,7 +324,7 @@ TEST(ErmEngine, ReleasesAreNoisedCountedAndNamed) {
   const std::uint64_t left = noisy.releases_left();
   for (std::uint64_t i = 0; i < left; ++i) noisy.publish();
   EXPECT_THROW(noisy.publish(), Error);
-  noisy.erase(Ids{3});  // deletes go on
+  noisy.erase(Ids{3});  // deletes continue
   EXPECT_LE(noisy.budget().spent(), noisy.budget().total());
 }
 

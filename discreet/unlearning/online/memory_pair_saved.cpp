@@ -92,7 +92,7 @@ MemoryPair MemoryPair::restore(ByteView bytes, NoiseSource noise) {
     auto odometer =
         std::make_shared<PrivacyOdometer>(PrivacyOdometer::restore(s.at("odometer").as_bytes()));
     const std::size_t d = s.at("dimension").as_unsigned();
-    // The constructor takes an odometer at its beginning; the saved one follows.
+    // The constructor takes an odometer in its initial state; the saved one follows.
     MemoryPair pair(d, std::make_shared<PrivacyOdometer>(odometer->options()),
                     Calibrator::restore(s.at("calibrator")), code_of<Loss>(s.at("loss"), 1),
                     std::move(noise));

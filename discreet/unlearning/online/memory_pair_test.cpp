@@ -245,7 +245,7 @@ TEST(MemoryPair, LearnsAndItsRegretIsBelowTheBound) {
   const auto metrics = pair.metrics();
   EXPECT_TRUE(std::get<bool>(metrics.at("avg_regret_within_bound")));
   EXPECT_LT(pair.avg_regret_empirical(), 0.1);
-  // L-BFGS on the same stream comes close to the parameters it was made from.
+  // L-BFGS on the same stream comes close to the parameters that generated it.
   MemoryPair other = pair_with(std::make_shared<PrivacyOdometer>(literal()));
   calibrate(other, stream, 5000);
   EXPECT_NEAR(other.theta()[0], 1, 0.2);

@@ -28,7 +28,7 @@ void require_text(const char* what, std::string_view text, std::size_t most) {
   }
 }
 
-// What a row's bytes are in a request's digest.
+// The bytes of a row in a request's digest.
 Digest chained(const Digest& before, const Row& row) {
   return Sha256()
       .update(before)
@@ -62,7 +62,7 @@ struct Service::Impl {
     load();
   }
   ~Impl() {
-    try {  // so that nobody need look into the ledger again
+    try {  // so that the ledger need not be read again
       if (store.number("confirmed") != confirmed) {
         store.transact([&] { store.put_number("confirmed", confirmed); });
       }
@@ -106,7 +106,7 @@ struct Service::Impl {
     stale = false;
   }
 
-  // Changes memory and file together. After a failure memory is read anew.
+  // Changes memory and file together. After a failure memory is read again.
   void change(const std::function<void()>& work) {
     stale = true;
     store.transact([&] {
@@ -211,13 +211,13 @@ struct Service::Impl {
   Digest chain{};             // as State::deletions_of()
   std::optional<Learner> learner;
   std::optional<Publication> published;
-  bool stale = false;  // memory may say something else than the file
+  bool stale = false;  // memory may differ from the file
 };
 
 Service::Noise Service::secure_noise() {
   auto root = std::make_shared<NoiseSource>(NoiseSource::secure());
   auto events = std::make_shared<std::uint64_t>(0);
-  // A name of its own for every call: an event that is tried again draws again.
+  // A new name for every call: an event that is tried again draws new noise.
   return [root, events](std::string_view event) {
     return root->fork(fmt::format("{}/{}", event, (*events)++));
   };
@@ -241,7 +241,7 @@ void Service::create(const std::filesystem::path& path, const std::string& model
     return MemoryPair(dimension, std::make_shared<PrivacyOdometer>(stream.odometer),
                       Calibrator(stream.calibrator), stream.loss, NoiseSource::secure());
   }();
-  static_cast<void>(terms_of(learner));  // what no receipt can hold is refused before a file
+  static_cast<void>(terms_of(learner));  // what no receipt can hold is rejected before a file
   ModelStore store(path, ModelStore::Mode::kCreate);
   store.transact([&] {
     const Bytes state = saved(learner);
@@ -442,7 +442,7 @@ Release Service::publish() {
 
 Prediction Service::predict(std::span<const double> x) const {
   Impl& s = *impl_;
-  s.require_fresh();  // a publication that did not reach the disk is not served
+  s.require_fresh();  // a publication that did not reach the disk is not used
   if (!s.published) {
     invalid_input(kOp, "nothing was published since the last delete; call publish first");
   }

@@ -21,8 +21,9 @@ using namespace testing;
 
 constexpr std::uint64_t kWarmUp = 600, kRounds = 30;
 
-// Ten inserts to one delete, as far as it goes; `done` hears of every delete that was acknowledged.
-// Publishing has no name that would make it once: it is done where the stream has got to.
+// Ten inserts per delete, until the stream ends; `done` is called for every delete that was
+// acknowledged. Publishing has no request name that would make it happen once, so it happens where
+// the stream is now.
 void stream(const std::filesystem::path& store, ledger::Ledger ledger,
             const std::function<void(std::uint64_t)>& done) {
   Service s(store, repeatable_noise());

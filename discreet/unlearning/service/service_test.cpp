@@ -69,7 +69,7 @@ TEST(Service, AReceiptIsSignedSaltedAndSaysNothingOfTheRecord) {
             ledger::deletion_commitment(Bytes(32), "subject-1", receipt.records));
   EXPECT_EQ(receipt.salt.size(), 32u);
 
-  // Whoever has leaf, receipt and key sees that it was signed.
+  // Anyone who has leaf, receipt and key can see that it was signed.
   const Bytes leaf = ledger::encode(receipt.entry);
   const auto placed = f.ledger.receipts({&leaf, 1}).at(0);
   EXPECT_EQ(placed.position, f.ledger.state().size() - 1);
@@ -78,7 +78,7 @@ TEST(Service, AReceiptIsSignedSaltedAndSaysNothingOfTheRecord) {
   const Bytes other_leaf = ledger::encode(ledger::Deletion{});
   EXPECT_THROW(f.ledger.receipts({&other_leaf, 1}), Error);
 
-  // Equal but for number, commitment and time, whatever the records were.
+  // Equal except for number, commitment and time, whatever the records were.
   Files g;
   Service::create(g.store, "m", erm_options());
   Service t(g.store);
@@ -201,11 +201,11 @@ TEST(Service, ErmReleasesAreCountedThenRetrainAndATranscriptStops) {
       s.publish();
       EXPECT_EQ(s.status().generation, 1u);
     }
-    s.erase("d", kOne, f.ledger, kToday);  // deletes go on
+    s.erase("d", kOne, f.ledger, kToday);  // deletes continue
   }
 }
 
-// As many deletions as the ledger has are not enough: they must be those.
+// The same number of deletions as in the ledger is not enough: they must be the same ones.
 TEST(Service, ACopyThatDeletedOthersThanTheLedgerSaysIsRejected) {
   Files f;
   Service::create(f.store, "m", exact_options());

@@ -38,7 +38,8 @@ std::vector<double> record_of(ByteView bytes) {
 
 Bytes copy(ByteView bytes) { return {bytes.begin(), bytes.end()}; }
 
-// SQLite would make the file as the umask says; this one is for its owner only from the beginning.
+// SQLite would create the file with the mode of the umask; this file is private to its owner from
+// the start.
 void make_file(const std::filesystem::path& path) {
   const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (made < 0) {
