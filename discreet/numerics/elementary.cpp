@@ -97,7 +97,7 @@ int reduce_large_angle(double x, double& high, double& low) noexcept {
   const std::uint64_t mantissa = (bits & 0xfffffffffffffu) | 0x10000000000000u;
 
   // Bits of 2/pi of weight 4 and more, times an integer, vanish modulo 4. The window of 192 bits
-  // begins at weight 2 and leaves 137 bits of the fraction; 62 can cancel.
+  // starts at weight 2 and leaves 137 bits of the fraction; 62 can cancel.
   const int first = exponent - 2 + 64;
   const std::uint64_t* words = cf::kTwoOverPi + first / 64;
   const int shift = first % 64;

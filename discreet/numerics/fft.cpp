@@ -11,8 +11,8 @@ namespace {
 
 using Complex = std::complex<double>;
 
-// e^(-2 pi i k / n). The quarter turn is taken off in integers, so that the rounding of the
-// remaining fraction is all that is lost.
+// e^(-2 pi i k / n). The quarter turn is removed in integers, so that only the rounding of the
+// remaining fraction is lost.
 Complex unit_root(std::size_t k, std::size_t n) {
   const std::size_t quarter = (4 * k + n / 2) / n;
   const double rest = static_cast<double>(static_cast<std::ptrdiff_t>(4 * k - quarter * n));

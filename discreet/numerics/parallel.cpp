@@ -45,10 +45,10 @@ struct Job {
   std::fenv_t rounding;  // the caller's
 };
 
-// A thread that does one share of each job it is offered. Whoever changes kOffered does the share:
-// the worker to kRunning, the caller back to kIdle. `job` and `share` are written while kIdle, by
-// the one caller that has the pool, and read by the worker after it has changed the state: the
-// exchange orders the two.
+// A thread that does one share of each job it is offered. The thread that changes kOffered does the
+// share: the worker changes it to kRunning, the caller back to kIdle. `job` and `share` are written
+// while kIdle, by the one caller that has the pool, and read by the worker after it has changed the
+// state: the exchange orders the two.
 class Worker {
  public:
   void offer(const Job& job, std::size_t share) {
@@ -58,7 +58,8 @@ class Worker {
     state_.notify_one();
   }
 
-  // True if the share had not begun; then it is the caller's to do. Else waits until it is done.
+  // True if the share had not started; the caller must then do it. Otherwise waits until it is
+  // done.
   bool take_back() {
     State offered = kOffered;
     if (state_.compare_exchange_strong(offered, kIdle, std::memory_order_acquire)) return true;

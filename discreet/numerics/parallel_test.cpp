@@ -56,7 +56,7 @@ std::size_t sum_of_items(std::size_t n, int threads) {
 
 TEST(ParallelItems, IsDoneOnSeveralThreadsAtOnce) {
   // Each waits for the other, so that one thread alone would never return; a machine too busy to
-  // wake the second thread before the first has given up is no failure, hence the deadline.
+  // wake the second thread before the first has given up is not a failure, hence the deadline.
   std::atomic<int> inside = 0;
   bool met = false;
   for (int attempt = 0; attempt < 100 && !met; ++attempt) {

@@ -177,7 +177,7 @@ double power_of_two(double k) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + static_cast<int>(k)) << 52);
 }
 
-// 4^k for k <= 0; what falls below 2^-1020 is nothing beside the larger total.
+// 4^k for k <= 0; what is below 2^-1020 is negligible relative to the larger total.
 double rescale(double k) { return k < -510 ? 0 : power_of_two(2 * k); }
 
 void merge(Partial& total, Partial next) {
@@ -226,7 +226,7 @@ bool finite(double x) { return x - x == 0; }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Plain addition, for what an infinity or an overflow made of the compensated sum.
+// Plain addition, for when an infinity or an overflow has spoilt the compensated sum.
 template <class Term>
 double plain_sum(std::size_t count, Term term) {
   double total = 0;

@@ -21,7 +21,7 @@ void for_each_tile(const Generator& generator, const Position& position, std::ui
   alignas(64) std::array<double, kTileWords> z;
   std::array<std::uint32_t, kTileWords / 2> rare;
   BlockSource source(generator);
-  std::optional<BlockSource> reserve;  // seldom needed
+  std::optional<BlockSource> reserve;  // rarely needed
 
   std::size_t skip = first % 2;  // the half of the first pair that belongs to the coordinate before
   std::uint64_t pair = first / 2;

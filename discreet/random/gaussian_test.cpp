@@ -152,11 +152,11 @@ TEST(Gaussian, HasTheSameBitsOnEveryTarget) {
   });
 }
 
-// Fills a range in one call by one thread, by 2 and 7 threads, and in pieces that begin at odd
+// Fills a range in one call by one thread, by 2 and 7 threads, and in pieces that start at odd
 // coordinates, and expects the same bits.
 template <class T>
 void expect_same_bits(const std::function<void(const Position&, std::span<T>, int threads)>& fill) {
-  const Position p = Position::at(3, 1, 12'345);  // begins inside a pair
+  const Position p = Position::at(3, 1, 12'345);  // starts inside a pair
   const std::size_t n = 120'007;                  // enough for seven threads
   std::vector<T> whole(n);
   fill(p, whole, 1);

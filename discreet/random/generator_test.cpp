@@ -260,7 +260,7 @@ TEST(Generator, DrawsNothingInAForkedProcess) {
               ErrorCode::kRngConsumptionViolation);
     draw(*generator);
   }
-  // What the child makes is its own, until that forks too.
+  // Generators that the child creates are its own, until it forks too.
   EXPECT_EQ(code_in_fork([&] {
               const Generator own = Generator::secure(Key::from_system());
               draw(own);

@@ -13,9 +13,9 @@ bool survives(WordReader& words, std::uint64_t k, LazyUniform& x) {
   return r.less_than(x, words);
 }
 
-// True with probability exp(−x(2k + x)/(2k + 2)), Karney's algorithm B: a falling run of uniforms
-// from x reaches length j with probability x^j/j!, each member survives a coin, and the chance of
-// an even length is the alternating series of the exponential.
+// True with probability exp(−x(2k + x)/(2k + 2)), Karney's algorithm B: a decreasing run of
+// uniforms from x reaches length j with probability x^j/j!, each member passes a coin, and the
+// chance of an even length is the alternating series of the exponential.
 bool accept(WordReader& words, std::uint64_t k, LazyUniform& x) {
   LazyUniform smallest;
   LazyUniform* bound = &x;

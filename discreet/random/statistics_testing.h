@@ -9,7 +9,7 @@
 #include <vector>
 
 // Test statistics for the distributions of this room. Seeds are fixed, so a test either always
-// passes or always fails. At these thresholds a correct sampler with a fresh seed would raise a
+// passes or always fails. At these thresholds a correct sampler with a new seed would raise a
 // false alarm with probability at most 1e-6.
 namespace discreet::random::testing {
 

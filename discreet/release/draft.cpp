@@ -34,7 +34,7 @@ std::uint64_t rounded_up(double x, double scale, const char* what) {
   return static_cast<std::uint64_t>(up) + lost;
 }
 
-// ---------------------------------------------------------------- where a class went
+// ---------------------------------------------------------------- which layers a class reached
 
 std::uint32_t index_of(const cbor::Value& value) {
   const std::uint64_t number = value.as_unsigned();

@@ -117,7 +117,7 @@ TEST(Draft, CountsWhatWasWithdrawnBefore) {
   EXPECT_EQ(m.postures[2].withdrawn, 0U);
 }
 
-// Somebody who looked may have stopped it: what it had spent by then is no bound, its plan is.
+// Somebody who saw results may have stopped it: its spend at that time is not a bound, its plan is.
 TEST(Draft, AnInterruptedRunIsReleasedWithWhatItPlanned) {
   const auto stopped_after = [](std::uint64_t epochs, std::uint64_t schema) {
     Folder folder;
@@ -144,7 +144,7 @@ TEST(Draft, AnInterruptedRunIsReleasedWithWhatItPlanned) {
   EXPECT_GE(static_cast<double>(early.privacy.epsilon) / ledger::kMicro, planned);
   EXPECT_NEAR(static_cast<double>(early.privacy.epsilon) / ledger::kMicro, planned, 3e-6);
   EXPECT_NE(early.privacy.covers.back().find("however it ended"), std::string::npos);
-  // Of a ledger without plans it is refused; finished, it is released under the old sentence.
+  // With a ledger without plans it is rejected; a finished run is released under the old sentence.
   EXPECT_EQ(code_of([&] { stopped_after(1, 1); }, "interrupted"), ErrorCode::kInvalidInput);
   Corpus old(false, 1);
   const Manifest finished = draft(facts(), release_terms(), old.at());

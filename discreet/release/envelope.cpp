@@ -43,7 +43,7 @@ Parts parts_of(std::string_view envelope) {
     const json& signature = outer.at("signatures").at(0);
     out.key_id = signature.at("keyid").get<std::string>();
     out.signature = from_base64(signature.at("sig").get_ref<const std::string&>());
-    // Written again it must be the same: no other member, order, spelling or second signature.
+    // It must encode to the same bytes: no other member, order, spelling or second signature.
     if (text_of(out.payload, out.key_id, out.signature) == envelope) return out;
   } catch (const json::exception&) {
   }

@@ -350,7 +350,7 @@ TEST(ReleaseRequest, IsReadStrictly) {
   EXPECT_THROW(parse_request(std::string(100'000, '[')), Error);
 }
 
-// Issue: a withdrawn contribution is traced to the releases, and its bundle names them.
+// A withdrawn contribution is traced to the releases, and its bundle names them.
 TEST(ReleaseGate, AContributorsBundleListsTheReleasesItTouched) {
   Service service;
   const std::string other = service.corpus.release([&] {

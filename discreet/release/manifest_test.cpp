@@ -51,7 +51,7 @@ TEST(Manifest, IsAnInTotoStatementAboutTheModelFiles) {
   EXPECT_EQ(s.at("subject").at(0).at("digest").at("sha256"), to_hex(model_digest()));
 }
 
-// Every member, at any depth: removed, given another type, doubled; and a stranger beside it.
+// Every member, at any depth: removed, given another type, doubled; and an unknown member added.
 TEST(Manifest, RefusesEveryMissingForeignAndMistypedMember) {
   const json good = json::parse(encode(manifest()));
   int cases = 0;
@@ -178,7 +178,7 @@ TEST(Envelope, KeepsOrderOfFaults) {
   EXPECT_EQ(fault(forged.dump() + "\n", 7), EnvelopeFault::kBadSignature);
 }
 
-// Every byte of the file, one bit of each: nobody believes it.
+// One bit of every byte of the file is flipped: no gate accepts it.
 TEST(Envelope, NoFlippedBitIsBelieved) {
   const std::string envelope = sign(manifest(), release_key());
   const admission::PublicKey trusted = release_key().public_key();

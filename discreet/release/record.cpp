@@ -100,7 +100,7 @@ class Scan {
     }
   };
 
-  // Of one that was withdrawn before `size` nothing changes after it.
+  // For a contribution withdrawn before `size`, nothing changes afterwards.
   std::uint64_t spend_of(const Contribution& c) const {
     const State::Contribution* known = c.withdrawn ? state_.find(c.admission.descriptor) : nullptr;
     return known ? state_.spend_of(*known) : c.spend;

@@ -92,7 +92,7 @@ class Counter {
     counts_[is_gaussian(dp_.noise_family) ? accounted : scheduled] += events_at_once_;
   }
 
-  // Steps after a checkpoint were executed again with fresh randomness: what they released counts
+  // Steps after a checkpoint were executed again with new randomness: what they released counts
   // twice.
   void again() { unit_.reset(); }
 

@@ -342,7 +342,7 @@ void RunFiles::count_from(std::uint64_t steps) {
 
 void RunFiles::append(std::string_view kind, const cbor::Value& record) {
   require_place();
-  if (!count_) count_from(steps_);  // a run that goes on after its end
+  if (!count_) count_from(steps_);  // a run that continues after its end
   trace_->append(kind, record);
   if (kind != "iter" || ++steps_ <= counted_) return;
   counted_ = steps_;
@@ -376,7 +376,7 @@ void RunFiles::begin_trace(const cbor::Value& header, const TracePosition& posit
     seal(trace_->position());
     return;
   }
-  // Before lines are cut off: the seal must never be of more than there is.
+  // Before lines are removed: the seal must never cover more lines than exist.
   if (position.lines != 0)
     seal(position);
   else

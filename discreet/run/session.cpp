@@ -36,7 +36,7 @@ bool is_recorded(ErrorCode code) {
          code == ErrorCode::kAccountantDivergence || code == ErrorCode::kRngConsumptionViolation;
 }
 
-// Whether the budget refuses the next step.
+// Whether the budget rejects the next step.
 bool is_at_budget(const Mechanism& mechanism, const Forecast& forecast) {
   return forecast.is_ended_by_budget() && forecast.steps == mechanism.t();
 }

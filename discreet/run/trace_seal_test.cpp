@@ -92,7 +92,7 @@ TEST(Seal, ARewrittenTraceWithAWholeChainIsRejected) {
   expect_rejected(run.folder.path(), "changed or removed");
 }
 
-// Whoever writes to the directory may put the original back between two readings of a file.
+// Anyone who writes to the directory may put the original back between two readings of a file.
 TEST(Seal, IsComparedWithTheLinesThatWereReadNotWithTheFile) {
   const SealedRun run;
   const SealFiles files = read_seal(run.folder.path(), true);

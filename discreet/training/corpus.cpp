@@ -75,7 +75,7 @@ Corpus::Corpus(const Config& config, data::Dataset& data, int threads, std::stri
   ledger_ =
       std::make_unique<CorpusLedger>(config, policy_, std::move(note), writes != Writes::kUses);
   admit(config, data, threads, run_);
-  // A store that would be made is left to the run; one that could not be made is refused here.
+  // A store that the run can create is left to it; one that could not be created is rejected here.
   const std::filesystem::path store = uses;
   const bool could_be_made =
       !std::filesystem::exists(store) && std::filesystem::is_directory(store.parent_path());

@@ -80,10 +80,10 @@ std::uint64_t now() {
                                         .count());
 }
 
-// Times in the ledger are whole hours: how long an epoch took is not told.
+// Times in the ledger are whole hours: how long an epoch took is not recorded.
 constexpr std::uint64_t kHour = 3600;
 std::uint64_t begin_of_hour() { return now() / kHour * kHour; }
-// What ends in this hour is out.
+// A contribution that ends in this hour is excluded.
 std::uint64_t end_of_hour() { return (now() + kHour - 1) / kHour * kHour; }
 
 std::optional<std::string> kept_note(const std::filesystem::path& path) {

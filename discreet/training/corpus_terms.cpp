@@ -53,8 +53,8 @@ struct SamplerTerms {
   }
 };
 
-// The noise of a plan as its records see it: a record that is cut to norm C, and no further, has
-// multiplier s / C. Flat: the least of its blocks. Per block: bounds follow the noise, and what
+// The noise of a plan as its records see it: a record that is clipped to norm C, and no further,
+// has multiplier s / C. Flat: the least of its blocks. Per block: bounds follow the noise, and what
 // counts is its root mean square.
 std::uint64_t deviation_of(const RoutePlan& plan, const admission::Policy& policy) {
   std::uint64_t least = ~std::uint64_t{0};
@@ -80,7 +80,7 @@ ledger::Family family_of(NoiseFamily family) {
   invalid_config(kOperator, "the ledger does not support this noise");
 }
 
-// Whether `recorded` hides no more than `used` does.
+// Whether `recorded` has no more noise than `used`.
 bool is_no_better(const accounting::Mechanism& recorded, const accounting::Mechanism& used) {
   const auto a = accounting::gaussian_noise_multiplier(recorded);
   const auto b = accounting::gaussian_noise_multiplier(used);

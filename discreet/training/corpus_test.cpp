@@ -123,7 +123,7 @@ class SmallCorpus : public SmallRun {
     text.replace(text.find(from), from.size(), to);
   }
 
-  // Today: a run does not begin in the past.
+  // Today: a run does not start in the past.
   static inline const Instant kAt = std::chrono::duration_cast<std::chrono::seconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
                                         .count();
@@ -156,7 +156,7 @@ TEST(GovernedRun, IsNotResumedOverALedgerThatWasRolledBackTogetherWithItsNote) {
   EXPECT_EQ(corpus.train_to("run", 30, true).steps, 30u);
 }
 
-// 30 steps, 10 an epoch.
+// 30 steps, 10 per epoch.
 TEST(GovernedRun, ReservesEveryEpochOnceForEveryContribution) {
   const SmallCorpus corpus;
   corpus.train("run");
@@ -168,7 +168,7 @@ TEST(GovernedRun, ReservesEveryEpochOnceForEveryContribution) {
   EXPECT_EQ(found.counts.epochs, 3u);
   EXPECT_EQ(found.counts.uses, 3 * 199u);
   EXPECT_EQ(found.attestations, 199u);
-  // The independent account: 30 steps at rate 0.1; noise 4 on records cut to 1 and to 2.
+  // The independent account: 30 steps at rate 0.1; noise 4 on records clipped to 1 and to 2.
   for (const ledger::ClassTotal& c : found.classes) {
     const auto accountant = accounting::make_accountant("rdp");
     accountant->compose(
@@ -211,9 +211,9 @@ TEST(GovernedRun, AWithdrawalTakesEffectAtTheNextEpochAndAtEveryLaterAdmission) 
   });
   const ledger::Verification found = corpus.verified("run");
   ASSERT_TRUE(found.ok) << found.problem;
-  EXPECT_EQ(corpus.trace(5).uses.size(), 2u);  // the second epoch had begun
+  EXPECT_EQ(corpus.trace(5).uses.size(), 2u);  // the second epoch had started
   EXPECT_EQ(corpus.trace(6).uses.size(), 3u);
-  // A run that begins later does not admit it.
+  // A run that starts later does not admit it.
   corpus.train("later");
   EXPECT_EQ(corpus.trace(5).uses.size(), 2u);
   EXPECT_EQ(corpus.trace(6).uses.size(), 6u);
@@ -230,7 +230,7 @@ TEST(GovernedRun, AWithdrawalWhileARunIsStoppedIsHonouredWhenItGoesOn) {
   corpus.train("run", true);
   ASSERT_TRUE(corpus.verified("run").ok) << corpus.verified("run").problem;
   EXPECT_EQ(corpus.trace(5).uses.size(), 2u);
-  // From its beginning again, on the ledger as it is now: the same bits.
+  // From its start again, on the ledger as it is now: the same bits.
   TrainOptions again = corpus.options("again");
   again.secret = corpus.folder / "run" / "secret.key";
   again.again = true;
@@ -285,7 +285,7 @@ TEST(GovernedRun, DoesNotStartOnADayToCome) {
   corpus.train("run");
 }
 
-// Whoever has a key of the policy and knows a line can sign for it, under weaker terms.
+// Anyone who has a key of the policy and knows a line can sign for it, under weaker terms.
 TEST(GovernedRun, UsesNoRecordForWhichAnotherContributorSigned) {
   const SigningKey library = SigningKey::from_seed(Bytes(32, 7));
   for (const bool withdrawn : {false, true}) {
@@ -315,7 +315,7 @@ TEST(GovernedRun, UsesNoRecordForWhichAnotherContributorSigned) {
     std::uint64_t all = 0;
     for (const Digest& hash : corpus.hashes) all += uses.used(hash);
     EXPECT_GT(all, 100u);
-    // Nothing public tells: the ledger has as many contributions as without.
+    // Nothing public reveals it: the ledger has as many contributions as without.
     EXPECT_EQ(corpus.verified("run").counts.admissions, 199u);
   }
 }
@@ -406,7 +406,7 @@ TEST(GovernedRun, SummarisesWhatEndedBeforeTheRetentionHorizonWhenItReservesAnEp
   EXPECT_EQ(found.summarised[0].uses, 0u);
 }
 
-// Else the same noise would be added to the sum over other contributions, and nothing charged.
+// Otherwise the same noise would be added to the sum over other contributions, and nothing charged.
 TEST(GovernedRun, ThatLostItsTraceIsNotBegunAgainUnderItsKey) {
   const SmallCorpus corpus;
   corpus.train("run");
@@ -504,7 +504,7 @@ TEST(GovernedRun, AnAmplifiedPromiseIsKeptInTheLedgerToItsLastStep) {
 }
 
 // Nothing of the payloads: the same lines, read as other numbers with other labels, leave the same
-// ledger, but for the random name of the run and for signatures.
+// ledger, except for the random name of the run and for signatures.
 std::vector<std::string> public_content(const SmallCorpus& corpus) {
   std::vector<std::string> out;
   std::string run;

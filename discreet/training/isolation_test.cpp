@@ -191,7 +191,7 @@ TEST_P(Isolation, OneStepIsTheSameInEveryBitOutsideTheProfile) {
   for (const bool ghost : {false, true})
     for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
       Trained with(GetParam(), kind, ghost), without(GetParam(), kind, ghost);
-      // Equal states that are not the beginning: momentum and second moments are there already.
+      // Equal states in the middle of a run: momentum and second moments exist already.
       for (int t = 0; t < 2; ++t) {
         with.step(1);
         without.step(1);

@@ -18,7 +18,7 @@ namespace {
 
 using admission::UseStore;
 
-// A corpus of one contribution, and whoever samples it.
+// A corpus of one contribution, and the runs that sample it.
 class Sampled {
  public:
   Sampled() {
@@ -36,7 +36,7 @@ class Sampled {
   }
 
   std::uint32_t cap() const { return resolution_.most_uses; }
-  // Whether the step may use it. What it releases is counted, but once if bits are repeated.
+  // Whether the step may use it. Its releases are counted, but only once if bits are repeated.
   bool sample(UseStore& store, std::uint8_t run, std::uint64_t step, bool crashes = false) {
     const UseStore::Claim claim{Digest{7}, 1, cap()};
     const bool granted = store.reserve(Digest{run}, step, std::span(&claim, 1))[0] != 0;
@@ -64,7 +64,7 @@ class Promise : public ::testing::Test {
 };
 
 TEST_F(Promise, HoldsForEveryPatternOfUses) {
-  // In one run at every step; one use a run; two runs by turns; steps again; at random.
+  // In one run at every step; one use per run; two runs in turns; repeated steps; at random.
   const auto patterns = std::vector<std::function<std::pair<std::uint8_t, std::uint64_t>(int)>>{
       [](int i) { return std::pair<std::uint8_t, std::uint64_t>(1, i); },
       [](int i) { return std::pair<std::uint8_t, std::uint64_t>(i, 0); },
@@ -75,7 +75,7 @@ TEST_F(Promise, HoldsForEveryPatternOfUses) {
     std::filesystem::remove(path_);
     Sampled contribution;
     for (int i = 0; i < 45; ++i) {
-      UseStore store(path_);  // every process anew
+      UseStore store(path_);  // opened again by every process
       const auto [run, step] = pattern(i);
       contribution.sample(store, run, step);
     }

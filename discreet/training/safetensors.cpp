@@ -56,7 +56,7 @@ Bytes encode_safetensors(const ModelLayout& layout, std::span<const std::span<co
   }
   if (!fits) invalid_input(kOperator, "the values belong to another model");
   std::string header = to_json(cbor::map(std::move(entries)));
-  header.append((8 - header.size() % 8) % 8, ' ');  // the numbers begin at a multiple of 8
+  header.append((8 - header.size() % 8) % 8, ' ');  // the numbers start at a multiple of 8
   Bytes out;
   for (int shift = 0; shift < 64; shift += 8)
     out.push_back(static_cast<std::uint8_t>(header.size() >> shift & 0xff));

@@ -65,7 +65,7 @@ void Setup::open_data() {
   commitment = run::data_commitment(digest, options_.secret);
   key = run::run_key(options_.secret, config_, digest);
   if (options_.require_data) options_.require_data(commitment);
-  // Beyond N0 batches larger than most_records() are no rare event (apply.md).
+  // Beyond N0, batches larger than most_records() are not a rare event (apply.md).
   if (privacy().declared_size && rows > *privacy().declared_size)
     invalid_config(
         kOperator,

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kOperator = "train";
 
-// A run of an earlier version goes on under its own hash.
+// A run of an earlier version continues under its own hash.
 Config as_begun(Config config, const TrainOptions& options) {
   if (options.resume && std::filesystem::exists(options.directory / "config.yaml"))
     config.has_whole_paths |= run::read_config(options.directory).has_whole_paths;
@@ -135,8 +135,8 @@ class Run {
       invalid_input(kOperator, "{} is another run: {}", files_.directory().string(), differs);
   }
 
-  // A record of another place would be drawn with the noise of this one. What was withdrawn from
-  // the ledger since keeps its place.
+  // With other contributions, a place would be another record, drawn under the same noise. A
+  // contribution that was withdrawn from the ledger since keeps its place.
   void require_same_contributions() {
     const auto& header = files_.header();
     if (!header || !header->admitted || corpus() == nullptr) return;
@@ -199,12 +199,12 @@ class Run {
     go_on_elsewhere(state, t, at, differs);
   }
 
-  // What comes may differ in its bits from what was, so nothing is repeated.
+  // Later steps may differ in their bits from earlier ones, so nothing is repeated.
   void go_on_elsewhere(ByteView state, std::uint64_t t, const run::TracePosition& at,
                        const std::string& differs) {
     const std::uint64_t released = t + files_.steps_after(at, t);
     mechanism().restore(state, released, /*fresh=*/true);
-    // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
+    // Batches are drawn again: an event of several steps that is cut at t is charged again whole.
     const std::uint64_t again = released - t + t % mechanism().sampling().steps_per_event();
     const double spent = mechanism().spent().epsilon.upper;
     if (privacy().enabled && spent > privacy().target_epsilon)
@@ -321,7 +321,7 @@ class Run {
   const cbor::Value environment_ = run::environment();
   std::optional<Setup> setup_;
   std::optional<run::Session> session_;
-  std::uint64_t lineage_epoch_ = 0;  // in which the lineage began
+  std::uint64_t lineage_epoch_ = 0;  // in which the lineage started
   std::optional<mechanism::ReleasedMetrics> released_;
   std::vector<std::string> notes_;
 };

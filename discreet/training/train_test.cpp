@@ -411,7 +411,7 @@ TEST(Train, AFailureInTheFirstStepsIsRecordedAndTheDirectoryStays) {
   const auto failures = lines_of(trace, "failure");
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].at("failure_code"), "INVALID_GRADIENT");
-  // Started again elsewhere it would draw other noise; here it is refused, and resumed it fails as
+  // Started again elsewhere it would draw other noise; here it is rejected, and resumed it fails as
   // before.
   EXPECT_EQ(error_of([&] { run.train("a"); }).code(), ErrorCode::kInvalidInput);
   EXPECT_EQ(error_of([&] { run.train("a", true); }).code(), ErrorCode::kInvalidGradient);
@@ -429,7 +429,7 @@ TEST(Train, StepsOfWhichNothingIsLeftAreSaid) {
         warned || line.at("warning").get<std::string>().find("not finite") != std::string::npos;
   EXPECT_TRUE(warned);
   const auto zeroed = lines_of(trace, "run_end").at(0).at("zeroed_steps").get<std::uint64_t>();
-  EXPECT_GT(zeroed, 0u);  // how many depends on the noise, whose key is drawn anew
+  EXPECT_GT(zeroed, 0u);  // how many depends on the noise, whose key is new in every run
   // Cut and resumed, the count is the same.
   TrainOptions options = run.options("cut");
   run.share_secret("a", "cut");
@@ -463,7 +463,7 @@ TEST(Train, NamesTheAccountantThatGaveTheUpperEnd) {
     EXPECT_EQ(line.at("accountant_type_used"), "rdp");
 }
 
-// ---------------------------------------------------------------- what is refused
+// ---------------------------------------------------------------- what is rejected
 
 TEST(Train, RefusesADirectoryThatHoldsARun) {
   const SmallRun run;
