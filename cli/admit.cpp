@@ -27,7 +27,7 @@ struct Options {
   bool json = false;
 };
 
-constexpr std::size_t kShown = 5;  // contributors, of those who gave most
+constexpr std::size_t kShown = 5;  // contributors, those with the largest totals
 
 double epsilon_of(const ContributorTotal& total, double delta) {
   return accounting::gaussian_epsilon(total.gdp_mu, delta).upper;
@@ -85,7 +85,7 @@ std::vector<Idle> idle_statements(const Policy& policy, const Statements& statem
   return idle;
 }
 
-// Whoever gave several contributions: those add.
+// Contributors of several contributions: their bounds add up.
 void print_totals(const std::vector<ContributorTotal>& totals, double delta) {
   std::size_t several = 0, shown = 0;
   for (const ContributorTotal& t : totals) {

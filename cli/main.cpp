@@ -110,7 +110,7 @@ int run(std::span<const std::string> arguments) {
   _exit(kMachineFailed);
 }
 
-// OpenSSL reports want of memory as a wrong signature, or a file without a key.
+// OpenSSL reports a lack of memory as a wrong signature, or a file without a key.
 void* openssl_takes(std::size_t size, const char*, int) {
   void* taken = std::malloc(size);
   if (taken == nullptr && size > 0) out_of_memory();
@@ -131,8 +131,8 @@ int main(int argc, char** argv) {
   // A core dump would hold keys and records.
   constexpr rlimit kNoCore{0, 0};
   setrlimit(RLIMIT_CORE, &kNoCore);
-  // A limit on the size of files is then an error of a write, after which temporary files are
-  // removed, and no death.
+  // A write beyond the limit on the size of files then fails, after which temporary files are
+  // removed; it does not end the process.
   std::signal(SIGXFSZ, SIG_IGN);
   std::set_new_handler(cli::out_of_memory);
   CRYPTO_set_mem_functions(cli::openssl_takes, cli::openssl_resizes, cli::openssl_returns);

@@ -32,7 +32,7 @@ void predict(const Options& options) {
   const std::vector<float> outputs = training::predict(model, data, parse_threads(options.threads));
   const std::size_t width = model.network.shape().sizes.back();
   const bool classifies = model.network.shape().classifies;
-  // A number was learned in [-1, 1]; it is given in the declared bounds.
+  // A number was learned in [-1, 1]; it is printed in the declared bounds.
   const std::vector<double>& bounds = model.config.data.label_bounds;
   nlohmann::json predictions = nlohmann::json::array();
   std::size_t correct = 0;

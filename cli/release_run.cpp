@@ -131,7 +131,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
 
   const std::optional<Kept> kept = kept_by(input, run.config);
   std::optional<release::LedgerAt> at;
-  // Held from here on: what is drafted is what is recorded, and a killed writer's rest is gone.
+  // Held from here on: what is drafted is what is recorded, and what a killed writer left is gone.
   std::optional<ledger::Ledger> ledger;
   if (run.config.corpus.policy && !summary.ledger_note && !input.unsealed)
     refuse(

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that only we read, gone when we are.
+// A folder that only this process reads, removed at its end.
 class Scratch {
  public:
   Scratch() {

@@ -24,7 +24,7 @@ struct TrainingOptions {
 // out: the default of --out.
 std::shared_ptr<TrainingOptions> add_training_options(Command& command, const char* out);
 
-// Trains by this configuration and prints the result. again: how to go on after Ctrl-C, without
+// Trains by this configuration and prints the result. again: how to continue after Ctrl-C, without
 // --resume.
 void run_training(const TrainingOptions& options, std::string_view yaml, std::string_view name,
                   const std::filesystem::path& relative_to, const std::string& again);

@@ -178,7 +178,7 @@ GovernedCorpus make_governed_corpus(const fs::path& run) {
   write(corpus.at("test.csv"), csv_of(lines_of(digits.test)));
 
   Anchors anchors(today);
-  // The first ten lines are refused, each for another reason.
+  // The first ten lines are rejected, each for another reason.
   const auto open = [&](std::size_t line) { return anchors.descriptor(lines[line], "open"); };
   const SigningKey& library = signers["library"];
   // 0: nobody signed it, NO_ATTESTATION
@@ -215,7 +215,7 @@ GovernedCorpus make_governed_corpus(const fs::path& run) {
 
   std::vector<std::string> bounds;
   for (std::size_t i = 0; i < kPixels; ++i) bounds.push_back(fmt::format("p{}: [0, 16]", i));
-  // Last: a folder with it is whole.
+  // Written last: a folder that has it is complete.
   write(corpus.at(GovernedCorpus::kConfig),
         fmt::format(kTraining, fmt::arg("bounds", fmt::join(bounds, ", ")),
                     fmt::arg("at", instant_text(today))));

@@ -9,7 +9,7 @@ namespace discreet::cli {
 
 // The corpus of the governed demo, in RUN/corpus: the embedded digits as lines of CSV files, a
 // policy of three classes, a descriptor and an attestation for every line, and one more for each
-// common reason of a refusal.
+// common reason of a rejection.
 struct GovernedCorpus {
   std::filesystem::path folder;
 
@@ -21,7 +21,7 @@ struct GovernedCorpus {
   static constexpr const char* kLeaver = "leaver.txt";      // hash of the contribution that leaves
 };
 
-// Makes the files of a new run. Throws kInvalidInput if the folder above holds anything.
+// Creates the files of a new run. Throws kInvalidInput if the folder above holds anything.
 GovernedCorpus make_governed_corpus(const std::filesystem::path& run);
 
 }  // namespace discreet::cli

@@ -116,7 +116,7 @@ json release_and_ask(const Stage& stage) {
   ReleaseInput input;
   input.run = stage.run;
   input.terms.issued = now();
-  // Whoever asks knows that a contribution of the model was withdrawn after it had been used.
+  // The requester knows that a contribution of the model was withdrawn after it had been used.
   input.terms.generation = release::parse_scopes(
       R"({"classify": {"purposes": ["research"], "serves_withdrawn": true}})");
   const auto steward = stage.key(GovernedCorpus::kSteward);
