@@ -93,7 +93,7 @@ class OpacusAccountant:
     def get_account(self, delta: float) -> Account[Interval, float]:
         """The full result: interval, adjacency and accountant."""
         if any(entry[0] == 0 for entry in _entries(self.history)):
-            nothing = Accountant(self._name).epsilon(delta)  # refuses a delta out of range
+            nothing = Accountant(self._name).epsilon(delta)  # rejects a delta out of range
             return dataclasses.replace(nothing, epsilon=Interval(math.inf, math.inf))
         return self._current().epsilon(delta)
 

@@ -10,7 +10,7 @@
 
 #include "discreet/base/error.h"
 
-// Arrays of the caller, used where they lie. An array that cannot be used in place is refused: a
+// Arrays of the caller, used where they lie. An array that cannot be used in place is rejected: a
 // silent copy would lose what is written to it.
 namespace discreet::python {
 
@@ -39,7 +39,7 @@ inline Array in_place(const char* op, nb::handle object) {
   return array;
 }
 
-// What is only read may be read-only; a stride or another dtype is still refused, not copied.
+// What is only read may be read-only; a stride or another dtype is still rejected, not copied.
 template <class T>
 std::span<const T> readable_of(const char* op, nb::handle object, const char* wanted) {
   nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu> array;

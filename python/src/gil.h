@@ -9,8 +9,8 @@
 // interpreter then ends the thread by pthread_exit(), which unwinds its frames. nanobind's frames
 // are noexcept, so that the unwinding would end in std::terminate and the process in SIGABRT. The
 // unwinding is caught here instead, and the thread waits for the process to end, as Python 3.14 has
-// it. To ask first whether the interpreter ends would not do: it may start to end while the thread
-// waits.
+// it. Checking first whether the interpreter is ending would not help: it may start to end while
+// the thread waits.
 namespace discreet::python {
 
 template <class Function>

@@ -36,7 +36,7 @@ struct DataSet {
     if (!digest.empty()) parts.emplace_back(ByteView(digest));
     return sha256(cbor::encode(cbor::array(std::move(parts))));
   }
-  // What the run in `files` began with: one that knew only the number of records stays so.
+  // What the run in `files` started with: one that knew only the number of records stays so.
   Digest identity(const run::RunFiles& files) const {
     const Digest by_number = DataSet{rows, {}}.identity();
     const auto& header = files.header();
@@ -73,7 +73,7 @@ struct Opened {
 };
 
 // A mechanism with its run directory. PyTorch does not promise the same bits twice, so nothing is
-// ever repeated: every process that resumes the run draws from fresh streams, also one that resumes
+// ever repeated: every process that resumes the run draws from new streams, also one that resumes
 // a copy of the directory, and steps that were released after the last checkpoint are charged
 // again.
 class RunSession : public Session {
@@ -91,7 +91,7 @@ class RunSession : public Session {
     }
   }
 
-  // What write_checkpoint was given last; none if the run begins here.
+  // What write_checkpoint was given last; none if the run starts here.
   std::optional<Bytes> saved;
   std::uint64_t charged_again = 0;  // steps since the last checkpoint, and of an epoch that is cut
 
@@ -148,7 +148,7 @@ class RunSession : public Session {
     }
     const std::uint64_t released = t + opened_.files->steps_after(at, t);
     with([&](Mechanism& m) { m.restore(state, released, /*fresh=*/true); });
-    // Batches are drawn anew: an event of several steps that is cut at t is charged again whole.
+    // Batches are drawn again: an event of several steps that is cut at t is charged again whole.
     charged_again = released - t + t % fixed().sampling().steps_per_event();
     const DpConfig& dp = fixed().config().privacy;
     const double spent = fixed().spent().epsilon.upper;

@@ -182,7 +182,7 @@ nb::dict open_run(const std::filesystem::path& run) {
   return about;
 }
 
-// A trained model, with the bytes that it can be made from again. It holds no key.
+// A trained model, with the bytes from which it can be restored. It holds no key.
 struct Model {
   training::TrainedModel trained;
   Bytes file;

@@ -1,4 +1,4 @@
-"""Bad input: an error that says what to do, and all is as it was."""
+"""Bad input: an error that says what to do, and nothing has changed."""
 
 import copy
 

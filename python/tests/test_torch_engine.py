@@ -1,4 +1,4 @@
-"""PrivacyEngine: what is released, drawn and accounted, and what is refused."""
+"""PrivacyEngine: what is released, drawn and accounted, and what is rejected."""
 
 import copy
 import math

@@ -31,7 +31,7 @@ def test_batch_norm_is_refused_and_fixed():
     # A layer of few features is not normalised to zero.
     small = fix(nn.Sequential(nn.Linear(6, 2), nn.BatchNorm1d(2))).eval()
     assert small(torch.randn(5, 6)).std(0).min() > 0
-    # Frozen, in eval mode, it is a fixed map; in training mode it is refused when it runs.
+    # Frozen, in eval mode, it is a fixed map; in training mode it is rejected when it runs.
     frozen = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4).requires_grad_(False).eval(), nn.Linear(4, 2))
     assert validate(frozen) == [] and not frozen[1]._forward_pre_hooks, "to look changes nothing"
     engine, module, optimizer, private = make(frozen)

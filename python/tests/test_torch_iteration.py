@@ -50,7 +50,7 @@ def test_a_batch_of_a_second_iterator_does_not_enter_a_step_twice(options):
             backward(module, batch)
             backward(module, next(second))
             optimizer.step()
-    # The second iterator began the batch anew: a step holds at most one copy of it.
+    # The second iterator started the batch again: a step holds at most one copy of it.
     assert engine._session.t() <= 1 and engine._batch.seen <= engine._batch.handed
 
 

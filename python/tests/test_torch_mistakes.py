@@ -1,4 +1,4 @@
-"""What people do by mistake in the loop: right, or refused with nothing released."""
+"""What people do by mistake in the loop: it works correctly, or is rejected with nothing released."""
 
 import copy
 import io
@@ -35,7 +35,7 @@ def test_no_way_leads_twice_into_one_step(clipping):
     with pytest.raises(discreet.Error, match="one backward pass"):
         backward(module, x, y)
     del batches
-    # The last piece, begun again, neither.
+    # Nor does the last piece, started again.
     for x, y in private:
         backward(module, x, y)
         if engine._batch.final:
@@ -79,7 +79,7 @@ def test_a_step_needs_every_piece_of_its_batch():
     with pytest.raises(discreet.Error, match=rf"{handed - 7} of the batch's {handed} records|records; call"):
         optimizer.step()
     assert len(engine.accountant) == 0
-    steps(engine, module, optimizer, private)  # the batch from its beginning
+    steps(engine, module, optimizer, private)  # the batch from its start
     assert len(engine.accountant) == 10
 
 

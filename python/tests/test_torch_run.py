@@ -166,7 +166,7 @@ def test_copies_of_a_run_draw_different_noise(tmp_path):
     spent = engine.get_epsilon()
     shutil.copytree(run, tmp_path / "copy")
     shutil.copytree(run, tmp_path / "third")
-    steps(module, optimizer, loader, most=1)  # the original goes on
+    steps(module, optimizer, loader, most=1)  # the original continues
     releases = [torch.cat([p.grad.flatten() for p in module.parameters()])]
     engine.close()
     for name in ("copy", "third"):
@@ -201,7 +201,7 @@ def test_an_epoch_of_balls_and_bins_that_is_cut_is_charged_again(tmp_path):
     engine.save_checkpoint()
     cut = engine.get_epsilon()
     engine.close()
-    # The bins of the rest are drawn anew: a record may come twice.
+    # The bins of the rest are drawn again: a record may come twice.
     engine, *_ = begin(run, resume=True, private=private)
     assert engine._session.charged_again == 3 and engine.get_epsilon() > cut
     again = engine.get_epsilon()
@@ -319,7 +319,7 @@ def cut_lines(run, count):
 
 @pytest.mark.parametrize("count_file", [True, False])
 def test_lines_cut_off_after_the_checkpoint_do_not_lower_what_is_charged_again(tmp_path, count_file):
-    """Whoever writes to the folder cannot hide steps that were released: they are counted under the run's key, and
+    """Somebody who writes to the folder cannot hide steps that were released: they are counted under the run's key, and
     without that count the whole plan is charged."""
     run = tmp_path / "run"
     engine, module, optimizer, loader = begin(run, noise=20.0)

@@ -358,7 +358,7 @@ def test_a_scalar_output_that_couples_records_is_rejected_with_a_remedy():
 # ---------------------------------------------------------------- false alarms and raw exceptions
 
 class KeyBias(nn.Module):
-    """An attention with a key bias, whose gradient is 0 but for rounding."""
+    """An attention with a key bias, whose gradient is 0 except for rounding."""
 
     def __init__(self, weight):
         super().__init__()
