@@ -1,4 +1,4 @@
-# The front door. Everything is built in build/; the only things changed elsewhere are Debian packages.
+# The commands of the project. Everything is built in build/; the only things changed elsewhere are Debian packages.
 .PHONY: run build test test-slow bench bench-mnist lint format sbom asan tsan check-all install clean
 .DEFAULT_GOAL := build
 

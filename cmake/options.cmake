@@ -1,4 +1,4 @@
-# What every file of ours is compiled with. Bits must not depend on the compiler's mood:
+# What every file of ours is compiled with. Results must not depend on the compiler's choices:
 # no fast-math, no contraction into fused multiply-adds, C++20 without extensions.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

@@ -1,4 +1,4 @@
-// Clipping the gradients of one's own training loop: logistic regression with four weights.
+// Clipping the gradients of your own training loop: logistic regression with four weights.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -31,7 +31,8 @@ int main() {
       for (const double value : x) d_weight.push_back(static_cast<float>(slope * value));
       d_bias.push_back(static_cast<float>(slope));
     }
-    // Every record's gradient cut to norm 0.5, summed, noised; divided by the declared batch size.
+    // Every record's gradient is clipped to norm 0.5; the sum gets noise and is divided by the
+    // declared batch size.
     GradientSum sum(layout);
     const RecordNorms norms = clip_per_sample(
         layout, PerSampleGradients<float>{kRecords, {d_weight, d_bias}}, plan, {}, sum);

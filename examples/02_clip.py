@@ -1,4 +1,4 @@
-"""Clipping the gradients of one's own training loop: logistic regression with four weights."""
+"""Clipping the gradients of your own training loop: logistic regression with four weights."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ for step in range(3):
     slope = 1 / (1 + np.exp(-(bias + x @ weight))) - label
     gradients = {"weight": (slope[:, None] * x).astype(np.float32),
                  "bias": slope.astype(np.float32)}
-    # Every record's gradient cut to norm 0.5, summed, noised; divided by the declared batch size.
+    # Every record's gradient is clipped to norm 0.5; the sum gets noise and is divided by the declared batch size.
     clipped = discreet.clip(gradients, CLIP)
     for tensor, total in enumerate(clipped.sum.values()):
         noise.add_gaussian(total, SIGMA * CLIP, step=step, tensor=tensor)

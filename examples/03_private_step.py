@@ -1,4 +1,4 @@
-"""A private step in one's own training loop: clip, noise, account; read the metrics; save, restore."""
+"""A private step in your own training loop: clip, noise, account; read the metrics; save, restore."""
 
 import numpy as np
 

@@ -8,7 +8,7 @@ using namespace discreet;
 using namespace discreet::admission;
 
 int main() {
-  const SigningKey key = SigningKey::from_seed(Bytes(32, 7));  // in earnest: SigningKey::generate()
+  const SigningKey key = SigningKey::from_seed(Bytes(32, 7));  // in reality: SigningKey::generate()
   const Policy policy = read_policy(
       "corpus: clinic\n"
       "accountant: rdp\n"
@@ -34,7 +34,7 @@ int main() {
   d.not_after = parse_instant("2027-01-01", "not after");
   d.corpus = policy.corpus;
   d.content_anchor = sha256(bytes_of("the payload"));
-  d.nonce.fill(1);  // in earnest: fresh_nonce()
+  d.nonce.fill(1);  // in reality: fresh_nonce()
   const Bytes descriptor = encode(d);
   const Contribution honest{descriptor, attest(key, descriptor)};
   d.noise_multiplier = parse_scaled("1", "noise multiplier");  // less noise than was signed

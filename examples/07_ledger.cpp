@@ -1,5 +1,5 @@
 // A ledger from its first entry to an auditor's verdict: admit, reserve epochs, withdraw, verify,
-// prove. Here everybody's keys are at hand; in life each party has its own.
+// prove. This example holds the keys of all parties; in practice each party has only its own.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -33,7 +33,7 @@ int main() {
     d.noise_multiplier = {1'000'000'000};  // z = 1
     d.occurrences = 4;                     // k
     d.not_after = 2'000'000'000;
-    d.nonce[0] = i;  // random in life
+    d.nonce[0] = i;  // random in practice
     const Bytes bytes = admission::encode(d);
     contributions.push_back(
         {bytes, admission::attest(contributor, bytes), contributor.public_key()});

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Refuses a bound without a proof.
+"""Rejects a bound without a proof.
 
     tools/check_proofs.py [ROOT]
 
 1. A line `// Proof: NAME.md` in any source names a file beside it. That file has a heading "Proven" or
-   "Verified numerically" (or both): what stands under neither is not claimed.
+   "Verified numerically" (or both): what is under neither is not claimed.
 2. A public header (not *_impl.h, *_testing.h, *-inl.h) of a room in BOUND_ROOMS that declares a bound
    has such a line, or a line `// Citation: …` where the bound is another's theorem used as it is.
    It declares a bound if it declares a function that returns an Interval, or if a comment says

@@ -1,10 +1,10 @@
-"""Judges random architectures, or the zoo, and sums up what came of them.
+"""Judges random architectures, or the zoo, and summarises the results.
 
     python tests/boundary/falsify.py --seeds 0:5000 [--jobs 2] [--out verdicts.jsonl]
     python tests/boundary/falsify.py --zoo
 
 Every verdict is one line of --out; seeds that are in it already are not run again, so a run that was stopped continues.
-A case that ends its process (a segmentation fault) is a crash of that case, and the others go on. The exit code is 1 if an
+A case that ends its process (a segmentation fault) is a crash of that case, and the others continue. The exit code is 1 if an
 accepted case is not exact or moves by more than it may, or if anything crashed; honest ones that are rejected are listed.
 """
 
@@ -51,7 +51,7 @@ def zoo() -> dict:
 
 
 def work(keys: list, path: pathlib.Path) -> None:
-    """In a child process that may die: another one goes on after the case that killed it."""
+    """In a child process that may die: another one continues after the case that killed it."""
     while keys:
         pid = os.fork()
         if pid == 0:

@@ -71,7 +71,7 @@ class Case:
 
 @dataclasses.dataclass
 class Verdict:
-    """What came of a case. rejected: the sentence. crashed: an exception that is not a rejection."""
+    """The result of a case. rejected: the sentence. crashed: an exception that is not a rejection."""
 
     name: str
     rejected: str = ""

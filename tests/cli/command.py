@@ -17,7 +17,7 @@ def answer(*args, status=0):
 
 
 def refusal(*args, status=2):
-    """The one line with which it refuses."""
+    """The single line of its error."""
     result = discreet(*map(str, args))
     assert result.returncode == status, result.stdout + result.stderr
     assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Signed contributions end to end: keygen, attest, train; what is refused never reaches a batch."""
+"""Signed contributions end to end: keygen, attest, train; what is rejected never reaches a batch."""
 
 import csv
 import hashlib
@@ -17,7 +17,7 @@ import pytest
 from command import discreet
 
 NOW = time.gmtime()
-TODAY = time.strftime("%Y-%m-%d", NOW)  # a run does not begin in the past
+TODAY = time.strftime("%Y-%m-%d", NOW)  # a run does not start in the past
 
 CONFIG = """
 data:
@@ -438,7 +438,7 @@ def stopped(folder, out):
 
 
 def test_a_run_that_was_stopped_states_and_releases_what_it_planned(corpus):
-    """Somebody who looked may have stopped it: what it had spent by then is no bound, its plan is."""
+    """Somebody who saw results may have stopped it: its spend at that time is not a bound, its plan is."""
     folder = corpus(uses=6, steps=2000)
     assert discreet("keygen", "release", cwd=folder).returncode == 0
     stopped(folder, "run")
@@ -494,7 +494,7 @@ def test_a_contribution_withdrawn_midway_states_the_plan_of_its_run(corpus):
 
 
 def test_a_ledger_that_was_put_back_with_its_note_is_neither_reported_nor_released(corpus):
-    """Whoever writes to ledger and run, but cannot read secret.key, could otherwise undo a withdrawal."""
+    """Otherwise somebody who can write to ledger and run, but cannot read secret.key, could undo a withdrawal."""
     folder = corpus(uses=60, steps=300)
     assert discreet("keygen", "release", cwd=folder).returncode == 0
     stopped(folder, "run")

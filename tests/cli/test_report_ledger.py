@@ -174,7 +174,7 @@ def note_of(folder, leaves, key="ledger", origin=ORIGIN):
 
 
 def sign_again(folder, ledger, key="ledger"):
-    """Every note anew, with the leaf after it: what whoever holds `key` can make."""
+    """Every note written again, with the leaf after it: what the holder of `key` can make."""
     _, _, leaves, notes = ledger
     if key != "ledger":
         header = cbor2.loads(leaves[0])

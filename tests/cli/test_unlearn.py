@@ -139,7 +139,7 @@ def test_a_subject_that_comes_back_is_deleted_by_another_request(store, tmp_path
         names.append(done["request"])
         answer("insert", store, records(tmp_path / f"again-{i}.csv", 1, 2), "--request", f"again-{i}", "--reinsert")
     assert len(set(names)) == 3
-    # Whoever of a group is live again is never passed over in silence.
+    # A member of a group who is live again is never skipped silently.
     answer("delete", store, "--subject", "person-1", "--subject", "person-2")
     answer("insert", store, records(tmp_path / "last.csv", 1, 2), "--request", "last", "--reinsert")
     assert "person-2" in refusal("delete", store, "--subject", "person-1", "--subject", "person-2")

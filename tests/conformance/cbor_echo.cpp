@@ -1,4 +1,4 @@
-// Reads one encoding a line, in hexadecimal. Answers "ok HEX", after building the value anew from
+// Reads one encoding a line, in hexadecimal. Answers "ok HEX", after building the value again from
 // its parts with every map's entries in reverse, or "no SENTENCE".
 #include <iostream>
 #include <string>

@@ -10,8 +10,8 @@
 //   fused and two-sweep clipping of backward passes                                E0
 //   fused clipping and clipping of explicit rows, whose norms are rounded otherwise  E1, E2
 //
-// False alarms: seeds are fixed, so that a test always passes or always fails. Under fresh seeds
-// each E2 comparison would reject equal distributions with probability 0.01; there are two.
+// False alarms: seeds are fixed, so that a test always passes or always fails. With new seeds, each
+// E2 comparison would reject equal distributions with probability 0.01; there are two.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -270,7 +270,7 @@ double ks_ratio(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 TEST(EquivalenceE2, OfFusedClippingAndExplicitRows) {
-  // Seeds that do not meet: with the same ones the noise would be the same and the test blind.
+  // Disjoint seeds: with the same ones the noise would be the same, and the test would see nothing.
   const auto fused = residuals(passes_config(true), Form::kPasses, 100);
   const auto rows = residuals(rows_config(), Form::kRows, 200);
   ASSERT_EQ(fused.size(), kSeeds * kSteps * 30);

@@ -1,4 +1,4 @@
-// Every failure code of the specification's 0.K: what provokes it, its record, and that nothing
+// Every failure code of the specification's 0.K: its cause, its record, and that nothing
 // changed.
 #include <gtest/gtest.h>
 

@@ -21,12 +21,12 @@ namespace discreet::conformance {
 using accounting::Direction;
 using accounting::Interval;
 
-// The chance to reject a true claim, if the seed were drawn anew. Seeds are fixed, so a test either
+// The probability of rejecting a true claim with a new seed. Seeds are fixed, so a test either
 // always passes or always fails; a hundred tests have a chance of 1e-4 to hold one false alarm.
 inline constexpr double kFalseAlarm = 1e-6;
 
-// A claim that must be rejected must be so by this many standard deviations more than needed: the
-// power. Where the expected margin is 4, a fresh seed fails to reject with probability 3.2e-5.
+// A claim that must be rejected must exceed the threshold by this many standard deviations: the
+// power. Where the expected margin is 4, a new seed fails to reject with probability 3.2e-5.
 inline constexpr double kPowerMargin = 4;
 
 // The log-likelihood ratios log(p_with / p_without) of the outputs of independent trials.
@@ -47,7 +47,7 @@ struct Verdict {
 // bound (Maurer and Pontil 2009, Theorem 4): with V the sample variance and l = log(2 /
 // kFalseAlarm),
 //   mean X >= average X - sqrt(2 V l / n) - 7 l (1 + e^epsilon) / (3 (n - 1))
-// but for a chance of kFalseAlarm, for every law and every n >= 2.
+// except with probability kFalseAlarm, for every law and every n >= 2.
 Verdict judge(std::size_t first, std::size_t second, std::size_t both, std::size_t trials,
               double epsilon, double delta);
 

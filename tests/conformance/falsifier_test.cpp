@@ -1,7 +1,7 @@
-// Samplers under Gaussian noise. Every test rejects a true claim with probability at most 1e-6 per
-// claim if its seed were drawn anew, and must reject a claim 10% too low (or a wrong accountant's)
-// with four standard deviations to spare: a miss has probability 3.2e-5 at that margin
-// (falsifier.h). See README.md for how to add a case.
+// Samplers under Gaussian noise. With a new seed, every test rejects a true claim with probability
+// at most 1e-6 per claim. It must reject a claim 10% too low (or a wrong accountant's) with four
+// standard deviations to spare: a miss has probability 3.2e-5 at that margin (falsifier.h). See
+// README.md for how to add a case.
 #include "tests/conformance/falsifier.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // The golden traces of the specification's VII.C. tests/golden/mechanism/README.md says how to
-// write them anew.
+// write them again.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Every field of the saved state is read back: changed by anything, it is refused or it is what the
+// Every field of the saved state is read back: if it was changed, it is rejected, or it is what the
 // restored mechanism holds.
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST(StateFields, ChangedInAnyWayAreRefusedOrHeld) {
       }
     }
   }
-  // What another mechanism, or a field of another meaning, would be: always refused.
+  // What another mechanism, or a field of another meaning, would be: always rejected.
   for (const char* key : {"format", "specification", "config_hash", "layout_hash", "config",
                           "allocation_map_snapshot", "per_module_snapshot"}) {
     EXPECT_TRUE(refused.contains(key)) << key;

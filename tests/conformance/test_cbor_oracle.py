@@ -75,7 +75,7 @@ def is_canonical(encoding):
 
 
 def echo(encodings):
-    """The answers of the C++ codec: the bytes it made of each encoding, or its refusal."""
+    """The answers of the C++ codec: the bytes it made of each encoding, or its rejection."""
     program = os.path.join(os.environ["DISCREET_BUILD"], "tests", "cbor_echo")
     lines = "\n".join(encoding.hex() for encoding in encodings) + "\n"
     result = subprocess.run([program], input=lines, capture_output=True, text=True, check=True)

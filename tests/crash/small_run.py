@@ -64,7 +64,7 @@ class Small:
                                 stderr=subprocess.DEVNULL)
 
     def share_secret(self, source, name):
-        """A run not yet begun that will draw the same noise as `source`."""
+        """A run that has not started and will draw the same noise as `source`."""
         (self.folder / name).mkdir()
         shutil.copy(self.folder / source / "secret.key", self.folder / name / "secret.key")
 

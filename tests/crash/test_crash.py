@@ -1,4 +1,4 @@
-"""A run that is killed, interrupted or out of disk goes on bit for bit; what differs is refused."""
+"""A run that is killed, interrupted or out of disk continues bit for bit; what differs is rejected."""
 
 import json
 import os

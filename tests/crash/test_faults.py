@@ -1,4 +1,4 @@
-"""A disk that is full, over quota or read-only, a limit of file sizes, and want of memory, at every call.
+"""A disk that is full, over quota or read-only, a limit of file sizes, and a lack of memory, at every call.
 
 The command ends with status 3 and one line, never by a signal; the last good state is there, and the same command completes
 the work once the fault is gone. Samples in `make test`; with the marker slow, every call (memory: the first 2,000, and a
@@ -75,7 +75,7 @@ def require_whole(folder, name, *where):
     if name == "delete":
         assert found["counts"]["deletions"] == 2, where
     if name == "train":
-        # A run that released nothing starts anew; the epoch that it had reserved stays in the ledger.
+        # A run that released nothing starts again; the epoch that it had reserved stays in the ledger.
         assert found["counts"]["epochs"] in [2, 3], where
     for file in ["anchors.jsonl", "receipts.jsonl"]:
         if (folder / file).exists():

@@ -65,7 +65,7 @@ def test_killed_at_fifty_random_moments_its_ledger_is_that_of_a_whole_run(folder
             if process.wait() != -signal.SIGKILL:
                 continue
             kills += 1
-            # Whatever was signed is there, and extends every note the run has kept.
+            # Everything that was signed is there, and extends every note that the run has kept.
             if not (folder / "ledger.db").exists():
                 continue
             note = folder / "run" / "ledger.note"

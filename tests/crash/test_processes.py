@@ -43,7 +43,7 @@ def test_one_statements_file(corpus, fast, processes):
 
 @several
 def test_one_ledger(corpus, fast, processes):
-    """Each process withdraws one contribution; the run's epochs go on at the same time."""
+    """Each process withdraws one contribution; the run's epochs continue at the same time."""
     folder = copy_of(corpus, fast / "world")
     origin = json.loads((folder / "ids").read_text())["origin"]
     hashes = [json.loads(line)["descriptor_hash"] for line in (folder / "anchors.jsonl").read_text().splitlines()]

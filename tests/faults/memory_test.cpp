@@ -117,7 +117,7 @@ TEST(NoMemory, LeavesALedgerVerifiable) {
   EXPECT_GT(allocations, 50);
   EXPECT_EQ(ledger.state().counts().uses, 2u);
   EXPECT_TRUE(verify(path).ok);
-  // Never a verdict for want of memory.
+  // A lack of memory never gives a verdict.
   EXPECT_GT(run_out([&] {
               const bool ok = verify(path).ok;
               if (!ok && left.load() >= 0) ADD_FAILURE() << "a sound ledger was called broken";

@@ -2,7 +2,7 @@
 # Installs what is missing: Debian packages, and the virtual environment build/venv.
 #   tools/setup/setup.sh [--no-python] GROUP…     groups: build test lint slow bench docs
 # Says nothing and takes under a second when nothing is missing.
-# Exits with one sentence when something cannot be had.
+# Exits with one sentence when something is not available.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
