@@ -1,5 +1,5 @@
 // Clipping of explicit per-sample gradients beside one plain pass over them: the same gradients
-// summed over the records, unclipped, into the same binary64 sum by the same kernel. Sums begin at
+// summed over the records, unclipped, into the same binary64 sum by the same kernel. Sums start at
 // zero, as those of an optimizer step do.
 #include <benchmark/benchmark.h>
 

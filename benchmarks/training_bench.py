@@ -2,9 +2,8 @@
 
 Ours draws Poisson batches of mean 256, copies the records, and appends each step to the trace; the peer takes fixed
 batches of 256 that are there already. SGD with momentum and one flat clip bound on both sides. Ordinary, private and
-peer take turns of 40 steps, as a run takes thousands; times are medians over all turns, without the first step of
-each: the threads of whoever was before wait actively for some milliseconds, on the core that it needs.
-"""
+peer take turns of 40 steps, as a run takes thousands; times are medians over all turns, without the first step of each: the
+threads of the side before it wait actively for some milliseconds, on the core that it needs. """
 
 import pathlib
 import statistics

@@ -9,7 +9,7 @@
 namespace discreet::cli {
 
 // Numbers as a person types them. Each throws Error(kInvalidDpConfig) naming the option and the
-// text if it is no such number, so that "nan", "1e400" or "-5" get a sentence and not a guess.
+// text if it is not such a number, so that "nan", "1e400" or "-5" get a sentence and not a guess.
 
 // A finite decimal number: "0.01", "1e-5".
 double parse_number(std::string_view option, const std::string& text);

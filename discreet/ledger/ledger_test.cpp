@@ -238,7 +238,7 @@ TEST(Ledger, AWithdrawalAppendsAndStopsUseAndAdmission) {
     const std::size_t before = entries(path).size();
     EXPECT_EQ(ledger.withdraw(std::vector{withdrawal(hash_of(who[1]), contributor_key())}), 1u);
     EXPECT_EQ(entries(path).size(), before + 2);  // itself, and the note before it
-    // The same event again is consumed once; a stranger's is refused.
+    // The same event again is consumed once; one by an unknown key is rejected.
     EXPECT_EQ(ledger.withdraw(std::vector{withdrawal(hash_of(who[1]), steward_key())}), 0u);
     EXPECT_THROW(ledger.withdraw(std::vector{withdrawal(hash_of(who[2]), key(9))}), Error);
     EXPECT_THROW(ledger.admit(std::vector{who[1]}), Error);

@@ -286,7 +286,7 @@ def test_laplace_noise_is_refused_where_its_accountant_or_clipping_is_missing(co
 
 
 def amplify(folder, rate, steps):
-    """Makes the class clinical an amplified one, and signs anew."""
+    """Makes the class clinical an amplified one, and signs again."""
     policy = (folder / "policy.yaml").read_text().replace("stddev: 4", "stddev: 1")
     policy = policy.replace("most_occurrences: 6, sensitive: true,",
                             f"most_occurrences: {steps}, sensitive: true, amplified: {{rate: {rate}, steps: {steps}, delta: 0.00001}},")

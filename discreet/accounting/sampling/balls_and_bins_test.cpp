@@ -94,7 +94,7 @@ TEST(Allocation, OfOneBatchIsTheGaussianMechanism) {
 
 // The density of log M on a grid that holds `epsilon`, for one or two batches, each convolved with
 // itself over the epochs. All integrands but the last are smooth on the whole line, where the
-// trapezoid rule is spectrally accurate; the last begins at epsilon, and Simpson's rule with it.
+// trapezoid rule is spectrally accurate; the last starts at epsilon, and Simpson's rule with it.
 class Quadrature {
  public:
   Quadrature(double sigma, int batches, int epochs) : epochs_(epochs) {

@@ -50,7 +50,7 @@ void decide(std::size_t first, std::size_t end, RecordNorms& norms) {
           norms.zeroed[i] != 0 ? 0 : clip_scale(norms.norm(i, part), part == 0 ? 100 : 0.5);
 }
 
-// What a record may not reach is no number, and must not matter: norms, scales and sums are those
+// What a record may not reach is NaN, and must not matter: norms, scales and sums are those
 // of clip_per_sample with zeros there, bit for bit. A record that is not finite where it counts
 // comes last, when most are summed already.
 template <class Real>

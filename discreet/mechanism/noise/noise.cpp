@@ -256,7 +256,7 @@ NoiseState generate_noise(const ModelLayout& layout, const Partition& partition,
       if (request.before) request.before(first, piece);
       for (; tensor != tensors.end(); ++tensor) {
         add_to(first, piece, *tensor, request.family, generator);
-        if (tensor->end > first + piece.size()) break;  // goes on in the next piece
+        if (tensor->end > first + piece.size()) break;  // continues in the next piece
       }
       if (request.after) request.after(first, piece);
     }

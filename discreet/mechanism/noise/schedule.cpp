@@ -57,7 +57,7 @@ std::vector<accounting::RepeatedEvent> events_of(std::span<const SchedulePiece> 
     const std::uint64_t from = std::max(begin, schedule[i].from);
     const std::uint64_t to = i + 1 < schedule.size() ? std::min(end, schedule[i + 1].from) : end;
     if (from >= to) continue;
-    // An event counts where it begins.
+    // An event counts where it starts.
     const auto events_before = [&](std::uint64_t t) {
       return (t - begin) / event.steps + ((t - begin) % event.steps != 0);
     };

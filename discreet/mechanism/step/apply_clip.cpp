@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kOperator = "Apply_v3";
 
-// Every output of a convolution begins at another place of its padded input.
+// Every output of a convolution starts at another place of its padded input.
 std::size_t padded_positions(std::size_t height, std::size_t width,
                              const std::array<std::size_t, 2>& padding) {
   const auto side = [](std::size_t n, std::size_t pad) {

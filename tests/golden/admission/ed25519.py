@@ -161,7 +161,7 @@ def main():
         else:
             raise AssertionError
 
-    # Mixed order, passing without cofactor: accepted; passing only with cofactor: refused.
+    # Mixed order, passing without cofactor: accepted; passing only with cofactor: rejected.
     mixed = add(times(a, BASE), small[1])
     key = encoded(mixed)
     found = {}

@@ -138,7 +138,7 @@ HWY_INLINE void Merge(const Real* HWY_RESTRICT tiles, const std::size_t* runs, s
     MergeRuns<columns, 0>(tiles, runs, groups, target, stride, first);
 }
 
-// record: at most kGroupRows; rows begin with one.
+// record: at most kGroupRows; rows start with one.
 template <class Real>
 void Tile(const Real* x, const Real* y, std::size_t rows, std::size_t run, std::size_t record,
           double* target, std::size_t stride, bool first, std::size_t live_rows,
