@@ -110,7 +110,7 @@ class Side:
         if mode in ("flat", "per_layer"):
             from discreet.torch import PrivacyEngine
 
-            # Of 100 batches, of which the loader has one: what a step of Poisson batches costs to account.
+            # As for 100 batches, of which the loader has one: this includes the cost of accounting a Poisson step.
             self.engine = PrivacyEngine(threads=THREADS)
             self.engine.make_private(module=self.model, optimizer=self.optimizer, data_loader=loader,
                                      noise_multiplier=1.1, max_grad_norm=1.0, clipping=mode, declared_size=100 * count)

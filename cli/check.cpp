@@ -51,7 +51,7 @@ LoadedConfig load(const Options& options) {
       std::filesystem::path(options.file).parent_path());
 }
 
-// Of clipping from backward passes, where it costs more than this share of epsilon.
+// The cost of clipping from backward passes is mentioned above this share of epsilon.
 constexpr double kNoticeable = 0.02;
 
 void note_costs(Checked& checked) {

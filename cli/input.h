@@ -4,7 +4,7 @@
 
 namespace discreet::cli {
 
-// That a command can read a file or folder; throws as cannot_open (base/files.h).
+// Checks that a command can read a file or folder; throws as cannot_open (base/files.h).
 void require_file(const std::string& path);
 void require_folder(const std::string& path);
 

@@ -17,7 +17,7 @@ double parse_number(std::string_view option, const std::string& text);
 std::uint64_t parse_count(std::string_view option, const std::string& text);
 // A failure probability in [1e-300, 0.999999].
 double parse_delta(std::string_view option, const std::string& text);
-// Of --threads, from 1 to 1024; as many as there are processors if it is empty.
+// The value of --threads, from 1 to 1024; the number of processors if it is empty.
 int parse_threads(const std::string& text);
 // How many records a promise covers together: a whole number from 1 to 2^32.
 std::uint64_t parse_group_size(std::string_view option, const std::string& text);

@@ -51,7 +51,7 @@ struct Replayed {
   std::string difference;   // the first; empty if all is the same
 };
 
-// Of the header: what the run was executed with, which may differ and still give the same bits.
+// The header without the environment of the run, which may differ and still give the same bits.
 nlohmann::json without_environment(nlohmann::json line, std::string& environment) {
   environment = line.value("environment", nlohmann::json()).dump();
   line.erase("environment");
@@ -122,7 +122,7 @@ Replayed replay(const fs::path& run, int threads) {
       std::string was, is;
       const auto a = without_environment(read_json(before[0].text), was);
       auto b = without_environment(read_json(now[0].text), is);
-      // Nor that of the contributions; their number is compared.
+      // Nor did they write the digest of the contributions; their number is compared.
       if (a.contains("corpus") && !a["corpus"].contains("admitted_hash"))
         b["corpus"].erase("admitted_hash");
       if (was != is) out.environment = fmt::format("was {} and is {}", was, is);

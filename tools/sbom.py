@@ -86,7 +86,7 @@ def main(build: str, out: str) -> None:
             "metadata": {"component": {"type": "application", "bom-ref": own, "name": "discreet", "version": version,
                                        "licenses": [{"license": {"id": "Apache-2.0"}}], "purl": own}},
             "components": components, "dependencies": [{"ref": own, "dependsOn": required}]}
-    # Of the content: the same build, the same number.
+    # Derived from the content: the same build has the same number.
     bill["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(bill, sort_keys=True))}"
     pathlib.Path(out).write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n", "utf-8")
 

@@ -14,7 +14,7 @@ struct GovernedCorpus {
   std::filesystem::path folder;
 
   std::filesystem::path at(const char* name) const { return folder / name; }
-  // Of the files; they are in the folder.
+  // Names of files in the folder.
   static constexpr const char* kConfig = "train.yaml";
   static constexpr const char* kSteward = "steward.key";    // signs the ledger
   static constexpr const char* kHospital = "hospital.key";  // attests the class clinical

@@ -88,7 +88,7 @@ class Command {
   const std::string& example() const { return example_; }
   const std::deque<Option>& options() const { return options_; }
   const std::deque<Command>& subcommands() const { return subcommands_; }
-  // None of that name: null.
+  // Null if there is none of that name.
   const Option* find(std::string_view option) const;
   const Command* find_subcommand(std::string_view name) const;
   ExitStatus run() const { return action_(); }

@@ -62,7 +62,7 @@ TEST(Ledger, RefusesAHeaderThatFixesNothing) {
   }
 }
 
-// Of 1000 steps in ten epochs; with plans in the first epoch already.
+// Checks the spends of 1000 steps in ten epochs; with plans, the first epoch is charged all steps.
 void expect_composed(std::uint64_t schema) {
   Folder folder;
   const auto path = folder / "ledger.db";

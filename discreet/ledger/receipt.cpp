@@ -15,7 +15,7 @@ constexpr int kStructure = 395, kProofs = 396, kRfc9162Sha256 = 1;
 constexpr int kInclusion = -1, kConsistency = -2;
 constexpr int kClaims = 15, kIssuer = 1, kSubject = 2;  // RFC 9597, RFC 8392
 
-// Of the tree whose root is signed.
+// The claims about the tree whose root is signed.
 Value claims(std::string_view origin, std::uint64_t size) {
   return cbor::map({{kIssuer, origin}, {kSubject, std::to_string(size)}});
 }

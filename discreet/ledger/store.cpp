@@ -48,7 +48,7 @@ void require_schema(Database& db) {
   if (rows.step()) malformed(kOperator, "the file contains more than a ledger");
 }
 
-// Takes the first item off a row: all of it, where no item ends.
+// Removes the first item of a row: all of it, if no item ends there.
 ByteView take_item(ByteView& row) {
   const ByteView item = row.first(cbor::item_size(row).value_or(row.size()));
   row = row.subspan(item.size());
@@ -60,7 +60,7 @@ bool is_hash(ByteView item) {
          std::ranges::equal(item.first(std::size(kHashHead)), kHashHead);
 }
 
-// Or open; of errno.
+// Throws for a file that cannot be created or opened, by errno.
 [[noreturn]] void cannot_create(const std::filesystem::path& path) {
   const bool there = errno == EEXIST;
   fail(there ? ErrorCode::kInvalidInput : ErrorCode::kIoError, "ledger", "{}: {}", path.string(),

@@ -317,7 +317,8 @@ std::uint64_t RunFiles::steps_after(const TracePosition& position, std::uint64_t
   if (!pass_through(trace, position))
     malformed("trace", "line {} is not where the checkpoint was written", position.lines);
   const std::uint64_t after = steps_in(std::span(trace).subspan(position.lines));
-  // Also of a trace with a sealed end: that of an earlier interruption may have been put back.
+  // Steps are counted for a trace with a sealed end too, because the end of an earlier interruption
+  // may have been restored.
   if (const auto counted = StepCount::read(directory_, *secret_)) {
     const std::uint64_t all = steps_in(trace);
     return after + std::max(*counted, all) - all;

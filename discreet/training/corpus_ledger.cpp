@@ -219,7 +219,7 @@ void CorpusLedger::reserve(Reservation r, std::vector<ledger::Ledger::Contributi
   keep_note(state().epochs(r.run).back().position);
 }
 
-// Of a ledger with the epoch at `position`; a process that was killed may not have come to it.
+// Keeps a note that covers the epoch at `position`. A killed process may not have written it.
 void CorpusLedger::keep_note(std::uint64_t position) {
   if (!kept_ || ledger::read_unverified(*kept_).size <= position) {
     write_atomically(note_, bytes_of(ledger_->note()));

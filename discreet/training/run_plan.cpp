@@ -17,7 +17,7 @@ std::optional<double> explicit_epsilon(const Config& config, const Setup& setup)
   other.privacy.accounting_adjustment_factor = 1;
   if (dp.clip_strategy == ClipStrategy::kGhost)
     other.privacy.clip_strategy = ClipStrategy::kPerSample;
-  // Of the same steps, whatever the budget says.
+  // The same number of steps, whatever the budget allows.
   other.privacy.target_steps = setup.forecast.steps;
   try {
     const Mechanism cheaper(other, setup.training->network.layout(), setup.streams->mechanism(), {},

@@ -138,8 +138,8 @@ std::string Setup::ledger_run(const std::string& lineage) const {
   return to_hex(ByteView(identity("ledger", lineage)).first(16));
 }
 
-// Of bounds that are released before training: of the file or the arrays as they are, since no
-// record is read yet.
+// The stream of the bounds that are released before training. It is derived from the file or the
+// arrays as they are, because no record is read yet.
 std::optional<random::Generator> Setup::bounds_stream() const {
   if (config_.data.private_bounds.empty()) return std::nullopt;
   if (options_.arrays == nullptr && !config_.data.train) return std::nullopt;

@@ -73,7 +73,7 @@ void accumulate(Training& training, bool more, std::span<const std::uint32_t> cl
                     });
 }
 
-// Of the noise on each tensor of the release, for Adam's second moment.
+// The variance of the noise on each tensor of the release, for Adam's second moment.
 std::vector<double> noise_variance(const mechanism::Allocation& allocation, double sigma,
                                    double batch) {
   const Partition& parts = allocation.plan.partition;
@@ -167,7 +167,7 @@ StepReport step(Training& training, run::Session& session,
   training.tally = tally;
   update(training, *released, allocation);
 
-  // Append: the trace, and with it whatever must know of the step before a checkpoint does.
+  // Append: the trace, and everything that must record the step before a checkpoint does.
   session.record(*released);
   training.mechanism.reuse(std::exchange(released->gradients, GradientSum(ModelLayout({}))));
   const std::optional<Evaluation> evaluation = evaluation_if_due(training);

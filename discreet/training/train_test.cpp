@@ -609,7 +609,7 @@ TEST(Train, OneProcessAtATime) {
 
 // ---------------------------------------------------------------- the directory
 
-// Else the first run would put its model and seal into the second one's directory.
+// Otherwise the first run would put its model and seal into the second one's directory.
 TEST(Train, WritesIntoNoDirectoryThatTookTheNameOfItsOwn) {
   SmallRun run;
   TrainOptions options = run.options("a");

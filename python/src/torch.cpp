@@ -30,8 +30,8 @@ using discreet::python::Vector;
 
 namespace {
 
-// Of the model's precision, float32 or float64: what is read, of three dimensions or any. Sums are
-// of float64.
+// Arrays that are read have the model's precision, float32 or float64, and three or any number of
+// dimensions. Sums are in float64.
 using Factor = nb::ndarray<nb::ro, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using AnyFactor = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Sum = nb::ndarray<double, nb::c_contig, nb::device::cpu>;

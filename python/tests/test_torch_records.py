@@ -37,7 +37,7 @@ class Wrapped(Dataset):
 
 
 class Pairs(Dataset):
-    """Of which it cannot be told which records it has."""
+    """A data set whose records cannot be determined."""
 
     def __init__(self, a, b):
         self.a, self.b = a, b

@@ -185,7 +185,7 @@ def experts(pick):
                  nn.Linear(D, 2), nn.Linear(D, D), nn.Linear(D, D))
 
 
-# Of each position alone, and of several: those would see padding.
+# Blocks that see one position at a time, and blocks that see several: the latter would see padding.
 ALONE = [linear, linear, mlp, gated, experts, lambda pick: OwnNorm(), lambda pick: Transposed(), lambda pick: Flattened(),
          Adapter, lambda pick: OwnPlaces()]
 ACROSS = [attention, attention, by_hand, convolution, recurrence, norm, norm, lambda pick: Places()]

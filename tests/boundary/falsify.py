@@ -28,7 +28,7 @@ ZOO_RECORDS = 8
 
 
 def judged(key) -> dict:
-    """Of a seed, or of a name of the zoo."""
+    """The verdict on a seed, or on a name of the zoo."""
     if isinstance(key, int):
         case, n, planted = architectures.draw(key)
         memory = planted in ("A1", "A5") or key % 8 == 0

@@ -533,7 +533,7 @@ def left_padded(records):
 
 
 def summed_words(m, ids, h):
-    """Of positions from the left, padding left out."""
+    """A sum over positions counted from the left, without padding."""
     place = torch.arange(1, ids.shape[1] + 1).to(h.dtype)[None, :, None]
     return m.head((torch.tanh(m.first(h + 0.1 * place)) * (ids != 0).to(h.dtype)[..., None]).sum(1))
 

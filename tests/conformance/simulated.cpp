@@ -208,7 +208,8 @@ class Shuffled final : public Simulated {
   }
 
  private:
-  // Of the density where the record lifts its batch by `move`, relative to batches of -1 alone.
+  // The logarithm of the mean density if the record moves its batch by `move`, relative to batches
+  // of -1 only.
   double log_mean(std::span<const double> y, double move) const {
     double sum = 0;
     for (const double value : y) {

@@ -43,7 +43,7 @@ void policy(std::string_view text) {
 
 }  // namespace
 
-// Of the files that hold the above; the others are in corpus/admission.
+// Seeds for the formats above; the others are in corpus/admission.
 std::vector<Bytes> fuzz::seeds() {
   const Bytes good = encode(admission::testing::clinical());
   const Bytes signature = attest(admission::testing::key_of(1), good);

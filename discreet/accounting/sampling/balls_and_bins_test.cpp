@@ -123,7 +123,7 @@ class Quadrature {
   static constexpr int kHalf = 1500;
   static constexpr double kStep = 1.0 / 128;
 
-  // Of log V at y.
+  // The density of log V at y.
   static double density(double sigma, double y) {
     const double z = sigma * y + 0.5 / sigma;
     return sigma * std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI);

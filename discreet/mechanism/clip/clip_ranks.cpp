@@ -49,7 +49,7 @@ void check_holders(Collective& collective, const ModelLayout& shard, const Parti
   }
 }
 
-// From the norms of what each rank holds to those of the whole.
+// Combines the norms of the parts that each rank holds to norms of whole gradients.
 void combine(Collective& collective, RecordNorms& norms) {
   const std::size_t world = static_cast<std::size_t>(collective.world_size());
   std::vector<double> own = norms.norms;

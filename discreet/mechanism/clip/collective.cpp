@@ -28,7 +28,7 @@ class Meeting {
 
   std::size_t world() const { return world_; }
   std::size_t per_node() const { return per_node_; }
-  // Of the round that is open: valid between meet() and part().
+  // The values offered in the open round; valid between meet() and part().
   std::span<double> offer(std::size_t rank) const { return offers_[rank].values; }
 
   void meet(std::size_t rank, Operation operation, std::span<double> values) {

@@ -163,7 +163,7 @@ void make_tensors(Tables& tables, const std::vector<std::uint32_t>& block_of) {
     tables.tensor_plan.clip.push_back(tables.largest[b]);
 }
 
-// From norms of parts to their scales; and norms and scales by block, for statistics.
+// Computes scales from the norms of parts, and norms and scales by block for statistics.
 class Decider {
  public:
   Decider(const Tables& tables, const RoutedParts& parts, std::span<const std::uint32_t> classes,

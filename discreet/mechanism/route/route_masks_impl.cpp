@@ -63,7 +63,7 @@ class Masker {
   }
 
  private:
-  // Of one record's array, with the masked index in the middle.
+  // The shape of one record's array, with the masked index in the middle.
   struct Shape {
     std::size_t outer, masked, inner;
   };

@@ -99,7 +99,7 @@ NoiseScales noise_scales(const Fixed& fixed, const Allocation& allocation, doubl
     out.drawn.push_back(fixed.has_grid() ? next_up(on_sum / *fixed.dp().noise_discrete)
                                          : out.average.back());
   }
-  // Of several slots each has the same share of the variance; the sum has all of it, and more by
+  // Several slots have equal shares of the variance. Their sum has all of it, and slightly more by
   // rounding.
   const std::uint64_t slots = fixed.noise_slots();
   if (slots == 1) return out;

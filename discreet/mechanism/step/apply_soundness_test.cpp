@@ -206,7 +206,7 @@ TEST(ApplySpent, ChargesTheSamplerAtTheEpsilonThatIsReturned) {
   Mechanism m = mechanism(config);
   step(m);
   const double coordinates = static_cast<double>(m.layout().private_parameters());
-  // Of twice the planned steps: 2^-127 each coordinate, in both worlds.
+  // Twice the planned steps count, with 2^-127 for each coordinate, in both worlds.
   const double steps = 2.0 * static_cast<double>(*m.config().privacy.target_steps);
   const auto left_out = [&](double epsilon) {
     return steps * coordinates * 0x1p-127 * (1 + std::exp(epsilon));
@@ -293,7 +293,7 @@ TEST(ApplyReexecution, GoesOnBitForBitWhenNothingIsExecutedTwice) {
   EXPECT_EQ(restored.save(), whole.save());
   EXPECT_EQ(restored.lineage(), "");
   EXPECT_EQ(values(step(restored)), values(step(whole)));
-  // On a stream of its own too.
+  // Also on a stream of its own.
   const Bytes saved = whole.save();
   step(whole);
   whole.restore(saved, 3);

@@ -67,7 +67,7 @@ cbor::Value config_of(const DpConfig& dp) {
                     {"target_steps", dp.target_steps ? cbor::Value(*dp.target_steps) : nullptr}});
 }
 
-// Of the stream derived for it.
+// The name of the stream derived for a lineage.
 std::string lineage_name(const std::string& lineage) { return "lineage/" + lineage; }
 
 void require_equal(const cbor::Value& saved, const cbor::Value& own, const char* what) {
@@ -319,7 +319,7 @@ cbor::Value Mechanism::trace_header() const {
        {"parallelism.type", spelling(dp.parallelism)},
        {"noise_seed_per_step", dp.noise_seed_per_step},
        {"privacy_allocation_mode", spelling(dp.privacy_allocation)},
-       // Of the first step, whatever the state is by now.
+       // The allocation of the first step, whatever the state is now.
        {"allocation_map", map_of(prepare(*fixed_, 0, std::nullopt, std::nullopt).allocation)},
        {"fused_kernel", dp.fused_kernel},
        {"safety_budget_reserve", dp.safety_budget_reserve},

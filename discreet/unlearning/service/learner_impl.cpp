@@ -11,7 +11,7 @@
 namespace discreet::unlearning {
 namespace {
 
-// None of a stream.
+// Null for a stream.
 Engine* engine_of(Learner& learner) {
   if (auto* exact = std::get_if<ExactEngine>(&learner)) return exact;
   return std::get_if<ErmEngine>(&learner);

@@ -206,7 +206,7 @@ std::array<Bound, 2> bounds(const ModelLayout& layout, const DensePass<Real>& pa
   }
   if (!pass.bias || !layout.tensors()[*pass.bias].is_private()) return out;
   if (positions == 1) {
-    // That of g, which in binary32 the weight has measured, unscaled.
+    // The norm of g. In binary32 it was measured for the weight, unscaled.
     const bool measured = std::is_same_v<Real, float> && layout.tensors()[pass.weight].is_private();
     const double norm = measured ? scratch.x_norms[0] : row_norm(g, outputs);
     out[1] = {norm, norm};

@@ -167,8 +167,8 @@ TYPED_TEST(PairNorms, OfSumsByPlaceAreNotBelow) {
           at[k] = places == 0 ? 0 : static_cast<std::int64_t>(k % places);
         for (std::size_t t = 0; t < positions; ++t)
           for (std::size_t k = 0; k < width; ++k) {
-            // Of the second record the first and the last row cancel; of the third all but the
-            // first vanish beside it, one by one.
+            // In the second record the first and the last row cancel. In the third, every row after
+            // the first is too small to change the sum.
             if (t == 0 || t + 1 == positions)
               g[(positions + t) * width + k] =
                   static_cast<TypeParam>(t == 0 ? 3e3 / unit : -3e3 / unit);
