@@ -85,14 +85,17 @@ std::vector<Idle> idle_statements(const Policy& policy, const Statements& statem
   return idle;
 }
 
-// Contributors of several contributions: their bounds add up.
+// Contributors of several contributions: their bounds add up. The family of the noise is the
+// configuration's, not the policy's, so it is named.
 void print_totals(const std::vector<ContributorTotal>& totals, double delta) {
   std::size_t several = 0, shown = 0;
   for (const ContributorTotal& t : totals) {
     if (t.contributions < 2 || ++several > kShown) continue;
     ++shown;
-    print("contributor {}: {} contributions, together epsilon ≤ {} at delta {}{}\n", t.contributor,
-          t.contributions, brief_up(epsilon_of(t, delta)), delta,
+    print(
+        "contributor {}: {} contributions, together epsilon ≤ {} at delta {} under Gaussian or "
+        "Laplace noise{}\n",
+        t.contributor, t.contributions, brief_up(epsilon_of(t, delta)), delta,
           t.amplified == 0 ? "" : fmt::format(" ({} amplified ones aside)", t.amplified));
   }
   if (several > shown) print("and {} more with several; --json has all\n", several - shown);

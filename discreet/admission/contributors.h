@@ -19,7 +19,7 @@ struct ContributorTotal {
   std::uint64_t contributions = 0;
   std::uint64_t amplified = 0;  // those promised at one delta only; excluded from totals
   // mu of Gaussian DP for zeroing out all payloads with an every-pattern promise: the sum of 1/z_i,
-  // rounded up; 0 if there is none.
+  // rounded up; 0 if there is none. Holds if promises_gdp(family) of every run's noise (families.h).
   double gdp_mu = 0;
 };
 

@@ -33,6 +33,10 @@ double log_odds_from_below(double x) noexcept {
 
 }  // namespace
 
+bool promises_gdp(NoiseFamily family) noexcept {
+  return family != NoiseFamily::kDiscreteGaussian && family != NoiseFamily::kSkellam;
+}
+
 double gaussian_use(std::uint32_t k, double z) noexcept {
   return round_up(std::sqrt(static_cast<double>(k)) * z, 2);
 }

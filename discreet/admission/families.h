@@ -14,6 +14,10 @@ struct UseNoise {
   double grid = 0;  // discrete families: the step, in the unit of the gradients; else unused
 };
 
+// Whether k uses keep an every-pattern promise as a trade-off function, 1/z-GDP. If not (discrete
+// Gaussian, Skellam), they keep it as Renyi divergences only.
+bool promises_gdp(NoiseFamily family) noexcept;
+
 // m is the standard deviation of the noise divided by the clip bound. These functions return the
 // smallest m, rounded up, at which k uses together keep an every-pattern promise of multiplier z:
 //   gaussian, rounded_gaussian, discrete_gaussian    sqrt(k) z

@@ -101,10 +101,10 @@ void promise_every_pattern(const Descriptor& d, const ModelLayout& layout, const
     out.required_multiplier = noise.family == Family::kLaplace ? laplace_use(d.occurrences, z)
                                                                : gaussian_use(d.occurrences, z);
   }
-  if (noise.family == Family::kSkellam || noise.family == Family::kDiscreteGaussian)
-    out.renyi_rho = next_up(1 / (2 * next_down(least_z * least_z)));
-  else
+  if (promises_gdp(noise.family))
     out.gdp_mu = next_up(1 / least_z);
+  else
+    out.renyi_rho = next_up(1 / (2 * next_down(least_z * least_z)));
   if (!std::isfinite(out.required_multiplier))
     invalid_config("resolve",
                    "{} uses of Skellam noise {} on grid steps of {} cannot keep a promise of "

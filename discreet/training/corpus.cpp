@@ -358,8 +358,11 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                     {"classes", cbor::array(std::move(classes))},
                     {"per_sample_step", std::move(injection)},
                     {"contributors", totals.size()},
-                    {"most_of_a_contributor", cbor::map({{"contributions", totals[0].contributions},
-                                                         {"gdp_mu", totals[0].gdp_mu}})}});
+                    {"most_of_a_contributor",
+                     cbor::map({{"contributions", totals[0].contributions},
+                                {"gdp_mu", admission::promises_gdp(noise_.family)
+                                               ? cbor::Value(totals[0].gdp_mu)
+                                               : cbor::Value(nullptr)}})}});
 }
 
 }  // namespace discreet::training

@@ -260,8 +260,10 @@ def test_every_family_of_noise_keeps_the_promise_in_its_own_way(corpus, family):
         k, z = (6, 1) if c["class"] == "clinical" else (20, 0.4)
         if family in ("laplace", "rounded_gaussian"):
             assert c["gdp_mu"] == pytest.approx(1 / z) and c["renyi_rho"] is None
+            assert header(folder, "run")["most_of_a_contributor"]["gdp_mu"] > 0
         else:
             assert c["renyi_rho"] == pytest.approx(1 / (2 * z * z)) and c["gdp_mu"] is None
+            assert header(folder, "run")["most_of_a_contributor"]["gdp_mu"] is None
         assert c["noise_multiplier"] >= k**0.5 * z
         if family == "laplace":
             # L1 noise needs more of it than a Gaussian would: sqrt(2) / 0.798 for small losses.
