@@ -129,6 +129,13 @@ std::string describe(const OptimizerConfig& o) {
   return out;
 }
 
+// Of the first step, if a mode that follows the budget decides it.
+double noise_multiplier(const Checked& checked) {
+  const DpConfig& c = checked.privacy();
+  return checked.plan && c.mode != ScheduleMode::kFixed ? checked.plan->forecast.sigma
+                                                        : c.noise_multiplier;
+}
+
 void print_noise(const Checked& checked) {
   const DpConfig& c = checked.privacy();
   if (checked.plan && !checked.plan->classes.empty()) {
@@ -148,7 +155,7 @@ void print_noise(const Checked& checked) {
         c.clip_norm_adaptive ? fmt::format("adaptive from {}", c.clip_norm)
                              : fmt::format("{}", c.clip_norm));
   print("  noise          {} at multiplier {}, mode {}\n", spelling(c.noise_family),
-        c.noise_multiplier, spelling(c.mode));
+        noise_multiplier(checked), spelling(c.mode));
 }
 
 void print_plan(const Checked& checked) {
@@ -211,7 +218,7 @@ void print_json(const Checked& checked) {
                         {"sampling_mode", spelling(c.sampling_mode)},
                         {"epsilon", nullptr}};
   const bool governed = checked.plan && !checked.plan->classes.empty();
-  if (!governed) out["noise_multiplier"] = c.noise_multiplier;
+  if (!governed) out["noise_multiplier"] = noise_multiplier(checked);
   if (checked.plan) {
     const training::Plan& plan = *checked.plan;
     const Forecast& forecast = plan.forecast;

@@ -205,9 +205,10 @@ data::BadRow bad_row(const std::string& text) {
 Outcome train_and_report(const TrainingOptions& options, std::string_view yaml,
                          std::string_view name, const std::filesystem::path& relative_to,
                          const std::function<void(const Progress&)>& each_step) {
+  const std::filesystem::path out = options.out;
   const LoadedConfig loaded = training::load_training_config(
       yaml, name, training_settings(options.settings, options.seed, options.insecure_seed),
-      relative_to);
+      relative_to, options.resume ? &out : nullptr);
   training::TrainOptions train;
   train.directory = options.out;
   train.resume = options.resume;

@@ -264,6 +264,7 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double floor = 1e-8;
+  bool floor_is_noise = false;  // floor: noise
   double weight_decay = 0;
   RateSchedule schedule = RateSchedule::kConstant;
   std::optional<double> average;  // decay of the average of iterates

@@ -167,7 +167,7 @@ struct Rows {
     add("effective_batch_size", AT(privacy.effective_batch_size),
         "Public divisor of the mean: expected or fixed number of records of an optimizer step",
         kRecords)
-        .default_if = "sampling_rate x declared_size";
+        .default_if = "sampling_rate x declared_size; in train, max(512, declared_size / 25)";
     add("truncated_batch", AT(privacy.truncated_batch),
         "Maximum number of records of a batch under TRUNCATED_POISSON_V1", kRecords);
   }
@@ -183,7 +183,8 @@ struct Rows {
         "The budget; a step that would exceed it is not released", {0, 1e300, false, false});
     add("target_delta", AT(privacy.target_delta), "Failure probability of the promise",
         {0, 1, true, true});
-    add("target_steps", AT(privacy.target_steps), "Planned number of optimizer steps", kAtLeastOne);
+    add("target_steps", AT(privacy.target_steps), "Planned number of optimizer steps", kAtLeastOne)
+        .default_if = "1000 in train, if no noise is set";
     add("safety_budget_reserve", AT(privacy.safety_budget_reserve),
         "Fraction r of the budget: a warning appears at target_epsilon x (1 - r)",
         {0, 1, false, true});
@@ -299,7 +300,8 @@ struct Rows {
   }
 
   void schedule() {
-    add("mode", AT(privacy.mode), "How sigma follows the budget");
+    add("mode", AT(privacy.mode), "How sigma follows the budget").default_if =
+        "meet_exactly_at_target_steps in train, if no noise is set";
     add("decay.factor", AT(privacy.decay_factor),
         "step_decay: factor applied to sigma every decay.every steps", {0, 1e3, true, false});
     add("decay.every", AT(privacy.decay_every), "step_decay: steps between two decays",
@@ -410,21 +412,36 @@ struct Rows {
     constexpr Range kDecay{0, 1, false, true};
     whole("optimizer.kind", AT(optimizer.kind),
           "How released gradients update the parameters, at no privacy cost");
-    whole("optimizer.rate", AT(optimizer.rate), "Learning rate", kPositive);
+    whole("optimizer.rate", AT(optimizer.rate), "Learning rate", kPositive).default_if =
+        "in train, from the budget, declared_size and the columns";
     whole("optimizer.momentum", AT(optimizer.momentum), "sgd: factor applied to the previous step",
           kDecay);
     whole("optimizer.beta1", AT(optimizer.beta1), "adam: decay of the first moment", kDecay);
     whole("optimizer.beta2", AT(optimizer.beta2), "adam: decay of the second moment", kDecay);
-    whole("optimizer.floor", AT(optimizer.floor),
-          "adam: smallest root of the second moment, after subtracting the variance of the noise",
-          kPositive);
+    Key<Config>& floor = whole(
+        "optimizer.floor", AT(optimizer.floor),
+        "adam: smallest root of the second moment, after subtracting the variance of the noise; or "
+        "noise: the standard deviation of the noise",
+        kPositive);
+    floor.choices = {"noise"};
+    floor.default_if = "noise in train";
+    floor.get = [](const Config& c) -> KeyValue {
+      if (c.optimizer.floor_is_noise) return std::string("noise");
+      return c.optimizer.floor;
+    };
+    floor.set = [](Config& c, const KeyValue& value) {
+      const double* number = std::get_if<double>(&value);
+      c.optimizer.floor_is_noise = number == nullptr;
+      if (number != nullptr) c.optimizer.floor = *number;
+    };
     whole("optimizer.weight_decay", AT(optimizer.weight_decay),
           "Fraction by which a parameter decays per unit of learning rate",
           {0, 1e300, false, false});
     whole("optimizer.schedule", AT(optimizer.schedule),
           "How the rate decreases to 0 at target_steps, unless constant");
     whole("optimizer.average", AT(optimizer.average),
-          "Decay of the running average of parameters, which becomes the model", kDecay);
+          "Decay of the running average of parameters, which becomes the model", kDecay)
+        .default_if = "1 - 10 / steps in train, from 50 steps on";
   }
 
   void run() {

@@ -118,7 +118,9 @@ void Optimizer::descend_adam(std::size_t i, std::size_t begin, std::size_t end,
                              std::span<const double> g, double rate, std::span<float> w) {
   const double beta1 = options_.beta1, beta2 = options_.beta2, decay = options_.weight_decay;
   const double correct1 = 1 - power(beta1, t_), correct2 = 1 - power(beta2, t_);
-  const double least = options_.floor * options_.floor, variance = variance_[i];
+  const double variance = variance_[i];
+  const double least = std::max(options_.floor * options_.floor,
+                                options_.floor_is_noise ? variance / correct2 : 0.0);
   const double* from = g.data();
   double *m = first_.tensor(i).data(), *v = second_.tensor(i).data();
   float* to = w.data();

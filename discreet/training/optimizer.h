@@ -23,7 +23,10 @@ struct OptimizerOptions {
   double momentum = 0;  // SGD, in [0, 1): v = momentum v + g; w -= rate v
   double beta1 = 0.9;   // Adam
   double beta2 = 0.999;
-  double floor = 1e-8;      // Adam: smallest square root of the second moment, > 0
+  double floor = 1e-8;  // Adam: smallest square root of the second moment, > 0
+  // Adam: the root is at least the standard deviation of the noise, too. Below it, a second moment
+  // without its noise is an estimate of nothing, and a small one would blow the step up.
+  bool floor_is_noise = false;
   double weight_decay = 0;  // >= 0, decoupled: w -= rate * weight_decay * w
   RateSchedule schedule = RateSchedule::kConstant;
   std::uint64_t steps = 0;  // of the run; required by cosine and linear
@@ -40,9 +43,9 @@ class Optimizer {
 
   // One step. gradient: as released. noise_variance: of each part's noise on the released gradient,
   // per private tensor of the layout. The noise inflates Adam's second moment, so Adam subtracts
-  // the bias-corrected average of this variance, down to floor^2. parameters: one span per tensor;
-  // tensors that are not private do not change. threads: does not affect results. Throws
-  // kInvalidInput for other sizes.
+  // the bias-corrected average of this variance, down to floor^2 or that average. parameters: one
+  // span per tensor; tensors that are not private do not change. threads: does not affect results.
+  // Throws kInvalidInput for other sizes.
   void step(const GradientSum& gradient, std::span<const double> noise_variance,
             std::span<const std::span<float>> parameters, int threads = 1);
 

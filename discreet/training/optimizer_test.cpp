@@ -80,6 +80,26 @@ TEST(Optimizer, AdamTakesTheNoiseOutOfTheSecondMoment) {
   EXPECT_GT(far, 2.5 * near);
 }
 
+// Half of the time the second moment of pure noise is below the noise's variance, and a tiny floor
+// makes a huge step of it.
+TEST(Optimizer, AFloorOfTheNoiseBoundsAdamsSteps) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> noise(0, 2);
+  Model bounded, huge;
+  const OptimizerOptions tiny{.kind = OptimizerKind::kAdam, .rate = 0.01};
+  OptimizerOptions follows = tiny;
+  follows.floor_is_noise = true;
+  Optimizer with(follows, layout()), without(tiny, layout());
+  for (int t = 0; t < 1000; ++t) {
+    const double g = noise(random);
+    step(with, bounded, g, 0, 4);
+    step(without, huge, g, 0, 4);
+  }
+  // Steps of 0.01 times an average of ten draws in units of their deviation: a walk of about 0.3.
+  EXPECT_NEAR(bounded.w[0], 1, 1.5);
+  EXPECT_GT(std::fabs(huge.w[0] - 1), 1000);
+}
+
 TEST(Optimizer, AveragesIterates) {
   Model model;
   Optimizer optimizer({.rate = 1, .average = 0.5}, layout());

@@ -25,9 +25,11 @@ Digest digest_of(const data::Data& data) {
 
 OptimizerOptions optimizer_options(const Config& config) {
   const OptimizerConfig& o = config.optimizer;
-  return {o.kind,         o.rate,     o.momentum,
-          o.beta1,        o.beta2,    o.floor,
-          o.weight_decay, o.schedule, config.privacy.target_steps.value_or(0),
+  return {o.kind,           o.rate,
+          o.momentum,       o.beta1,
+          o.beta2,          o.floor,
+          o.floor_is_noise, o.weight_decay,
+          o.schedule,       config.privacy.target_steps.value_or(0),
           o.average};
 }
 

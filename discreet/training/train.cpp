@@ -13,6 +13,7 @@
 #include "discreet/run/run_keys.h"
 #include "discreet/run/session.h"
 #include "discreet/training/corpus.h"
+#include "discreet/training/defaults.h"
 #include "discreet/training/safetensors.h"
 #include "discreet/training/setup.h"
 
@@ -334,10 +335,13 @@ RunResult train(const Config& resolved, const TrainOptions& options) {
 
 LoadedConfig load_training_config(std::string_view yaml, std::string_view name,
                                   std::span<const std::string> settings,
-                                  const std::filesystem::path& relative_to) {
+                                  const std::filesystem::path& relative_to,
+                                  const std::filesystem::path* resumed) {
   std::vector<std::string> all(settings.begin(), settings.end());
-  if (!read_config(yaml, name, settings).where.contains("security.differential_privacy.nonfinite"))
-    all.emplace_back("nonfinite=zero");
+  const ReadConfig read = read_config(yaml, name, settings);
+  const bool continues = resumed != nullptr && std::filesystem::exists(*resumed / "config.yaml");
+  std::ranges::copy(continues ? settings_of_run(read, *resumed) : default_settings(read),
+                    std::back_inserter(all));
   LoadedConfig out = load_config(yaml, name, all);
   CorpusConfig& corpus = out.config.corpus;
   std::vector<std::optional<std::string>*> files = files_of(out.config);

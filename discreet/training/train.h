@@ -17,11 +17,13 @@
 namespace discreet::training {
 
 // Reads a configuration file for training: load_config(), and additionally
-//   nonfinite      defaults to zero: one record cannot stop the run
+//   missing keys   have the defaults of training (defaults.h), or, if `resumed` is the directory of
+//                  a run that continues, the values with which it started
 //   paths of data  become absolute: those in the file are relative to `relative_to`
 LoadedConfig load_training_config(std::string_view yaml, std::string_view name,
                                   std::span<const std::string> settings,
-                                  const std::filesystem::path& relative_to);
+                                  const std::filesystem::path& relative_to,
+                                  const std::filesystem::path* resumed = nullptr);
 
 // The progress of a run. Confidential if it contains losses and accuracies.
 struct Progress {

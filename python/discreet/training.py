@@ -214,7 +214,8 @@ def train(X: Any = None, y: Any = None, out: str | os.PathLike[str] | None = Non
     label_bounds: (lower, upper) of a label that is a number.
     declared_size: a public number that is at least the number of records. Without it, the number of records is public, and the
         adjacency is zero_out.
-    batch_size, epochs: expected number of records of a step, and number of passes over the data.
+    batch_size, epochs: expected number of records of a step, and number of passes over the data; by default as for
+        `discreet train` (docs/concepts/training.md, "Defaults").
     hidden: sizes of hidden layers; without it, the model is linear.
     test: (X, y) of held-out records, which have no guarantee.
     out: the run's directory; by default a temporary one, which is removed together with the Run.
@@ -302,12 +303,6 @@ def _with_defaults(config: str | os.PathLike[str] | Mapping[str, Any], settings:
         out["declared_size"] = rows
         if not has("adjacency"):
             out["adjacency"] = "zero_out"
-    if not has("effective_batch_size", "sampling_rate"):
-        out["sampling_rate"] = 0.05
-    if not has("target_steps", "run.epochs"):
-        out["run.epochs"] = 20
-    if not has("noise_multiplier", "mode"):
-        out["mode"] = "meet_exactly_at_target_steps"
     if not has("model.kind"):
         out["model.kind"] = "mlp" if has("model.hidden") else "softmax" if classifies else "linear"
     return {**out, **settings}

@@ -87,8 +87,8 @@ nb::dict train(const nb::bytes& yaml, const std::string& name,
                const std::string& on_bad_row, const std::optional<nb::callable>& progress,
                const std::optional<nb::list>& columns,
                const std::optional<nb::list>& test_columns) {
-  const LoadedConfig loaded =
-      training::load_training_config({yaml.c_str(), yaml.size()}, name, settings, relative_to);
+  const LoadedConfig loaded = training::load_training_config(
+      {yaml.c_str(), yaml.size()}, name, settings, relative_to, resume ? &out : nullptr);
   std::atomic<bool> stop = false;
   training::TrainOptions options;
   options.directory = out;

@@ -305,7 +305,7 @@ def test_the_trace_states_what_adaptation_costs_and_shuffling_gives_without_chan
     for step in steps_of(tmp_path / "adaptive"):
         # Part of the cumulative epsilon, not on top of it.
         assert 0 < step["delta_eps"] < step["cumulative_epsilon_after"] and "amplification_factor" not in step
-    discreet.train(X, y, tmp_path / "bins", declared_size=400,
+    discreet.train(X, y, tmp_path / "bins", declared_size=400, batch_size=40,
                    settings={"sampling_mode": "SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1"}, **how)
     assert all(step["amplification_factor"] > 1 for step in steps_of(tmp_path / "bins"))
 

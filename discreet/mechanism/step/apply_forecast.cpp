@@ -14,7 +14,7 @@ using State = Mechanism::State;
 class DryRun {
  public:
   DryRun(const Fixed& fixed, std::unique_ptr<State> state, std::uint64_t end)
-      : fixed_(fixed), state_(std::move(state)), end_(end) {}
+      : fixed_(fixed), state_(std::move(state)), first_(state_->t), end_(end) {}
 
   Forecast run() {
     try {
@@ -25,6 +25,7 @@ class DryRun {
     settle();
     Forecast out;
     out.steps = state_->t;
+    out.sigma = sigma_;
     if (state_->scheduler)
       out.epsilon = accounting::Interval{state_->spent.epsilon.lower, state_->cumulative_epsilon};
     out.bounded_by = state_->accountant->bounded_by();
@@ -54,6 +55,7 @@ class DryRun {
     if (decided.sigma > 0)
       require_drawable(fixed_.dp().noise_family,
                        noise_scales(fixed_, s.now.allocation, decided.sigma).drawn);
+    if (s.t == first_) sigma_ = decided.sigma;
     const std::uint64_t next = next_change(decided);
     s.scheduler = std::move(decided.scheduler);
     s.projected = decided.projected;
@@ -153,7 +155,8 @@ class DryRun {
 
   const Fixed& fixed_;
   std::unique_ptr<State> state_;
-  std::uint64_t end_;
+  std::uint64_t first_, end_;
+  double sigma_ = 0;
   std::unique_ptr<accounting::Accountant> before_;
   std::vector<Stretch> pending_;
   std::optional<Error> failure_;
@@ -189,7 +192,9 @@ Forecast Mechanism::forecast() const {
   state->spent = own.spent;
   Forecast out = DryRun(*fixed_, std::move(state), end).run();
   if (unknown.empty() || (out.failure && out.steps == own.t)) return out;
+  const double sigma = out.sigma;
   out = {};
+  out.sigma = sigma;
   out.unknown = std::move(unknown);
   return out;
 }

@@ -15,6 +15,7 @@ namespace discreet::mechanism {
 // it is public, and a claim for it holds whenever the run stops.
 struct Forecast {
   std::uint64_t steps = 0;  // completed at the end of the run
+  double sigma = 0;         // noise multiplier of the next step; 0 if it is not released
   // The spend at the end, as trace_end() will report it; empty if nothing is accounted (not
   // enabled, no noise), or if it is `unknown`.
   std::optional<accounting::Interval> epsilon;
