@@ -33,13 +33,15 @@ constexpr Row kTrain[] = {
 };
 
 constexpr Row kPlan[] = {
-    {"plan", "Find the noise that a privacy target needs, for each way to sample.",
+    {"plan", "Find the noise that a privacy target needs, or the steps that a noise affords.",
      "discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
      "--epochs 60\n"
      "  discreet plan --target-epsilon 8 --delta 1e-6 --sampling-rate 0.01 --steps 2000 --json\n"
      "  discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
      "--epochs 60 \\\n"
-     "    --group-size 4 --plot epsilon.svg",
+     "    --group-size 4 --plot epsilon.svg\n"
+     "  discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 \\\n"
+     "    --noise-multiplier 1.1",
      add_plan},
     {"account", "Certify the epsilon of a training schedule, or the delta for an epsilon.",
      "discreet account --sampling-rate 0.01 --noise-multiplier 1 --steps 1000 --delta 1e-5\n"

@@ -188,6 +188,13 @@ def test_bad_input_is_one_sentence_naming_the_value(changes, named):
     assert named in result.stderr and result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("noise", ["0.1", "0.03", "0.01", "0.001"])
+def test_hardly_any_noise_has_a_bound_that_is_too_large_to_be_of_use(noise):
+    out = json.loads(account({"--noise-multiplier": noise}, "--json").stdout)
+    mu = 1000 ** 0.5 / float(noise)  # as if every record were in every step
+    assert 50 < out["epsilon"]["upper"] <= (mu * mu / 2 + 4.2648908 * mu) * (1 + 1e-9)
+
+
 def test_only_pld_verifies_by_independent_paths():
     result = account({"--accountant": "rdp"}, "--verify")
     assert result.returncode == 2 and result.stderr.startswith("error: INVALID_DP_CONFIG: --verify")
