@@ -28,8 +28,8 @@ Composition steps_of(double rate, double noise_multiplier, std::uint64_t steps) 
 // that keeps the promise. (Steps are counted by most_keeping().)
 class Search {
  public:
-  Search(const Target& target, std::function<Composition(double)> at)
-      : target_(target), at_(std::move(at)) {}
+  Search(const Target& target, Evaluation evaluation, std::function<Composition(double)> at)
+      : target_(target), evaluation_(evaluation), at_(std::move(at)) {}
 
   struct Point {
     double x;
@@ -41,7 +41,10 @@ class Search {
     ++evaluations;
     Point point{x, {{0, HUGE_VAL}, Path::kTransform, Direction::kRemove}, 0};
     try {
-      point.epsilon = epsilon_near(at_(x), target_);
+      point.epsilon =
+          evaluation_ == Evaluation::kNear
+              ? epsilon_near(at_(x), target_)
+              : certified_group_epsilon(at_(x), target_.group, target_.delta, {kContour, kFine});
     } catch (const Error& error) {
       // An epsilon beyond binary64 is above every target.
       if (error.code() != ErrorCode::kAccountantOverflow) throw;
@@ -97,6 +100,7 @@ class Search {
 
  private:
   Target target_;
+  Evaluation evaluation_;
   std::function<Composition(double)> at_;
 };
 
@@ -127,11 +131,11 @@ Certified epsilon_near(const Composition& steps, const Target& target) {
 }
 
 Calibrated<double> calibrate_noise_multiplier(double rate, std::uint64_t steps,
-                                              const Target& target) {
+                                              const Target& target, Evaluation evaluation) {
   check_target(kOperator, target);
   steps_of(rate, 1, steps);
   constexpr double kLeast = 0.05, kMost = 1e7;
-  Search search(target, [&](double sigma) { return steps_of(rate, sigma, steps); });
+  Search search(target, evaluation, [&](double sigma) { return steps_of(rate, sigma, steps); });
   // A first guess from the central limit, then steps that grow until both sides are found.
   const double guess = rate * std::sqrt(static_cast<double>(steps)) *
                        std::sqrt(-2 * numerics::log(target.delta)) / target.epsilon *
@@ -160,7 +164,7 @@ Calibrated<double> calibrate_noise_multiplier(double rate, std::uint64_t steps,
 Calibrated<std::uint64_t> calibrate_steps(double rate, double noise_multiplier,
                                           const Target& target) {
   check_target(kOperator, target);
-  Search search(target, [&](double count) {
+  Search search(target, Evaluation::kNear, [&](double count) {
     return steps_of(rate, noise_multiplier, static_cast<std::uint64_t>(count));
   });
   const auto evaluate = [&](std::uint64_t count) -> Trial<Certified> {
@@ -190,7 +194,8 @@ Calibrated<double> calibrate_rate(double noise_multiplier, std::uint64_t steps,
   // Strictness 1/q.
   constexpr double kMost = 1e12;
   const auto rate = [](double x) { return std::min(1 / x, 1.0); };
-  Search search(target, [&](double x) { return steps_of(rate(x), noise_multiplier, steps); });
+  Search search(target, Evaluation::kUniform,
+                [&](double x) { return steps_of(rate(x), noise_multiplier, steps); });
   Search::Point bad = search.evaluate(1);
   if (Search::keeps(bad)) return {1, bad.epsilon, true, search.evaluations};
   std::optional<Search::Point> good;

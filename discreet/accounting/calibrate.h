@@ -30,6 +30,13 @@ void check_target(const char* op, const Target& target);
 // otherwise to 1%. Throws as certified_group_epsilon.
 Certified epsilon_near(const Composition& steps, const Target& target);
 
+// How a search evaluates epsilon.
+enum class Evaluation : std::uint8_t {
+  kUniform,  // everywhere as accurately as near the target: bounds of amplified classes depend on
+             // its bits
+  kNear,     // by epsilon_near(): several times faster where only the transform certifies
+};
+
 template <class T>
 struct Calibrated {
   T value;            // the setting
@@ -41,7 +48,8 @@ struct Calibrated {
 
 // The smallest noise multiplier. rate in (0, 1], steps >= 1.
 Calibrated<double> calibrate_noise_multiplier(double rate, std::uint64_t steps,
-                                              const Target& target);
+                                              const Target& target,
+                                              Evaluation evaluation = Evaluation::kUniform);
 
 // The largest number of steps, at most 2^50: one more (beyond 10^9 steps: 1e-9 more) was evaluated,
 // and its upper end exceeds the target. Infeasible if a single step exceeds the target.

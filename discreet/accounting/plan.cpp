@@ -64,7 +64,8 @@ class Planner {
   Planner(const Workload& workload, const Target& target) : workload_(workload), target_(target) {}
 
   PlannedSampler poisson() {
-    const auto found = calibrate_noise_multiplier(workload_.rate, workload_.steps, target_);
+    const auto found =
+        calibrate_noise_multiplier(workload_.rate, workload_.steps, target_, Evaluation::kNear);
     poisson_sigma_ = found.value;
     poisson_epsilon_ = found.reached.value;
     return row(Poisson{workload_.rate}, Adjacency::kAddRemove, found.value, found.reached.value,
@@ -123,7 +124,7 @@ class Planner {
 
   PlannedSampler shuffled() const {
     const auto& sizes = known_sizes();
-    const auto found = calibrate_noise_multiplier(1, sizes.epochs, target_);
+    const auto found = calibrate_noise_multiplier(1, sizes.epochs, target_, Evaluation::kNear);
     double sigma = found.value;
     if (!(sigma >= kLeastShuffled && sigma <= kMostSigma)) {
       invalid_config(kOperator,
@@ -149,7 +150,7 @@ class Planner {
   }
 
   PlannedSampler none() const {
-    const auto found = calibrate_noise_multiplier(1, workload_.steps, target_);
+    const auto found = calibrate_noise_multiplier(1, workload_.steps, target_, Evaluation::kNear);
     PlannedSampler out = row(NoSampling{}, Adjacency::kAddRemove, found.value, found.reached.value,
                              found.reached.value);
     out.noise_to_batch =
