@@ -41,7 +41,8 @@ constexpr Row kPlan[] = {
      "--epochs 60 \\\n"
      "    --group-size 4 --plot epsilon.svg\n"
      "  discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 \\\n"
-     "    --noise-multiplier 1.1",
+     "    --noise-multiplier 1.1\n"
+     "  discreet plan --policy policy.yaml --config train.yaml --target-epsilon 3",
      add_plan},
     {"account", "Certify the epsilon of a training schedule, or of several runs together.",
      "discreet account --sampling-rate 0.01 --noise-multiplier 1 --steps 1000 --delta 1e-5\n"

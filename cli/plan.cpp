@@ -238,6 +238,7 @@ void plan_noise(const PlanOptions& options) {
 }
 
 void run(const PlanOptions& options) {
+  if (!options.policy.empty() || !options.config.empty()) return plan_policy(options);
   if (!options.noise_multiplier.empty()) return plan_steps(options);
   plan_noise(options);
 }
@@ -261,6 +262,17 @@ void add_plan(Command& command) {
   command.option("--group-size", "N", options->group_size,
                  "Keep the target for groups of up to N records, such as those of one person: all "
                  "of them present against all of them absent");
+  command
+      .option("--policy", "FILE", options->policy,
+              "Find the epsilon of a contribution of each class of this corpus policy in a run of "
+              "--config, and the stddev that the target needs")
+      .reads_file()
+      .excludes({"--dataset-size", "--batch-size", "--epochs", "--sampling-rate", "--steps",
+                 "--noise-multiplier", "--group-size"});
+  command
+      .option("--config", "FILE", options->config,
+              "Configuration of the run, with --policy; its section corpus is not used")
+      .reads_file();
   command.option("--plot", "FILE", options->plot, "Write epsilon over the run as an SVG file")
       .writes_file();
   command.json(options->json);

@@ -18,12 +18,14 @@ struct PlanOptions {
   std::string sampling_rate, steps;
   std::string dataset_size, batch_size, epochs;
   std::string group_size;
+  std::string policy, config;
   std::string plot;
   bool json = false;
 };
 
-// How long a run with given noise may be: computes, plots and prints.
-void plan_steps(const PlanOptions& options);
+// The other questions that `plan` answers: each computes, plots and prints.
+void plan_steps(const PlanOptions& options);   // how long a run with given noise may be
+void plan_policy(const PlanOptions& options);  // what a corpus policy promises in a run
 
 // ---------------------------------------------------------------- parts of the answers
 
