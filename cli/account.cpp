@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/account_runs.h"
 #include "cli/commands.h"
 #include "cli/numbers.h"
+#include "cli/planning.h"
 #include "cli/print.h"
 #include "cli/sampling.h"
 #include "cli/schedule.h"
@@ -30,7 +32,8 @@ using accounting::Sampling;
 
 struct Options {
   SamplingOptions who;
-  std::string noise_multiplier, delta, epsilon, schedule, group_size;
+  std::vector<std::string> runs;
+  std::string noise_multiplier, delta, epsilon, schedule, group_size, plot;
   std::string accountant = "pld";
   bool verify = false;
   bool json = false;
@@ -53,7 +56,7 @@ struct Answer {
 // What is accounted for; the sampler is none when a schedule was read.
 struct Run {
   Adjacency adjacency;
-  std::optional<Sampling> sampling;
+  std::optional<ParsedSampling> who;
   std::uint64_t steps = 0;
   Answer answer;
 };
@@ -99,6 +102,15 @@ Answer ask(const Options& options, Adjacency adjacency, const Feed& feed) {
   return answer;
 }
 
+Answer ask_steps(const Options& options, const ParsedSampling& who, Adjacency adjacency,
+                 std::uint64_t events) {
+  const Gaussian noise{parse_number("--noise-multiplier", options.noise_multiplier)};
+  const Event event(noise, who.sampling, adjacency);
+  return ask(options, adjacency, [&](const auto& take) {
+    if (events > 0) take(event, events);
+  });
+}
+
 Run account(const Options& options) {
   Run run{parse_adjacency(options.who), std::nullopt, 0, {}};
   if (!options.schedule.empty()) {
@@ -114,14 +126,9 @@ Run account(const Options& options) {
   if (options.noise_multiplier.empty()) {
     refuse("--noise-multiplier", "give --noise-multiplier and --steps, or --schedule FILE");
   }
-  const ParsedSampling who = parse_sampling(options.who);
-  const Gaussian noise{parse_number("--noise-multiplier", options.noise_multiplier)};
-  const Event event(noise, who.sampling, run.adjacency);
-  run.sampling = who.sampling;
-  run.steps = who.steps;
-  run.answer = ask(options, run.adjacency, [&](const auto& take) {
-    if (who.events > 0) take(event, who.events);
-  });
+  run.who = parse_sampling(options.who);
+  run.steps = run.who->steps;
+  run.answer = ask_steps(options, *run.who, run.adjacency, run.who->events());
   return run;
 }
 
@@ -159,10 +166,11 @@ void print_text(const Options& options, const Run& run) {
     print("  not a bound    {:.6g}, what the central limit theorem suggests\n",
           *run.answer.not_a_bound);
   }
-  print("  for            {} steps, {}\n", run.steps,
-        run.sampling ? fmt::format("{}, noise multiplier {}", describe_sampling(*run.sampling),
-                                   options.noise_multiplier)
-                     : fmt::format("the schedule in {}", options.schedule));
+  print("  for            {}{} steps, {}\n",
+        options.who.epochs.empty() ? "" : fmt::format("{} epochs, ", options.who.epochs), run.steps,
+        run.who ? fmt::format("{}, noise multiplier {}", describe_sampling(run.who->sampling),
+                              options.noise_multiplier)
+                : fmt::format("the schedule in {}", options.schedule));
   print(
       "  in words       {} changes the probability of any outcome\n"
       "                 by a factor of at most e^epsilon = {}, but for a failure of "
@@ -175,7 +183,7 @@ void print_text(const Options& options, const Run& run) {
       "  provided that  {},\n"
       "                 gradients are clipped before noise is added, and the number of steps was "
       "fixed in advance.\n",
-      describe_proviso(run.sampling.value_or(Poisson{1})));
+      describe_proviso(run.who ? run.who->sampling : Sampling(Poisson{1})));
 }
 
 void print_json(const Options& options, const Run& run) {
@@ -184,7 +192,7 @@ void print_json(const Options& options, const Run& run) {
   const bool epsilon = options.asks_for_epsilon();
   nlohmann::json out = {{"accountant", options.accountant},
                         {"adjacency", to_string(run.adjacency)},
-                        {"sampling", run.sampling ? options.who.sampling : "poisson"},
+                        {"sampling", run.who ? options.who.sampling : "poisson"},
                         {"steps", run.steps}};
   if (!options.group_size.empty()) out["group_size"] = options.group();
   out["epsilon"] = epsilon ? interval : nlohmann::json(options.given());
@@ -194,10 +202,13 @@ void print_json(const Options& options, const Run& run) {
     out["worst_direction"] = to_string(found->worst);
   }
   if (run.answer.not_a_bound) out["not_a_bound"] = {{"central_limit", *run.answer.not_a_bound}};
-  if (run.sampling) {
+  if (run.who) {
     out["noise_multiplier"] = parse_number("--noise-multiplier", options.noise_multiplier);
-    if (const auto* poisson = std::get_if<Poisson>(&*run.sampling)) {
+    if (const auto* poisson = std::get_if<Poisson>(&run.who->sampling))
       out["sampling_rate"] = poisson->rate;
+    if (!options.who.epochs.empty()) {
+      out["epochs"] = parse_count("--epochs", options.who.epochs);
+      out["steps_per_epoch"] = run.who->steps_per_epoch;
     }
   } else {
     out["schedule"] = options.schedule;
@@ -205,11 +216,42 @@ void print_json(const Options& options, const Run& run) {
   print("{}\n", out.dump());
 }
 
+// Epsilon of runs that end earlier, to the end.
+void draw(const Options& options, const Run& run) {
+  if (!run.who || !options.asks_for_epsilon() || run.steps == 0)
+    refuse("--plot", "--plot draws epsilon over the steps of a sampler: give --delta and steps");
+  const ParsedSampling& who = *run.who;
+  const bool epochs = who.steps_per_epoch > 0;
+  report::Plot plot =
+      plot_of(fmt::format("ε over the run at noise multiplier {}", options.noise_multiplier),
+              epochs ? "epochs" : "steps", fmt::format("ε ({})", to_string(run.adjacency)));
+  report::Plot::Curve curve{"certified upper bound of a run that ends there", {{0, 0}}};
+  // A bracket takes up to a second, a composition milliseconds. Epsilon rises steeply at first.
+  const auto& certificate = run.answer.certificate;
+  const int points = certificate && certificate->path == accounting::Path::kBracket ? 5 : 24;
+  std::vector<double> shares;
+  for (int i = 1; i <= points; ++i) shares.push_back(double(i) * i / (points * points));
+  for (const std::uint64_t events : marks(who.events(), 1, shares)) {
+    const double upper = events == who.events()
+                             ? run.answer.value.upper
+                             : ask_steps(options, who, run.adjacency, events).value.upper;
+    const auto steps = static_cast<double>(events * who.steps_per_event);
+    curve.points.push_back({epochs ? steps / double(who.steps_per_epoch) : steps, upper});
+  }
+  plot.curves = {std::move(curve)};
+  write_plot(plot, fmt::format("{}, δ = {}", describe_sampling(who.sampling), options.given()),
+             options.plot);
+}
+
 void run_account(const Options& options) {
+  if (!options.runs.empty())
+    return account_runs(
+        {options.runs, options.delta, options.group_size, options.plot, options.json});
   if (options.delta.empty() == options.epsilon.empty()) {
     refuse("account", "give either --delta, to get epsilon, or --epsilon, to get delta");
   }
   const Run run = account(options);
+  if (!options.plot.empty()) draw(options, run);
   (options.json ? print_json : print_text)(options, run);
 }
 
@@ -217,6 +259,13 @@ void run_account(const Options& options) {
 
 void add_account(Command& command) {
   auto options = std::make_shared<Options>();
+  command
+      .argument("RUN", options->runs,
+                "Directories of runs: the epsilon of all of them together, for a record in each")
+      .reads_folder("config.yaml")
+      .excludes({"--noise-multiplier", "--sampling", "--adjacency", "--sampling-rate",
+                 "--batch-size", "--dataset-size", "--batches-per-epoch", "--truncate", "--steps",
+                 "--epochs", "--schedule", "--epsilon", "--accountant", "--verify"});
   command.option("--noise-multiplier", "N", options->noise_multiplier,
                  "Standard deviation of the noise divided by the clip norm, above 0");
   add_sampling_options(command, options->who);
@@ -225,16 +274,19 @@ void add_account(Command& command) {
               "Read the steps from JSON lines of {\"noise_multiplier\", \"sampling_rate\", "
               "\"steps\"}; - is standard input")
       .reads_file_or_dash()
-      .excludes({"--sampling-rate", "--noise-multiplier", "--steps", "--sampling"});
+      .excludes({"--sampling-rate", "--noise-multiplier", "--steps", "--epochs", "--sampling"});
   command.option("--group-size", "N", options->group_size,
                  "Certify for groups of up to N records, such as those of one person: all of them "
                  "present against all of them absent");
   command.option("--delta", "DELTA", options->delta,
-                 "Failure probability, in (0, 1): asks for epsilon");
+                 "Failure probability, in (0, 1): asks for epsilon; for RUN the largest of their "
+                 "deltas if not given");
   command.option("--epsilon", "EPSILON", options->epsilon, "At least 0: asks for delta");
   command.option("--accountant", "NAME", options->accountant, "Accountant")
       .choices({"pld", "rdp", "moments", "gdp", "f_dp"});
   command.flag("--verify", options->verify, "Evaluate by every independent path and compare");
+  command.option("--plot", "FILE", options->plot, "Write epsilon over the run as an SVG file")
+      .writes_file();
   command.json(options->json);
   command.action([options] { run_account(*options); });
 }

@@ -33,20 +33,27 @@ constexpr Row kTrain[] = {
 };
 
 constexpr Row kPlan[] = {
-    {"plan", "Find the noise that a privacy target needs, for each way to sample.",
+    {"plan", "Find the noise that a privacy target needs, or the steps that a noise affords.",
      "discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
      "--epochs 60\n"
      "  discreet plan --target-epsilon 8 --delta 1e-6 --sampling-rate 0.01 --steps 2000 --json\n"
      "  discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
      "--epochs 60 \\\n"
-     "    --group-size 4 --plot epsilon.svg",
+     "    --group-size 4 --plot epsilon.svg\n"
+     "  discreet plan --target-epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 \\\n"
+     "    --noise-multiplier 1.1\n"
+     "  discreet plan --policy policy.yaml --config train.yaml --target-epsilon 3",
      add_plan},
-    {"account", "Certify the epsilon of a training schedule, or the delta for an epsilon.",
+    {"account", "Certify the epsilon of a training schedule, or of several runs together.",
      "discreet account --sampling-rate 0.01 --noise-multiplier 1 --steps 1000 --delta 1e-5\n"
      "  discreet account --sampling none --noise-multiplier 5 --steps 10 --epsilon 2 --json\n"
      "  discreet account --sampling balls_and_bins --batches-per-epoch 235 --steps 2350 \\\n"
      "    --noise-multiplier 1.1 --delta 1e-5\n"
-     "  discreet account --schedule schedule.jsonl --delta 1e-6",
+     "  discreet account --dataset-size 60000 --batch-size 256 --epochs 60 --noise-multiplier 1.1 "
+     "\\\n"
+     "    --delta 1e-5 --plot epsilon.svg\n"
+     "  discreet account --schedule schedule.jsonl --delta 1e-6\n"
+     "  discreet account RUN OTHER-RUN",
      add_account},
 };
 

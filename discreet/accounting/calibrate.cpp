@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "discreet/accounting/least.h"
 #include "discreet/base/error.h"
 #include "discreet/numerics/elementary.h"
 
@@ -13,17 +14,10 @@ namespace {
 
 constexpr double kTolerance = 1e-4;
 // epsilon must be known more accurately than the setting, but not more than that requires.
-constexpr Accuracy kAccuracy{1e-8, 2e-5};
+constexpr double kContour = 1e-8, kFine = 2e-5;
+constexpr double kRough = 1e-2, kNear = 0.05;  // far from the target
 
 constexpr const char* kOperator = "calibrate";
-
-void check(const Target& target) {
-  if (!(target.epsilon > 0) || !std::isfinite(target.epsilon))
-    invalid_config(kOperator, "the target epsilon is {}; it must be a finite number above 0",
-                   target.epsilon);
-  if (!(target.delta > 0 && target.delta < 1))
-    invalid_config(kOperator, "delta is {}; it must be in (0, 1)", target.delta);
-}
 
 // Rejects what Event rejects, with the same message.
 Composition steps_of(double rate, double noise_multiplier, std::uint64_t steps) {
@@ -31,11 +25,11 @@ Composition steps_of(double rate, double noise_multiplier, std::uint64_t steps) 
 }
 
 // Searches x = "strictness" on a logarithmic scale; epsilon decreases in x. Finds the smallest x
-// that keeps the promise.
+// that keeps the promise. (Steps are counted by most_keeping().)
 class Search {
  public:
-  Search(const Target& target, std::function<Composition(double)> at)
-      : target_(target), at_(std::move(at)) {}
+  Search(const Target& target, Evaluation evaluation, std::function<Composition(double)> at)
+      : target_(target), evaluation_(evaluation), at_(std::move(at)) {}
 
   struct Point {
     double x;
@@ -47,7 +41,10 @@ class Search {
     ++evaluations;
     Point point{x, {{0, HUGE_VAL}, Path::kTransform, Direction::kRemove}, 0};
     try {
-      point.epsilon = certified_group_epsilon(at_(x), target_.group, target_.delta, kAccuracy);
+      point.epsilon =
+          evaluation_ == Evaluation::kNear
+              ? epsilon_near(at_(x), target_)
+              : certified_group_epsilon(at_(x), target_.group, target_.delta, {kContour, kFine});
     } catch (const Error& error) {
       // An epsilon beyond binary64 is above every target.
       if (error.code() != ErrorCode::kAccountantOverflow) throw;
@@ -68,11 +65,7 @@ class Search {
 
   // Narrows to bad.x < good.x with good.x <= bad.x (1 + tolerance), by false position with the
   // Illinois weights and bisection whenever that stalls.
-  void narrow(
-      Point& bad, Point& good, double tolerance,
-      const std::function<double(double, double, double)>& round = [](double x, double, double) {
-        return x;
-      }) {
+  void narrow(Point& bad, Point& good, double tolerance) {
     double bad_height = bad.height, good_height = good.height;
     int side = 0;
     while (good.x > bad.x * (1 + tolerance) && evaluations < kMaxEvaluations) {
@@ -84,7 +77,7 @@ class Search {
       const double margin = 0.3 * numerics::log1p(tolerance);
       double aim = low + share * (high - low) + (side < 0 ? -margin : margin);
       aim = std::clamp(aim, low + 0.01 * (high - low), high - 0.01 * (high - low));
-      const double x = round(numerics::exp(aim), bad.x, good.x);
+      const double x = numerics::exp(aim);
       if (!(x > bad.x && x < good.x)) return;
       const Point middle = evaluate(x);
       if (keeps(middle)) {
@@ -107,17 +100,42 @@ class Search {
 
  private:
   Target target_;
+  Evaluation evaluation_;
   std::function<Composition(double)> at_;
 };
 
 }  // namespace
 
+void check_target(const char* op, const Target& target) {
+  if (!(target.epsilon > 0) || !std::isfinite(target.epsilon))
+    invalid_config(op, "the target epsilon is {}; it must be a finite number above 0",
+                   target.epsilon);
+  if (!(target.delta > 0 && target.delta < 1))
+    invalid_config(op, "delta is {}; it must be in (0, 1)", target.delta);
+}
+
+Certified epsilon_near(const Composition& steps, const Target& target) {
+  // Widths are relative for groups. For one record they are absolute above 1, and follow epsilon
+  // below.
+  const double scale = target.group > 1 ? 1 : std::max(target.epsilon, 1.0);
+  const auto evaluate = [&](double width) {
+    return certified_group_epsilon(steps, target.group, target.delta,
+                                   {kContour, std::min(width * scale, 1.0)});
+  };
+  const Certified rough = evaluate(kRough);
+  const Interval& found = rough.value;
+  const bool is_far =
+      found.lower > target.epsilon * (1 + kNear) || found.upper < target.epsilon * (1 - kNear);
+  if (is_far || found.upper - found.lower <= kFine * target.epsilon) return rough;
+  return evaluate(kFine);
+}
+
 Calibrated<double> calibrate_noise_multiplier(double rate, std::uint64_t steps,
-                                              const Target& target) {
-  check(target);
+                                              const Target& target, Evaluation evaluation) {
+  check_target(kOperator, target);
   steps_of(rate, 1, steps);
   constexpr double kLeast = 0.05, kMost = 1e7;
-  Search search(target, [&](double sigma) { return steps_of(rate, sigma, steps); });
+  Search search(target, evaluation, [&](double sigma) { return steps_of(rate, sigma, steps); });
   // A first guess from the central limit, then steps that grow until both sides are found.
   const double guess = rate * std::sqrt(static_cast<double>(steps)) *
                        std::sqrt(-2 * numerics::log(target.delta)) / target.epsilon *
@@ -145,51 +163,39 @@ Calibrated<double> calibrate_noise_multiplier(double rate, std::uint64_t steps,
 
 Calibrated<std::uint64_t> calibrate_steps(double rate, double noise_multiplier,
                                           const Target& target) {
-  check(target);
-  // Strictness 1/T.
-  const auto count = [](double x) { return static_cast<std::uint64_t>(std::llround(1 / x)); };
-  Search search(target, [&](double x) { return steps_of(rate, noise_multiplier, count(x)); });
-  Search::Point good = search.evaluate(1);
-  if (!Search::keeps(good)) {
+  check_target(kOperator, target);
+  Search search(target, Evaluation::kNear, [&](double count) {
+    return steps_of(rate, noise_multiplier, static_cast<std::uint64_t>(count));
+  });
+  const auto evaluate = [&](std::uint64_t count) -> Trial<Certified> {
+    const Search::Point point = search.evaluate(static_cast<double>(count));
+    return {point.x, point.height, point.epsilon};
+  };
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+  const Most<Certified> most = most_keeping<Certified>(evaluate, 64, kMost, kMaxStepEvaluations);
+  if (!most.kept) {
     invalid_config(
         kOperator,
         "even one step has epsilon {} at delta {}, above {}; add noise or lower the rate",
-        good.epsilon.value.upper, target.delta, target.epsilon);
+        most.broken->value.value.upper, target.delta, target.epsilon);
   }
-  constexpr double kMost = 0x1p50;
-  double factor = 16;
-  std::optional<Search::Point> bad;
-  while (!bad && search.evaluations < kMaxEvaluations) {
-    if (1 / good.x >= kMost) return {count(good.x), good.epsilon, false, search.evaluations};
-    const double grown = std::min(std::round(1 / good.x * factor), kMost);
-    const Search::Point point = search.evaluate(1 / grown);
-    if (Search::keeps(point)) {
-      good = point;
-      factor *= 2;
-    } else {
-      bad = point;
-    }
-  }
-  if (!bad) return {count(good.x), good.epsilon, false, search.evaluations};
-  // A whole number strictly between the ends, where there is one.
-  const auto whole = [](double x, double bad_x, double good_x) {
-    const double few = std::round(1 / good_x) + 1, many = std::round(1 / bad_x) - 1;
-    return few <= many ? 1 / std::clamp(std::round(1 / x), few, many) : bad_x;
-  };
-  search.narrow(*bad, good, 0.9 * kTolerance, whole);
-  const std::uint64_t most = count(good.x), least_bad = count(bad->x);
-  const bool close = least_bad == most + 1 || good.x <= bad->x * (1 + kTolerance);
-  return {most, good.epsilon, close && search.proven(*bad), search.evaluations};
+  const auto found = static_cast<std::uint64_t>(most.kept->x);
+  const auto breaks = [&](const Certified& more) { return more.value.lower > target.epsilon; };
+  const bool proven =
+      most.broken && (breaks(most.broken->value) ||
+                      breaks(search.evaluate(std::ceil(most.kept->x * (1 + kTolerance))).epsilon));
+  return {found, most.kept->value, proven, search.evaluations};
 }
 
 Calibrated<double> calibrate_rate(double noise_multiplier, std::uint64_t steps,
                                   const Target& target) {
-  check(target);
+  check_target(kOperator, target);
   steps_of(1, noise_multiplier, steps);
   // Strictness 1/q.
   constexpr double kMost = 1e12;
   const auto rate = [](double x) { return std::min(1 / x, 1.0); };
-  Search search(target, [&](double x) { return steps_of(rate(x), noise_multiplier, steps); });
+  Search search(target, Evaluation::kUniform,
+                [&](double x) { return steps_of(rate(x), noise_multiplier, steps); });
   Search::Point bad = search.evaluate(1);
   if (Search::keeps(bad)) return {1, bad.epsilon, true, search.evaluations};
   std::optional<Search::Point> good;

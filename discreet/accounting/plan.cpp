@@ -17,7 +17,6 @@ namespace {
 constexpr double kTolerance = 1e-3;  // of a searched noise multiplier
 constexpr double kWidth = 1e-3;      // of epsilon during that search
 constexpr Accuracy kRough{1e-6, kWidth};
-constexpr Accuracy kAccuracy{1e-8, 2e-5};               // of what one evaluation decides
 constexpr double kLeastSigma = 0.1, kMostSigma = 1000;  // what balls_and_bins.h takes
 constexpr double kLeastShuffled = 0.01;                 // shuffle.h; up to kMostSigma too
 
@@ -65,7 +64,8 @@ class Planner {
   Planner(const Workload& workload, const Target& target) : workload_(workload), target_(target) {}
 
   PlannedSampler poisson() {
-    const auto found = calibrate_noise_multiplier(workload_.rate, workload_.steps, target_);
+    const auto found =
+        calibrate_noise_multiplier(workload_.rate, workload_.steps, target_, Evaluation::kNear);
     poisson_sigma_ = found.value;
     poisson_epsilon_ = found.reached.value;
     return row(Poisson{workload_.rate}, Adjacency::kAddRemove, found.value, found.reached.value,
@@ -124,7 +124,7 @@ class Planner {
 
   PlannedSampler shuffled() const {
     const auto& sizes = known_sizes();
-    const auto found = calibrate_noise_multiplier(1, sizes.epochs, target_);
+    const auto found = calibrate_noise_multiplier(1, sizes.epochs, target_, Evaluation::kNear);
     double sigma = found.value;
     if (!(sigma >= kLeastShuffled && sigma <= kMostSigma)) {
       invalid_config(kOperator,
@@ -150,7 +150,7 @@ class Planner {
   }
 
   PlannedSampler none() const {
-    const auto found = calibrate_noise_multiplier(1, workload_.steps, target_);
+    const auto found = calibrate_noise_multiplier(1, workload_.steps, target_, Evaluation::kNear);
     PlannedSampler out = row(NoSampling{}, Adjacency::kAddRemove, found.value, found.reached.value,
                              found.reached.value);
     out.noise_to_batch =
@@ -256,8 +256,10 @@ std::vector<Spent> epsilon_over_run(const Workload& workload, double noise_multi
     const Composition run = poisson_steps(workload.rate, noise_multiplier, each);
     // The spend at the end was calibrated, so its interval must not be wider than that of the
     // calibration.
-    const Accuracy& accuracy = each == workload.steps ? kAccuracy : kRough;
-    out.push_back({each, certified_group_epsilon(run, target.group, target.delta, accuracy).value});
+    out.push_back(
+        {each, each == workload.steps
+                   ? epsilon_near(run, target).value
+                   : certified_group_epsilon(run, target.group, target.delta, kRough).value});
   }
   return out;
 }
@@ -267,26 +269,26 @@ AdaptiveClipping price_of_adaptive_clipping(const Workload& workload, double noi
   constexpr std::uint32_t kCounts = 2;
   const double batch = workload.sizes ? double(workload.sizes->batch) : 0;
   const double deviation = std::max(5 * noise_multiplier, batch / 20);
-  const auto epsilon = [&](double sigma, const Accuracy& accuracy) {
+  const auto steps = [&](double sigma) {
     const GaussianGroups groups{{{sigma, 1}}, {}, Adaptation{kCounts, deviation}};
     const Event event(groups, Poisson{workload.rate}, Adjacency::kAddRemove);
-    return certified_group_epsilon(reduce({{event, workload.steps}}), target.group, target.delta,
-                                   accuracy)
-        .value;
+    return reduce({{event, workload.steps}});
   };
   // sigma^-2 + m / (4 sigma_b^2) as before, and a little more for its rounding towards less noise.
   const double share = noise_multiplier / deviation;
   double sigma = noise_multiplier / std::sqrt(1 - kCounts / 4.0 * share * share) * (1 + 1e-12);
-  Interval reached = epsilon(sigma, kAccuracy);
+  Interval reached = epsilon_near(steps(sigma), target).value;
   for (double more = 1e-8; reached.upper > target.epsilon && more < 1e-2; more *= 10) {
     sigma *= 1 + more;
-    reached = epsilon(sigma, kAccuracy);
+    reached = epsilon_near(steps(sigma), target).value;
   }
   if (reached.upper > target.epsilon) {
     invalid_config(kOperator, "noise multiplier {} does not give epsilon {}", noise_multiplier,
                    target.epsilon);
   }
-  return {kCounts, deviation, sigma, reached, epsilon(noise_multiplier, kRough)};
+  const Interval unchanged =
+      certified_group_epsilon(steps(noise_multiplier), target.group, target.delta, kRough).value;
+  return {kCounts, deviation, sigma, reached, unchanged};
 }
 
 std::optional<LargerBatch> batch_that_halves_noise(const Workload& workload,

@@ -6,6 +6,7 @@
 
 #include "discreet/accounting/closed_form.h"
 #include "discreet/accounting/sampling/whole_epochs_impl.h"
+#include "discreet/accounting/tradeoff/gdp.h"
 #include "discreet/accounting/transform/transform.h"
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
@@ -18,6 +19,7 @@ constexpr Direction kDirections[] = {Direction::kRemove, Direction::kAdd};
 constexpr double kCoarseContour = 1e-6;
 // Relative width for a direction that is probably not the worse one.
 constexpr double kGlance = 0.1;
+constexpr double kU = 0x1p-53;
 
 struct Answer {
   Interval value;
@@ -42,6 +44,23 @@ Answer checked(Answer answer) {
          "the {} path returned [{}, {}]; the schedule exceeds the range of binary64",
          to_string(answer.path), answer.value.lower, answer.value.upper);
   return answer;
+}
+
+// For losses beyond every grid: as if every record took part in every step, or by log-moments.
+double far_epsilon_upper(const Composition& steps, double delta) {
+  RenyiBudget budget;
+  budget.add(steps);
+  const double by_moments = budget.epsilon_upper(delta);
+  if (!steps.explicits.empty()) return by_moments;
+  double square = 0;
+  for (const GaussianSteps& each : steps.gaussians)
+    square += static_cast<double>(each.count) / (each.sigma * each.sigma);
+  const auto kinds = static_cast<double>(steps.gaussians.size());
+  // 1/sigma^2 may underflow, as in GdpAccountant.
+  const double mu = std::sqrt(square) * (1 + kU * (kinds + 8)) + 1e-143 * kinds;
+  constexpr double kMostMu = 1e150;  // whose square, about epsilon, is in range
+  if (!(mu < kMostMu)) return by_moments;
+  return std::min(by_moments, gaussian_epsilon(mu, delta).upper);
 }
 
 bool empty(const Composition& steps) { return steps.gaussians.empty() && steps.explicits.empty(); }
@@ -79,22 +98,29 @@ class EpsilonPaths {
 
   // Wide, because it is enough to know that this direction is not the worse one.
   Answer glance(Direction direction, double level) const {
-    return checked(
-        {transform_epsilon(steps_, direction, delta_, kGlance * level).value, Path::kTransform});
+    return by_grid(direction, kGlance * level);
   }
 
   Answer transform(Direction direction) const {
-    Interval value = transform_epsilon(steps_, direction, delta_, accuracy_.transform).value;
+    const Answer first = by_grid(direction, accuracy_.transform);
+    Interval value = first.value;
     // A small epsilon deserves a width in proportion.
     const double wanted = accuracy_.transform * value.upper;
     if (value.upper < 1 && value.upper > 0 && value.upper - value.lower > wanted) {
       const Interval again = transform_epsilon(steps_, direction, delta_, wanted).value;
       value = {std::max(value.lower, again.lower), std::min(value.upper, again.upper)};
     }
-    return checked({value, Path::kTransform});
+    return checked({value, first.path});
   }
 
  private:
+  Answer by_grid(Direction direction, double width) const {
+    const Interval found = transform_epsilon(steps_, direction, delta_, width).value;
+    if (!std::isinf(found.upper) || std::isinf(found.lower))
+      return checked({found, Path::kTransform});
+    return checked({{found.lower, far_epsilon_upper(steps_, delta_)}, Path::kBracket});
+  }
+
   const Composition& steps_;
   double delta_;
   const Accuracy& accuracy_;

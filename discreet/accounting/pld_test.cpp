@@ -241,11 +241,30 @@ TEST(PldAccountant, EndsWhenTwoPathsDisagree) {
 }
 
 TEST(PldAccountant, EndsWhenArithmeticLeavesItsRange) {
-  for (const double sigma : {1e-3, 1e-170}) {
-    PldAccountant accountant(kAdjacency);
-    accountant.add(step(.5, sigma), 3);
-    refusal([&] { accountant.epsilon(1e-5); }, ErrorCode::kAccountantOverflow);
-  }
+  PldAccountant accountant(kAdjacency);
+  accountant.add(step(.5, 1e-170), 3);
+  refusal([&] { accountant.epsilon(1e-5); }, ErrorCode::kAccountantOverflow);
+}
+
+// Below, T/(2 sigma^2) steps with full batches reveal at least half of the time; above, with the
+// tail of that Gaussian loss (mean mu^2/2, deviation mu).
+TEST(PldAccountant, BoundsLossesBeyondEveryGrid) {
+  for (const double rate : {.01, .5, 1.0})
+    for (const double sigma : {1e-3, 1e-2, .03})
+      for (const std::uint64_t count : {std::uint64_t{3}, std::uint64_t{1000}}) {
+        PldAccountant accountant(kAdjacency);
+        accountant.add(step(rate, sigma), count);
+        const Interval found = accountant.epsilon(1e-5).value;
+        const double mu = std::sqrt(double(count)) / sigma, tail = 4.2648907939228256;
+        EXPECT_LE(found.upper, (mu * mu / 2 + tail * mu) * (1 + 1e-9)) << rate << " " << sigma;
+        if (rate == 1) {
+          EXPECT_GE(found.upper, mu * mu / 2 + tail * mu - 20) << sigma;
+        }
+        // That a record was in some step at all, and that step alone, cost at least this.
+        const Certified one = certified_epsilon({{{rate, sigma, 1}}, {}}, 1e-5);
+        EXPECT_GE(found.upper * (1 + 1e-9), one.value.lower);
+        EXPECT_TRUE(accountant.would_exceed(step(rate, sigma), 1, 50, 1e-5));
+      }
 }
 
 TEST(PldAccountant, SpendsNothingWithoutSteps) {

@@ -138,14 +138,17 @@ std::string svg_file(const Plot& plot, std::string_view subtitle) {
       "role=\"img\">\n<title>{2}</title>\n<style>.grid{{stroke:#e2e6ea}}.axis{{stroke:#8792a0}}"
       "polyline{{fill:none;stroke-width:2.2;stroke-linejoin:round}}polyline.s1{{stroke:#1f5fa8}}"
       "text.s1{{fill:#1f5fa8}}.dot{{fill:#1f5fa8}}"
+      "polyline.s2{{stroke:#b0500a}}text.s2{{fill:#b0500a}}polyline.s3{{stroke:#8a4baf}}"
+      "text.s3{{fill:#8a4baf}}polyline.s4{{stroke:#6b5b00}}text.s4{{fill:#6b5b00}}"
       "line.limit{{stroke:#b3261e;stroke-width:1.5}}text.limit{{fill:#b3261e}}"
       ".label{{fill:#55606e}}</style>\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fcfcfd\"/>\n",
       plot.width, plot.height, escape(plot.title));
   out += text(46, 30, "start", plot.title, " font-size=\"17\" font-weight=\"bold\"");
   out += text(46, 51, "start", subtitle, " class=\"label\"");
   out += drawing(plot, 92);
-  if (!plot.curves.empty())
-    out += text(plot.width - 20, plot.height - 52, "end", plot.curves[0].name, " class=\"s1\"");
+  for (std::size_t i = 0; i < plot.curves.size(); ++i)
+    out += text(plot.width - 20, plot.height - 52 - 18 * double(plot.curves.size() - 1 - i), "end",
+                plot.curves[i].name, fmt::format(" class=\"s{}\"", i + 1));
   return out + "</svg>\n";
 }
 

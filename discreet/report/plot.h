@@ -34,7 +34,7 @@ struct Plot {
 // The chart as part of a page.
 std::string svg(const Plot& plot);
 
-// The chart as a separate file, with heading and colours; it names the first curve.
+// The chart as a separate file, with heading and colours; it names the curves.
 std::string svg_file(const Plot& plot, std::string_view subtitle);
 
 // The points in one of `columns` equal parts of the x axis.

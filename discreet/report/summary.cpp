@@ -152,19 +152,25 @@ class Follower {
         (d_.ended == Ended::kBudgetReached && recount.at_budget.value_or(false))) {
       d_.claim.upper = spent;
       d_.claim.lower = std::min(end_->lower, recount.spent.lower);
-      groups(recount.events, recount.distance);
+      compose(recount.events, recount.distance);
     }
     // The lower end of an interrupted run is that of the steps it took: not for everyone to see.
     if (d_.ended == Ended::kInterrupted && recount.planned) {
       d_.claim.upper = std::min(std::max(spent, *recount.planned), d_.claim.upper);
-      groups(recount.planned_events, recount.distance);
+      compose(recount.planned_events, recount.distance);
     }
   }
 
-  // Groups are composed as a privacy loss distribution: noise must not react to what was released.
-  void groups(const std::vector<accounting::RepeatedEvent>& events, double distance) {
+  // Groups, and several runs, are composed as a privacy loss distribution: noise must not react to
+  // what was released, and the events must contain all rounding (run/recount.h).
+  void compose(const std::vector<accounting::RepeatedEvent>& events, double distance) {
     const DpConfig& dp = d_.config.privacy;
     if (dp.accountant != AccountantKind::kPld && dp.mode != ScheduleMode::kFixed) return;
+    if (dp.noise_family != NoiseFamily::kGaussian &&
+        dp.noise_family != NoiseFamily::kRoundedGaussian)
+      return;
+    d_.claim.events = events;
+    d_.claim.distance = distance;
     for (const std::uint64_t records : {2, 4, 10}) {
       try {
         const double epsilon =

@@ -38,6 +38,12 @@ struct Claim {
   double upper = 0;             // of epsilon, rounded up: the guarantee
   double delta = 0;
   accounting::Adjacency adjacency = accounting::Adjacency::kAddRemove;
+  // The events that `upper` covers, and the distance of the releases from them (run/recount.h), for
+  // composition with other runs. Empty if the claim is the budget, if noise may have reacted to
+  // released values, or if it is neither Gaussian nor rounded Gaussian: then compose a Guarantee of
+  // `upper` and `delta`.
+  std::vector<accounting::RepeatedEvent> events = {};
+  double distance = 0;
 };
 
 // A value after `step` steps.

@@ -166,12 +166,7 @@ void Corpus::resolve(const ModelLayout& layout, const mechanism::SamplingPlan& s
       admitted_[i].least_multiplier = classes_.at(at->second).recorded_multiplier();
       continue;
     }
-    if (amplified && (sampling.mode != SamplingMode::kPoisson || !sampling.rate ||
-                      *sampling.rate > amplified->rate.from_above()))
-      invalid_config(kOperator,
-                     "class {} is amplified for Poisson sampling at rate {}; use that sampling, "
-                     "with at most that rate",
-                     d.data_class, amplified->rate.to_text());
+    require_sampler(policy_.classes.at(d.data_class), d.data_class, sampling);
     classes_.push_back({d, admission::resolve(policy_, d, layout, noise_), amplified.has_value()});
     admitted_[i].least_multiplier = classes_.back().recorded_multiplier();
     routes_.plans.push_back(classes_.back().resolution.plan);
@@ -310,19 +305,9 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
   for (std::size_t c = 0; c < classes_.size(); ++c) {
     const admission::Resolution& r = classes_[c].resolution;
     const std::string& name = classes_[c].descriptor.data_class;
-    const auto& amplified = policy_.classes.at(name).amplified;
-    // The account of one contribution, by the accountant of the corpus: all its uses, or steps.
-    const double delta =
-        amplified ? amplified->delta.from_below() : mechanism.config().privacy.target_delta;
-    const auto accountant =
-        accounting::make_accountant(std::string(to_string(policy_.accountant)), {});
-    accountant->compose(
-        accounting::Event(mechanism.use_of(c),
-                          amplified ? accounting::Sampling(accounting::Poisson{
-                                          std::min(1.0, amplified->rate.from_above())})
-                                    : accounting::Sampling(accounting::NoSampling{}),
-                          accounting::Adjacency::kZeroOut),
-        r.most_uses);
+    const ContributionAccount account =
+        account_of_contribution(policy_, classes_[c], mechanism.use_of(c), r.most_uses,
+                                mechanism.config().privacy.target_delta);
     classes.push_back(
         cbor::map({{"class", name},
                    {"contributions", records[c]},
@@ -331,8 +316,8 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                    {"most_uses", r.most_uses},
                    {"gdp_mu", r.gdp_mu ? cbor::Value(*r.gdp_mu) : cbor::Value(nullptr)},
                    {"renyi_rho", r.renyi_rho ? cbor::Value(*r.renyi_rho) : cbor::Value(nullptr)},
-                   {"epsilon", accountant->epsilon(delta).epsilon.upper},
-                   {"delta", delta},
+                   {"epsilon", account.epsilon},
+                   {"delta", account.delta},
                    {"accountant", to_string(policy_.accountant)},
                    {"adjacency", "zero_out"}}));
   }
@@ -348,21 +333,21 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                            {"adjacency", "replace_one"}});
   }
   const auto totals = admission::contributor_totals(descriptors_);
-  return cbor::map({{"name", policy_.corpus},
-                    {"policy_hash", ByteView(hash_of(policy_))},
-                    {"ledger", ledger_name()},
-                    {"profile_schema", admission::kProfileSchema},
-                    {"admitted", admitted()},
-                    {"admitted_hash", ByteView(admitted_hash())},
-                    {"refused", cbor::map(std::move(refused))},
-                    {"classes", cbor::array(std::move(classes))},
-                    {"per_sample_step", std::move(injection)},
-                    {"contributors", totals.size()},
-                    {"most_of_a_contributor",
-                     cbor::map({{"contributions", totals[0].contributions},
-                                {"gdp_mu", admission::promises_gdp(noise_.family)
-                                               ? cbor::Value(totals[0].gdp_mu)
-                                               : cbor::Value(nullptr)}})}});
+  return cbor::map(
+      {{"name", policy_.corpus},
+       {"policy_hash", ByteView(hash_of(policy_))},
+       {"ledger", ledger_name()},
+       {"profile_schema", admission::kProfileSchema},
+       {"admitted", admitted()},
+       {"admitted_hash", ByteView(admitted_hash())},
+       {"refused", cbor::map(std::move(refused))},
+       {"classes", cbor::array(std::move(classes))},
+       {"per_sample_step", std::move(injection)},
+       {"contributors", totals.size()},
+       {"most_of_a_contributor",
+        cbor::map({{"contributions", totals[0].contributions},
+                   {"gdp_mu", admission::promises_gdp(noise_.family) ? cbor::Value(totals[0].gdp_mu)
+                                                                     : cbor::Value(nullptr)}})}});
 }
 
 }  // namespace discreet::training

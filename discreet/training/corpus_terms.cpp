@@ -109,6 +109,32 @@ std::uint64_t CorpusClass::recorded_multiplier() const {
   return amplified ? whole_below(resolution.required_multiplier * ledger::kNano) : 0;
 }
 
+ContributionAccount account_of_contribution(const admission::Policy& policy,
+                                            const CorpusClass& terms,
+                                            const accounting::Mechanism& use, std::uint64_t uses,
+                                            double delta) {
+  const auto& amplified = policy.classes.at(terms.descriptor.data_class).amplified;
+  if (amplified) delta = amplified->delta.from_below();
+  const auto accountant =
+      accounting::make_accountant(std::string(to_string(policy.accountant)), {});
+  const accounting::Sampling sampling =
+      amplified
+          ? accounting::Sampling(accounting::Poisson{std::min(1.0, amplified->rate.from_above())})
+          : accounting::Sampling(accounting::NoSampling{});
+  accountant->compose(accounting::Event(use, sampling, accounting::Adjacency::kZeroOut), uses);
+  return {accountant->epsilon(delta).epsilon.upper, delta};
+}
+
+void require_sampler(const admission::ClassPolicy& own, const std::string& name,
+                     const mechanism::SamplingPlan& sampling) {
+  if (own.amplified && (sampling.mode != SamplingMode::kPoisson || !sampling.rate ||
+                        *sampling.rate > own.amplified->rate.from_above()))
+    invalid_config(kOperator,
+                   "class {} is amplified for Poisson sampling at rate {}; use that sampling, "
+                   "with at most that rate",
+                   name, own.amplified->rate.to_text());
+}
+
 std::vector<ledger::Terms> epoch_terms(const admission::Policy& policy,
                                        std::span<const CorpusClass> classes,
                                        const mechanism::Mechanism& mechanism) {

@@ -20,6 +20,21 @@ struct CorpusClass {
   std::uint64_t recorded_multiplier() const;
 };
 
+// The epsilon of a contribution, zero-out, by the accountant of the corpus.
+struct ContributionAccount {
+  double epsilon = 0, delta = 0;
+};
+// After this many uses (of an amplified class: steps of its schedule). use: of its class
+// (Mechanism::use_of). delta: of classes that are not amplified; the others have their own.
+ContributionAccount account_of_contribution(const admission::Policy& policy,
+                                            const CorpusClass& terms,
+                                            const accounting::Mechanism& use, std::uint64_t uses,
+                                            double delta);
+
+// Throws kInvalidDpConfig if the class is amplified for a sampler other than the run's.
+void require_sampler(const admission::ClassPolicy& own, const std::string& name,
+                     const mechanism::SamplingPlan& sampling);
+
 // The terms of an epoch for the ledger, by data class; steps: of a whole epoch. The noise is that
 // of the policy for a record clipped to norm C and not further: with a flat bound, the smallest of
 // the class's blocks; with a bound per block, which follows the noise of each, its root mean

@@ -76,7 +76,7 @@ void Setup::open_data() {
 }
 
 void Setup::open_corpus() {
-  if (!config_.corpus.policy) return;
+  if (!config_.corpus.policy || options_.policy != nullptr) return;
   if (!privacy().target_steps)
     invalid_config(kOperator, "a corpus needs planned steps: set run.epochs or target_steps");
   // Its ledger would state an epsilon that does not hold. Replay writes none.
@@ -111,6 +111,9 @@ void Setup::build() {
     corpus->resolve(network.layout().with_public(privacy().public_modules, privacy().public_groups),
                     mechanism::plan_sampling(privacy()));
     routes = corpus->routes();
+  } else if (options_.policy != nullptr) {
+    routes = routes_of_policy(
+        network.layout().with_public(privacy().public_modules, privacy().public_groups));
   }
   mechanism::Mechanism mechanism(config_, network.layout(), streams->mechanism(),
                                  mechanism::kernel_replay_token(config_, commitment),
@@ -129,6 +132,28 @@ void Setup::build() {
                             options_.threads,
                             privacy().target_steps,
                             corpus ? &*corpus : nullptr});
+}
+
+mechanism::Routes Setup::routes_of_policy(const ModelLayout& layout) {
+  const admission::UseNoise noise{privacy().noise_family, privacy().noise_discrete.value_or(0)};
+  mechanism::Routes out;
+  out.injection = config_.corpus.injection;
+  for (const auto& [name, own] : options_.policy->classes) {
+    require_sampler(own, name, mechanism::plan_sampling(privacy()));
+    admission::Descriptor bounds;
+    bounds.data_class = name;
+    bounds.clip_norm = own.clip_norm;
+    bounds.noise_multiplier = own.noise_multiplier;
+    bounds.occurrences = own.most_occurrences;
+    if (own.amplified) {
+      bounds.promise = admission::Promise::kAmplified;
+      bounds.occurrences = std::max(bounds.occurrences, own.amplified->steps);
+    }
+    admission::Resolution resolution = admission::resolve(*options_.policy, bounds, layout, noise);
+    out.plans.push_back(resolution.plan);
+    classes.push_back({std::move(bounds), std::move(resolution), own.amplified.has_value()});
+  }
+  return out;
 }
 
 Digest Setup::identity(std::string_view purpose, const std::string& lineage) const {

@@ -30,6 +30,9 @@ struct SetupOptions {
   // Only determine whether the run can start and what it will spend: every error before the first
   // step is raised, and nothing is written or kept of the records.
   bool plan_only = false;
+  // With plan_only: plan for this policy instead of the section corpus, with one contribution of
+  // each class that has the bounds of the class. Must outlive this object.
+  const admission::Policy* policy = nullptr;
   const data::Arrays* arrays = nullptr;  // used instead of files; must outlive this object
 };
 
@@ -53,6 +56,7 @@ class Setup {
   std::optional<random::Key> key;     // run_key()
   std::optional<run::RunStreams> streams;
   std::optional<Corpus> corpus;
+  std::vector<CorpusClass> classes;  // of SetupOptions::policy
   std::optional<Training> training;
   std::uint64_t rows = 0;        // number of training records
   mechanism::Forecast forecast;  // of the whole run, from its first step on
@@ -65,6 +69,7 @@ class Setup {
   void open_data();
   void open_corpus();
   void build();
+  mechanism::Routes routes_of_policy(const ModelLayout& layout);
   std::optional<random::Generator> bounds_stream() const;
   const DpConfig& privacy() const { return config_.privacy; }
 

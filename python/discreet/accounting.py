@@ -215,7 +215,7 @@ def calibrate(*, target_epsilon: float, delta: float, sampling_rate: float | Non
     """The smallest noise, largest number of steps or largest rate for a target; give the other two.
 
     The result is certified: epsilon.upper is at most target_epsilon, for group_size records
-    together as in `account`.
+    together as in `account`. Of steps it is the last number: one more is not certified to fit.
     """
     group_size = _count("group_size", group_size, least=1)
     if noise_multiplier is None and sampling_rate is not None and steps is not None:

@@ -71,6 +71,13 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize("rate, noise, target", [(256 / 60000, 1.1, 3), (0.01, 1.0, 2), (1, 20, 1)])
+def test_calibrated_steps_are_the_last_that_fit(rate, noise, target):
+    found = discreet.calibrate(target_epsilon=target, delta=1e-5, sampling_rate=rate, noise_multiplier=noise)
+    more = discreet.account(sampling_rate=rate, noise_multiplier=noise, steps=found.steps + 1, delta=1e-5)
+    assert found.proven and found.epsilon.upper <= target < more.epsilon.upper
+
+
 @pytest.mark.parametrize("change, named", BAD, ids=[str(change) for change, _ in BAD])
 def test_bad_input_names_the_value(change, named):
     setting = dict(sampling_rate=0.01, noise_multiplier=1.0, steps=1000, delta=1e-5) | change

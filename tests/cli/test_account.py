@@ -1,5 +1,6 @@
 import json
 import time
+import xml.etree.ElementTree as xml
 
 import pytest
 from command import discreet
@@ -186,6 +187,79 @@ def test_bad_input_is_one_sentence_naming_the_value(changes, named):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(("error: INVALID_DP_CONFIG: ", "error: INVALID_USAGE: "))
     assert named in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("noise", ["0.1", "0.03", "0.01", "0.001"])
+def test_hardly_any_noise_has_a_bound_that_is_too_large_to_be_of_use(noise):
+    out = json.loads(account({"--noise-multiplier": noise}, "--json").stdout)
+    mu = 1000 ** 0.5 / float(noise)  # as if every record were in every step
+    assert 50 < out["epsilon"]["upper"] <= (mu * mu / 2 + 4.2648908 * mu) * (1 + 1e-9)
+
+
+SIZES = ("--dataset-size", "60000", "--batch-size", "256", "--epochs", "2")
+
+
+# Each beside the same run by rate and steps; 60000 / 256 batches, rounded up, are 235.
+@pytest.mark.parametrize("sampling, sizes, steps", [
+    ("poisson", SIZES, ("--sampling-rate", repr(256 / 60000), "--steps", "470")),
+    ("none", ("--epochs", "7"), ("--steps", "7")),
+    ("fixed_size", SIZES, ("--dataset-size", "60000", "--batch-size", "256", "--steps", "470")),
+    ("balls_and_bins", SIZES, ("--batches-per-epoch", "235", "--steps", "470")),
+    ("balls_and_bins", ("--batches-per-epoch", "235", "--epochs", "2"), ("--batches-per-epoch", "235", "--steps", "470")),
+    ("shuffle", SIZES, ("--batches-per-epoch", "235", "--steps", "470")),
+    ("truncated_poisson", (*SIZES, "--truncate", "320"),
+     ("--sampling-rate", repr(256 / 60000), "--dataset-size", "60000", "--truncate", "320", "--steps", "470")),
+])
+def test_epochs_and_sizes_are_a_rate_and_steps(sampling, sizes, steps):
+    given = ("account", "--sampling", sampling, "--noise-multiplier", "1.3", "--delta", "1e-5", "--json")
+    by_epochs, by_steps = (json.loads(discreet(*given, *more).stdout) for more in (sizes, steps))
+    assert by_epochs["epochs"] * by_epochs["steps_per_epoch"] == by_epochs["steps"] == by_steps["steps"]
+    assert by_epochs["epsilon"] == by_steps["epsilon"] and "epochs" not in by_steps
+
+
+def test_epochs_are_those_that_check_plans(tmp_path):
+    (tmp_path / "train.yaml").write_text(
+        "run: {epochs: 3}\nsecurity: {differential_privacy: {declared_size: 1000, effective_batch_size: 48, "
+        "noise_multiplier: 2, target_epsilon: 20}}\ndata: {format: digits}\n")
+    resolved = discreet("check", "--resolved", str(tmp_path / "train.yaml")).stdout
+    out = json.loads(discreet("account", "--dataset-size", "1000", "--batch-size", "48", "--epochs", "3",
+                              "--noise-multiplier", "2", "--delta", "1e-5", "--json").stdout)
+    assert f"target_steps: {out['steps']}" in resolved and out["steps"] == 63
+    assert f"sampling_rate: {out['sampling_rate']}" in resolved
+
+
+@pytest.mark.parametrize("more, named", [
+    (("--sampling-rate=.1", "--epochs=3"), "--epochs needs --dataset-size"), (("--steps=3", "--epochs=3"), "exclude"),
+    (("--epochs=3", "--batch-size=5"), "needs --dataset-size"), (("--epochs=1e14", "--batch-size=1", "--dataset-size=1e3"), "2^53"),
+    (("--epochs=3", "--batch-size=50", "--dataset-size=10"), "50"), (("--epochs=2.5", "--sampling=none"), "2.5"),
+    (("--epochs=3", "--sampling=none", "--dataset-size=10"), "--dataset-size"), ((), "--epochs"),
+    (("--epochs=3", "--sampling=balls_and_bins"), "--batches-per-epoch"),
+    (("--epochs=3", "--sampling=truncated_poisson", "--sampling-rate=.1", "--dataset-size=9", "--truncate=3"), "--batch-size"),
+])
+def test_epochs_that_are_not_a_schedule_are_one_sentence(more, named):
+    result = discreet("account", "--noise-multiplier=1", "--delta=1e-5", *more)
+    assert (result.returncode, result.stdout) == (2, "") and named in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("setting, label", [
+    (SIZES, "epochs"), (("--sampling-rate=.01", "--steps=100"), "steps"), (("--sampling=shuffle", *SIZES), "epochs"),
+    (("--sampling=truncated_poisson", "--truncate=320", *SIZES), "epochs")], ids=str)
+def test_plot_rises_to_the_answer(tmp_path, setting, label):
+    out = json.loads(discreet("account", "--noise-multiplier=1.3", "--delta=1e-5", "--json", *setting,
+                              "--plot", str(tmp_path / "a.svg")).stdout)
+    svg = "{http://www.w3.org/2000/svg}"
+    root = xml.parse(tmp_path / "a.svg").getroot()
+    curve = [tuple(map(float, p.split(","))) for p in root.find(svg + "polyline").get("points").split()]
+    assert all(a[0] < b[0] and a[1] >= b[1] for a, b in zip(curve, curve[1:])) and len(curve) > 2
+    texts = [text.text for text in root.iter(svg + "text")]
+    assert label in texts and f"ε ({out['adjacency']})" in texts
+
+
+def test_only_an_epsilon_over_steps_is_drawn(tmp_path):
+    for more in (("--epsilon=1",), ("--delta=1e-5", "--schedule=-")):
+        steps = () if "--schedule=-" in more else ("--sampling-rate=.1", "--steps=3", "--noise-multiplier=1")
+        result = discreet("account", *more, *steps, "--plot", str(tmp_path / "a.svg"), input=GOOD_LINE)
+        assert result.returncode == 2 and "--plot" in result.stderr
 
 
 def test_only_pld_verifies_by_independent_paths():

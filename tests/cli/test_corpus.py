@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import math
 import os
 import pathlib
 import random
@@ -15,6 +16,7 @@ import time
 
 import pytest
 from command import discreet
+from scipy.stats import norm
 
 NOW = time.gmtime()
 TODAY = time.strftime("%Y-%m-%d", NOW)  # a run does not start in the past
@@ -330,6 +332,81 @@ def test_an_amplified_class_is_refused_another_sampler_or_noise(corpus):
         "adjacency: zero_out", "adjacency: zero_out\n    noise: {family: laplace}"))
     done = train(folder, "run")
     assert done.returncode != 0 and "amplified" in done.stderr and "laplace" in done.stderr
+
+
+def plan_policy(folder, *more):
+    result = discreet("plan", "--policy", "policy.yaml", "--config", "train.yaml", "--json", *more, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    out = json.loads(result.stdout)
+    return out, {each["class"]: each for each in out["classes"]}
+
+
+@pytest.mark.parametrize("family", ["gaussian", "rounded_gaussian", "laplace"])
+def test_a_policy_is_planned_as_a_run_of_it_accounts(corpus, family):
+    folder = corpus()
+    text = (folder / "train.yaml").read_text()
+    if family != "gaussian":
+        grid = "{family: rounded_gaussian, discrete: 0.0009765625}" if family == "rounded_gaussian" else "{family: laplace}"
+        (folder / "train.yaml").write_text(text.replace("ghost: true", "ghost: false") + f"    noise: {grid}\n")
+    planned, classes = plan_policy(folder)
+    assert not (folder / "corpus.uses").exists() and not list(folder.glob("*.db"))
+    result = train(folder, "run")
+    assert result.returncode == 0, result.stderr
+    assert planned["epsilon_of_run"] == json.loads(result.stdout)["epsilon"] and planned["steps"] == 12
+    run = {each["class"]: each for each in header(folder, "run")["classes"]}
+    assert set(run) == set(classes) == {"clinical", "open"}
+    for name, own in run.items():
+        assert {key: classes[name][key] for key in ("epsilon", "delta", "most_uses")} == {
+            key: own[key] for key in ("epsilon", "delta", "most_uses")}
+        assert classes[name]["multiplier"] == own["noise_multiplier"]
+
+
+def test_the_stddev_of_a_target_keeps_it_and_hardly_less_does_not(corpus):
+    folder = corpus(uses=36)
+    policy = (folder / "policy.yaml").read_text().replace("accountant: rdp", "accountant: pld")
+    def at(stddev, *more):
+        (folder / "policy.yaml").write_text(policy.replace("stddev: 4", f"stddev: {stddev:.9f}"))
+        return plan_policy(folder, *more)[1]
+    def delta_of(epsilon, mu):  # of one Gaussian (Balle and Wang 2018)
+        return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    for name, own in at(4, "--target-epsilon", "3").items():
+        mu = own["most_uses"] ** 0.5 / own["multiplier"]
+        assert delta_of(own["epsilon"], mu) == pytest.approx(1e-5, rel=1e-6), "all uses are one Gaussian"
+        stddev = 4 * own["factor_for_target"]
+        assert at(stddev)[name]["epsilon"] <= 3 < at(stddev * 0.9995)[name]["epsilon"]
+        # The Gaussian of sensitivity C that keeps the target, in each of k uses.
+        assert delta_of(3, own["clip_norm"] * own["most_uses"] ** 0.5 / stddev) == pytest.approx(1e-5, rel=2e-3)
+        unclipped = 4 * own["factor_for_clip_norm"]
+        assert at(unclipped)[name]["blocks"][0]["clip"] == pytest.approx(own["clip_norm"], rel=1e-9)
+        assert at(unclipped * 0.99)[name]["blocks"][0]["clip"] < own["clip_norm"] * 0.991
+    assert at(0.5, "--target-epsilon", "5")["clinical"]["factor_for_target"] == 0, "z = 1 keeps it"
+
+
+def test_an_amplified_class_is_planned_for_its_schedule(corpus):
+    folder = corpus()
+    text = (folder / "policy.yaml").read_text()
+    text = text.replace("sensitive: true,", "amplified: {rate: 0.2, steps: 40, delta: 0.00001},").replace(
+        "most_occurrences: 6", "most_occurrences: 40")
+    (folder / "policy.yaml").write_text(text)
+    own = plan_policy(folder, "--delta", "1e-7", "--target-epsilon", "2")[1]["clinical"]
+    assert own["amplified"] and own["most_uses"] == 40 and own["delta"] == pytest.approx(1e-5, rel=1e-12)
+    assert own["required_multiplier"] < 40**0.5, "less than every pattern needs"
+    (folder / "policy.yaml").write_text(text.replace("rate: 0.2", "rate: 0.1"))
+    result = discreet("plan", "--policy", "policy.yaml", "--config", "train.yaml", cwd=folder)
+    assert result.returncode == 2 and "amplified for Poisson sampling at rate 0.1" in result.stderr
+
+
+def test_a_plan_of_a_policy_has_text_and_a_plot(corpus):
+    folder = corpus()
+    ask = ("plan", "--policy", "policy.yaml", "--config", "train.yaml")
+    result = discreet(*ask, "--target-epsilon", "3", "--plot", "uses.svg", cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert max(map(len, result.stdout.splitlines())) <= 100 and "zero_out, by rdp" in result.stdout
+    assert (folder / "uses.svg").read_text().count("<polyline") == 2
+    for more, named in [(["--delta", "2"], "2"), (["--target-epsilon", "0"], "0"), (["--steps", "3"], "--steps")]:
+        result = discreet(*ask, *more, cwd=folder)
+        assert (result.returncode, result.stdout) == (2, "") and named in result.stderr
+    assert "needed together" in discreet(*ask[:3], cwd=folder).stderr
 
 
 def test_contributions_of_one_contributor_are_totalled(corpus):

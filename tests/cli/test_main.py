@@ -228,3 +228,8 @@ def test_selfcheck_passes_and_speaks_json():
     result = discreet("selfcheck", "--json")
     assert result.returncode == 0
     assert json.loads(result.stdout)["ok"] is True
+
+
+def test_no_help_contains_a_control_character():
+    for command in COMMANDS:
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", discreet(*words(command), "--help").stdout), named(command)

@@ -1,5 +1,6 @@
 import json
 import re
+import resource
 import time
 import xml.etree.ElementTree as xml
 
@@ -166,6 +167,79 @@ def test_bad_input_is_one_sentence_naming_the_value(setting, changes, named):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: INVALID_DP_CONFIG: ")
     assert named in result.stderr and result.stderr.count("\n") == 1
+
+
+LENGTH = {"--target-epsilon": "3", "--delta": "1e-5", "--dataset-size": "60000", "--batch-size": "256",
+          "--noise-multiplier": "1.1"}
+
+
+def test_noise_affords_the_last_number_of_steps_that_account_certifies():
+    out = plan_json(LENGTH)
+    rate = 256 / 60000
+    assert (out["sampling"], out["adjacency"], out["noise_multiplier"]) == ("poisson", "add_remove", 1.1)
+    assert account(rate, 1.1, out["steps"], 1e-5)["upper"] <= 3 < account(rate, 1.1, out["steps"] + 1, 1e-5)["upper"]
+    assert out["whole_epochs"] == out["steps"] // 235 and out["batches_per_epoch"] == 235
+    assert out["beyond"]["steps"] == out["steps"] + 1 and out["beyond"]["epsilon"]["upper"] > 3
+    for each in out["samplers"]:
+        assert each["epsilon"]["upper"] <= 3 < each["beyond"]["epsilon"]["upper"], each["sampling"]
+    bins = next(each for each in out["samplers"] if each["sampling"] == "balls_and_bins")
+    assert bins["steps"] == 235 * bins["whole_epochs"]
+    ask = "account --sampling balls_and_bins --batches-per-epoch 235 --noise-multiplier 1.1 --delta 1e-5 --json --steps"
+    fits, more = (json.loads(discreet(*ask.split(), str(steps)).stdout)["epsilon"]["upper"]
+                  for steps in (bins["steps"], bins["steps"] + 235))
+    assert fits <= 3 < more
+
+
+def test_the_steps_that_noise_affords_are_the_noise_that_the_steps_need():
+    length = plan_json(RATE, {"--steps": None, "--noise-multiplier": "0.8"})
+    back = plan_json(RATE, {"--steps": str(length["steps"])})
+    assert back["noise_multiplier"] == pytest.approx(0.8, rel=2e-4)
+    assert length["whole_epochs"] is None
+    for each in length["epsilon_over_run"]:
+        here = account(0.01, 0.8, each["steps"], 1e-6)
+        assert here["lower"] <= each["epsilon"]["upper"] and each["epsilon"]["lower"] <= here["upper"]
+    four = plan_json(RATE, {"--steps": None, "--noise-multiplier": "0.8", "--group-size": "4"})
+    assert four["steps"] < length["steps"] / 4
+
+
+@pytest.mark.parametrize("changes", [{}, {"--group-size": "4"}, {"--dataset-size": "9e15", "--batch-size": "9e12"},
+                                     {"--noise-multiplier": "50", "--batch-size": "60000"}], ids=str)
+def test_text_of_steps_fits_a_hundred_columns(changes):
+    result = plan(LENGTH, changes)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert max(map(len, result.stdout.splitlines())) <= 100
+    assert re.match(r"noise multiplier \S+ affords \d+ steps? \(\d+ whole epochs?\)\n", result.stdout)
+
+
+def test_plot_of_steps_rises_to_the_target(tmp_path):
+    file = tmp_path / "epsilon.svg"
+    assert plan(LENGTH, {"--plot": str(file)}).returncode == 0
+    texts = [text.text for text in xml.parse(file).getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert "target ε = 3" in texts and "epochs" in texts and "ε over the run at noise multiplier 1.1" in texts[0]
+
+
+@pytest.mark.parametrize("changes, named", [
+    ({"--epochs": "3"}, "--epochs"), ({"--batch-size": None}, "--batch-size"), ({"--dataset-size": None}, "needed together"),
+    ({"--sampling-rate": "0.1"}, "either"), ({"--noise-multiplier": "0"}, "0"), ({"--noise-multiplier": "x"}, "x"),
+    ({"--noise-multiplier": "0.01", "--batch-size": "60000"}, "even one step has epsilon 5"),
+    ({"--target-epsilon": "-1"}, "-1"), ({"--delta": None}, "--delta")], ids=str)
+def test_steps_that_cannot_be_planned_are_one_sentence(changes, named):
+    result = plan(LENGTH, changes)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert named in result.stderr and result.stderr.count("\n") == 1
+
+
+# Processor time, because other tests run beside it. Only the transform certifies the first two.
+@pytest.mark.parametrize("setting", [
+    "--target-epsilon 8 --dataset-size 60000 --batch-size 1 --epochs 1",
+    "--target-epsilon 50 --dataset-size 100 --batch-size 1 --epochs 1",
+    "--target-epsilon 3 --dataset-size 60000 --batch-size 256 --epochs 60",
+    "--target-epsilon 3 --dataset-size 60000 --batch-size 256 --noise-multiplier 1.1"])
+def test_answers_within_two_seconds_of_processor_time(setting):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert discreet("plan", "--delta", "1e-5", *setting.split()).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime - before.ru_utime < 2
 
 
 def test_answers_within_two_seconds():
