@@ -56,6 +56,11 @@ Option& Command::argument(std::string name, std::string& target, std::string hel
   return option(std::move(name), std::move(value), target, std::move(help));
 }
 
+Option& Command::argument(std::string name, std::vector<std::string>& target, std::string help) {
+  std::string value = name;
+  return option(std::move(name), std::move(value), target, std::move(help));
+}
+
 Option& Command::option(std::string name, std::string value, std::string& target,
                         std::string help) {
   Option& out = option(

@@ -118,7 +118,8 @@ std::string usage_of(const Command& command) {
   std::string arguments;
   for (const Option& option : command.options()) {
     if (option.is_argument())
-      arguments += option.is_required ? " " + option.name : " [" + option.name + "]";
+      arguments += (option.is_required ? " " + option.name : " [" + option.name + "]") +
+                   (option.is_repeatable ? "..." : "");
     else if (option.is_required)
       out += " " + form_of(option);
   }

@@ -108,7 +108,8 @@ class Parser {
 
   void take_argument(const std::string& word) {
     for (const Option& option : command_->options())
-      if (option.is_argument() && !values_.contains(&option)) return store(option, word);
+      if (option.is_argument() && (option.is_repeatable || !values_.contains(&option)))
+        return store(option, word);
     fail(fmt::format("unexpected argument '{}'", word));
   }
 
