@@ -11,9 +11,7 @@
 #include "cli/unlearn/unlearn.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
-#include "discreet/config/config_read.h"
-#include "discreet/config/config_table.h"
-#include "discreet/data/open.h"
+#include "discreet/unlearning/service/declared_rows.h"
 
 namespace discreet::cli {
 namespace {
@@ -58,26 +56,9 @@ Guarantee guarantee_of(const Options& o) {
                             {"transcript", Guarantee::kTranscript}});
 }
 
-// The columns that the section `data` of a training configuration declares.
-data::CsvSchema declared_columns(const std::string& path) {
-  // Only `data` matters here, and the budget is required in every other configuration.
-  const std::vector<std::string> budget = {"target_epsilon=1"};
-  const DataConfig data = read_config(read_config_file(path), path, budget).config.data;
-  if (data.format != DataFormat::kCsv)
-    refuse(fmt::format("{}: data.format is {}; deletions need named subjects: use csv", path,
-                       spelling(data.format)));
-  data::check_data(data, true);
-  if (!data.private_bounds.empty())
-    refuse(
-        fmt::format("{}: data.private_bounds has no effect here, where no budget pays for a "
-                    "release of bounds; declare {} in data.numeric",
-                    path, data.private_bounds[0]));
-  return data::csv_schema(data, {});
-}
-
 RecordForm form_of(const Options& o) {
   RecordForm form;
-  if (!o.config.empty()) form.columns = declared_columns(o.config);
+  if (!o.config.empty()) form.columns = declared_columns(read_config_file(o.config), o.config);
   form.intercept = o.intercept || form.columns;
   require_sound(form);
   return form;

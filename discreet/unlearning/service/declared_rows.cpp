@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "discreet/base/error.h"
+#include "discreet/config/config_read.h"
+#include "discreet/config/config_table.h"
 #include "discreet/data/csv_rows.h"
+#include "discreet/data/open.h"
 
 namespace discreet::unlearning {
 namespace {
+
+constexpr const char* kOp = "unlearn";
 
 // data: of the declared columns, in the order of the file.
 std::vector<Row> rows_of(const data::CsvSchema& columns, const data::Dataset& data) {
@@ -46,6 +52,22 @@ void complete(std::vector<Row>& rows, const data::CsvSchema& columns, double Y,
 }
 
 }  // namespace
+
+data::CsvSchema declared_columns(std::string_view yaml, std::string_view name) {
+  // Every other configuration needs a budget; this one need not have it.
+  const std::vector<std::string> budget = {"target_epsilon=1"};
+  const DataConfig data = read_config(yaml, name, budget).config.data;
+  if (data.format != DataFormat::kCsv)
+    invalid_config(kOp, "{}: data.format is {}; deletions need named columns: use csv", name,
+                   spelling(data.format));
+  data::check_data(data, true);
+  if (!data.private_bounds.empty())
+    invalid_config(kOp,
+                   "{}: data.private_bounds has no effect here, where no budget pays for a release "
+                   "of bounds; declare {} in data.numeric",
+                   name, data.private_bounds[0]);
+  return data::csv_schema(data, {});
+}
 
 std::vector<Row> declared_rows(data::CsvSchema columns, double Y, const std::filesystem::path& csv,
                                const std::string& subject, bool need_label) {

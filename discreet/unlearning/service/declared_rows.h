@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "discreet/data/table.h"
@@ -9,6 +10,11 @@
 #include "discreet/unlearning/service/service.h"
 
 namespace discreet::unlearning {
+
+// The columns that the section `data` of a configuration declares; its other sections are ignored.
+// yaml, name: as for read_config. Throws kInvalidDpConfig as read_config and data::check_data, for
+// a format other than csv, and for private_bounds, whose release no budget of deletions covers.
+data::CsvSchema declared_columns(std::string_view yaml, std::string_view name);
 
 // The records of a CSV file or table with the columns that a form declares, as training reads them:
 // numbers are mapped to [-1, 1] and clamped, words are looked up. x has the features in the order
