@@ -96,7 +96,7 @@ void print_totals(const std::vector<ContributorTotal>& totals, double delta) {
         "contributor {}: {} contributions, together epsilon ≤ {} at delta {} under Gaussian or "
         "Laplace noise{}\n",
         t.contributor, t.contributions, brief_up(epsilon_of(t, delta)), delta,
-          t.amplified == 0 ? "" : fmt::format(" ({} amplified ones aside)", t.amplified));
+        t.amplified == 0 ? "" : fmt::format(" ({} amplified ones aside)", t.amplified));
   }
   if (several > shown) print("and {} more with several; --json has all\n", several - shown);
 }

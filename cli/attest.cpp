@@ -16,6 +16,7 @@
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/base/json_read_impl.h"
+#include "discreet/data/csv_rows.h"
 
 namespace discreet::cli {
 namespace {
@@ -39,6 +40,7 @@ constexpr Field kFields[] = {
     {"occurrences", "K", "Largest number of uses over all runs"},
     {"not_before", "TIME", "Start of validity, such as 2026-11-16 or 2026-11-16T12:00:00Z"},
     {"not_after", "TIME", "End of validity"},
+    {"days", "N", "End of validity, N days after its start, which is today if not given"},
     {"adapter", "NAME", "Only adapter that the contribution may train"},
     {"promise", nullptr, nullptr},
     {"corpus", "NAME", "Corpus it is for; the policy's if one is given"}};
@@ -55,7 +57,8 @@ std::string dashed(std::string name) {
 }
 
 struct Options {
-  std::string key, passphrase_file, policy, batch, out;
+  std::string key, passphrase_file, policy, batch, data, contributor_column, class_column,
+      separator = ",", out;
   Row row;
   bool append = false, json = false;
 };
@@ -133,6 +136,48 @@ std::vector<Row> read_batch(const std::string& path) {
   return rows;
 }
 
+// A row for each line of a training file, whose content anchor is the SHA-256 of the line. The
+// other fields are the options'.
+std::vector<Row> rows_of_data(const Options& options) {
+  if (options.separator.size() != 1) refuse("--separator must be one character");
+  data::CsvRows csv(options.data, options.separator[0]);
+  const auto place = [&](const std::string& column) -> std::optional<std::size_t> {
+    if (column.empty()) return std::nullopt;
+    return data::column_of(column, csv.header(), options.data);
+  };
+  const auto contributor = place(options.contributor_column), kind = place(options.class_column);
+  std::vector<Row> rows;
+  csv.for_each(data::BadRow::kRefuse, [&](const std::vector<std::string_view>& fields) {
+    Row row = options.row;
+    if (contributor) row["contributor"] = fields[*contributor];
+    if (kind) row["class"] = fields[*kind];
+    row["anchor"] = to_hex(sha256(bytes_of(csv.line())));
+    row["line"] = fmt::format("{}, record {}", options.data, rows.size() + 1);
+    rows.push_back(std::move(row));
+  });
+  if (rows.empty()) refuse(fmt::format("{} has no records", options.data));
+  return rows;
+}
+
+// `days` and today, where an instant is missing.
+void complete_validity(Row& row, const std::string& where) {
+  if (!row.contains("days")) return;
+  if (row.contains("not_after")) refuse(where + "give not_after or days, not both");
+  constexpr Instant kDay = 86'400;
+  constexpr int kMostDays = 36'525;
+  const std::string& text = row["days"];
+  int days = 0;
+  if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), days);
+      error != std::errc{} || end != text.data() + text.size() || days < 1 || days > kMostDays)
+    refuse(fmt::format("{}days is '{}'; give a whole number from 1 to {}", where, text, kMostDays));
+  const Instant now = std::chrono::duration_cast<std::chrono::seconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count();
+  row.try_emplace("not_before", instant_text(now / kDay * kDay));
+  row["not_after"] =
+      instant_text(parse_instant(row["not_before"], where + "not_before") + days * kDay);
+}
+
 Descriptor descriptor_of(Row row, const std::optional<Policy>& policy) {
   const std::string where = row.contains("line") ? row["line"] + ": " : "";
   if (policy && row.contains("class")) {
@@ -146,6 +191,7 @@ Descriptor descriptor_of(Row row, const std::optional<Policy>& policy) {
     if (c.amplified) row.try_emplace("promise", "amplified");
   }
   if (policy) row.try_emplace("corpus", policy->corpus);
+  complete_validity(row, where);
   const auto need = [&](const char* name) -> const std::string& {
     const auto at = row.find(name);
     if (at == row.end()) refuse(fmt::format("{}{} is missing", where, name));
@@ -193,9 +239,19 @@ void warn_if_untrusted(const Policy& policy, const SigningKey& key, const std::s
         path, to_hex(key.public_key().id()));
 }
 
-void run(const Options& options) {
+std::vector<Row> rows_of(const Options& options) {
+  if (!options.data.empty()) return rows_of_data(options);
+  if (!options.contributor_column.empty() || !options.class_column.empty())
+    refuse("--contributor-column and --class-column name columns of --data, which is missing");
   if (options.batch.empty() == options.row.empty())
-    refuse("give either --batch, a file of rows, or --contributor, --class and so on");
+    refuse(
+        "give --data, a training file, --batch, a file of rows, or --contributor, --class and "
+        "so on");
+  return options.batch.empty() ? std::vector{options.row} : read_batch(options.batch);
+}
+
+void run(const Options& options) {
+  const std::vector<Row> rows = rows_of(options);
   std::string out = options.out;
   if (out.empty() && options.row.contains("payload"))
     out = options.row.at("payload") + ".anchor.jsonl";
@@ -205,8 +261,6 @@ void run(const Options& options) {
   std::optional<Policy> policy;
   if (!options.policy.empty()) policy = read_policy(read_input(options.policy), options.policy);
   const SigningKey key = read_key(options.key, options.passphrase_file);
-  const std::vector<Row> rows =
-      options.batch.empty() ? std::vector{options.row} : read_batch(options.batch);
   std::string lines;
   std::string last;
   for (const Row& row : rows) {
@@ -241,9 +295,28 @@ void add_attest(Command& command) {
   add_passphrase_option(command, options->passphrase_file);
   command
       .option("--batch", "FILE", options->batch,
-              "Attest every row of a file: CSV with a header, or JSON lines; its fields are named "
-              "as the options below")
+              "Attest every row of a file: CSV with a header, or JSON lines. Its columns are "
+              "contributor, class, payload or anchor, clip_norm, noise_multiplier, occurrences, "
+              "not_before, not_after or days, adapter, promise (every_pattern or amplified) and "
+              "corpus; the policy supplies clip_norm, noise_multiplier, occurrences, promise and "
+              "corpus")
+      .excludes({"--data"})
       .reads_file();
+  command
+      .option("--data", "FILE", options->data,
+              "Attest every record of a CSV file for training, by the SHA-256 of its line; the "
+              "options below hold for all of them")
+      .excludes({"--payload", "--anchor"})
+      .reads_file();
+  command
+      .option("--contributor-column", "NAME", options->contributor_column,
+              "Column of --data that names who contributes")
+      .excludes({"--contributor"});
+  command
+      .option("--class-column", "NAME", options->class_column,
+              "Column of --data that names the class")
+      .excludes({"--class"});
+  command.option("--separator", "C", options->separator, "Separator of the columns of --data");
   command
       .option("--policy", "FILE", options->policy,
               "Corpus policy, which supplies what is not given for a class")

@@ -64,11 +64,17 @@ constexpr Row kContribute[] = {
      "  discreet keygen --revoke 00112233445566778899aabbccddeeff --key hospital.key \\\n"
      "    --statements statements.jsonl",
      add_keygen},
+    {"policy", "Write the policy of a new corpus, for you to edit.",
+     "discreet policy policy.yaml --corpus clinic --class clinical --trust hospital.pub",
+     add_policy},
     {"attest", "Sign a contribution's descriptor: its class, clip norm, noise and uses.",
      "discreet attest --key hospital.key --contributor patient-1 --class clinical --payload "
      "record.txt \\\n"
      "    --clip-norm 0.5 --noise-multiplier 1 --occurrences 20 --not-before 2026-01-01 \\\n"
      "    --not-after 2027-01-01 --corpus clinic\n"
+     "  discreet attest --key hospital.key --policy policy.yaml --data train.csv --out "
+     "anchors.jsonl \\\n"
+     "    --contributor-column patient --class clinical --days 365\n"
      "  discreet attest --key hospital.key --policy policy.yaml --batch rows.csv --out "
      "anchors.jsonl",
      add_attest},
@@ -85,6 +91,9 @@ constexpr Row kContribute[] = {
     {"withdraw", "Sign, record or verify the withdrawal of a contribution.",
      "discreet withdraw HASH --origin example.com/corpus --key me.key --reason moved \\\n"
      "    --events events.jsonl\n"
+     "  discreet withdraw --contributor patient-17 --descriptors anchors.jsonl --ledger ledger.db "
+     "\\\n"
+     "    --key ledger.key --bundles .\n"
      "  discreet withdraw --ledger ledger.db --key ledger.key --events events.jsonl --bundles .\n"
      "  discreet withdraw --verify bundle.json --public-key ledger.pub",
      add_withdraw},

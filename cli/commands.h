@@ -22,6 +22,7 @@ void add_ledger(Command& command);
 void add_manual(Command& command);
 void add_operators(Command& command);
 void add_plan(Command& command);
+void add_policy(Command& command);
 void add_predict(Command& command);
 void add_release(Command& command);
 void add_replay(Command& command);

@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/contributions.h"
 #include "cli/input.h"
 #include "cli/print.h"
+#include "discreet/admission/descriptor.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/ledger/ledger.h"
@@ -22,44 +24,103 @@ using namespace ledger;
 using nlohmann::json;
 
 struct Options {
-  std::string hash, origin, reason, key, passphrase_file, events, file, bundles, verify, public_key;
+  std::vector<std::string> hashes, contributors;
+  std::string descriptors, origin, reason, key, passphrase_file, events, file, bundles, verify,
+      public_key;
   bool json = false;
+
+  bool names_contributions() const { return !hashes.empty() || !contributors.empty(); }
 };
 
 [[noreturn]] void refuse(const std::string& sentence) {
   throw Error(ErrorCode::kInvalidInput, "withdraw", sentence);
 }
 
-// The contributor's or steward's part.
-void sign(const Options& options) {
-  if (options.origin.empty() || options.key.empty() || options.events.empty())
-    refuse("to sign a withdrawal give HASH, --origin, --key and --events, the file to add to");
-  const Digest descriptor = descriptor_hash(options.hash);
+// The contributions that are named: by hash, or as all of a contributor in an anchor file.
+std::vector<Digest> named(const Options& options) {
+  std::vector<Digest> out;
+  for (const std::string& hash : options.hashes) out.push_back(descriptor_hash(hash));
+  if (options.contributors.empty()) return out;
+  if (options.descriptors.empty())
+    refuse("--contributor needs --descriptors, the anchor file with the contributions");
+  std::set<std::string> missing(options.contributors.begin(), options.contributors.end());
+  const std::set<std::string> wanted = missing;
+  for (const admission::Anchored& line : read_anchors(options.descriptors)) {
+    const Bytes& bytes = line.contribution.descriptor;
+    std::string contributor;
+    try {
+      contributor = admission::decode_descriptor(bytes).contributor;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kMalformed) throw;
+      continue;  // the gate rejects it: it was never used
+    }
+    if (!wanted.contains(contributor)) continue;
+    missing.erase(contributor);
+    out.push_back(admission::hash_of(bytes));
+  }
+  if (!missing.empty())
+    refuse(fmt::format("{} has no contribution of '{}'; check the spelling", options.descriptors,
+                       *missing.begin()));
+  return out;
+}
+
+std::vector<Withdrawal> signed_withdrawals(const Options& options, const std::string& origin) {
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
-  const Withdrawal withdrawal =
-      sign_withdrawal(read_key(options.key, options.passphrase_file), options.origin, descriptor,
-                      options.reason, static_cast<std::uint64_t>(now));
-  append_lines(options.events, write_deletion_event(withdrawal));
+  const auto key = read_key(options.key, options.passphrase_file);
+  std::vector<Withdrawal> out;
+  for (const Digest& descriptor : named(options))
+    out.push_back(
+        sign_withdrawal(key, origin, descriptor, options.reason, static_cast<std::uint64_t>(now)));
+  return out;
+}
+
+void append_events(const Options& options, const std::vector<Withdrawal>& withdrawals) {
+  std::string lines;
+  for (const Withdrawal& each : withdrawals) lines += write_deletion_event(each);
+  append_lines(options.events, lines);
+}
+
+// The contributor's or steward's part.
+void sign(const Options& options) {
+  if (options.origin.empty() || options.key.empty() || options.events.empty())
+    refuse(
+        "to sign a withdrawal give HASH or --contributor, --origin, --key and --events, the file "
+        "to add to; a steward gives --ledger instead of --origin and --events, and records it too");
+  const std::vector<Withdrawal> all = signed_withdrawals(options, options.origin);
+  append_events(options, all);
+  json hashes = json::array();
+  for (const Withdrawal& each : all) hashes.push_back(to_hex(each.descriptor));
   if (options.json)
-    print("{}\n", json{{"signed", options.hash}, {"events", options.events}}.dump());
+    print("{}\n",
+          json{{"signed", hashes.size() == 1 ? hashes[0] : hashes}, {"events", options.events}}
+              .dump());
+  else if (all.size() == 1)
+    print("withdrawal of {} signed into {}\n", hashes[0].get<std::string>(), options.events);
   else
-    print("withdrawal of {} signed into {}\n", options.hash, options.events);
+    print("withdrawals of {} contributions signed into {}\n", all.size(), options.events);
 }
 
 // The ledger's part.
 ExitStatus consume(const Options& options) {
-  if (options.key.empty() || options.events.empty())
-    refuse("to record withdrawals give --ledger, --key (the ledger's) and --events");
+  if (options.key.empty() || (options.events.empty() && !options.names_contributions()))
+    refuse(
+        "to record withdrawals give --ledger, --key (the ledger's) and --events, or the "
+        "contributions that the ledger's steward withdraws: HASH or --contributor");
   if (!options.bundles.empty() && !std::filesystem::is_directory(options.bundles))
     refuse(fmt::format("--bundles is '{}', which is not a folder", options.bundles));
-  std::vector<Withdrawal> asked = read_deletion_events(read_input(options.events)), events;
+  std::vector<Withdrawal> asked, events;
+  if (!options.names_contributions()) asked = read_deletion_events(read_input(options.events));
   std::vector<std::string> rejected;
   std::size_t fresh = 0;
   std::string note;
   {
     Ledger ledger = Ledger::open(options.file, read_key(options.key, options.passphrase_file));
+    if (options.names_contributions()) {
+      asked = signed_withdrawals(options, ledger.state().header().origin);
+      if (!options.events.empty()) append_events(options, asked);
+    }
     // Events come from many people: a forged one must not keep the others out.
     for (Withdrawal& event : asked) {
       if (auto why_not = ledger.objection(event))
@@ -153,11 +214,16 @@ ExitStatus check(const Options& options) {
 }
 
 ExitStatus run(const Options& options) {
-  const int asked = !options.hash.empty() + !options.file.empty() + !options.verify.empty();
-  if (asked != 1)
-    refuse("give HASH to sign a withdrawal, --ledger to record signed ones, or --verify a bundle");
-  if (!options.verify.empty()) return check(options);
-  if (options.hash.empty()) return consume(options);
+  const bool names = options.names_contributions();
+  if (options.verify.empty() && options.file.empty() && !names)
+    refuse(
+        "give HASH or --contributor to sign a withdrawal, --ledger to record signed ones, or "
+        "--verify a bundle");
+  if (!options.verify.empty()) {
+    if (names || !options.file.empty()) refuse("--verify checks a bundle alone; give nothing else");
+    return check(options);
+  }
+  if (!options.file.empty()) return consume(options);
   sign(options);
   return kDone;
 }
@@ -166,7 +232,13 @@ ExitStatus run(const Options& options) {
 
 void add_withdraw(Command& command) {
   auto options = std::make_shared<Options>();
-  command.argument("HASH", options->hash, "SHA-256 of the descriptor to withdraw");
+  command.argument("HASH", options->hashes, "SHA-256 of a descriptor to withdraw");
+  command.option("--contributor", "NAME", options->contributors,
+                 "Withdraw all contributions of this contributor in --descriptors");
+  command
+      .option("--descriptors", "FILE", options->descriptors,
+              "Anchor file (JSON lines) from 'attest', for --contributor")
+      .reads_file();
   command.option("--origin", "NAME", options->origin,
                  "Name of the ledger: the first line of its notes");
   command.option("--reason", "TEXT", options->reason, "Public reason, at most 256 bytes");
@@ -181,7 +253,8 @@ void add_withdraw(Command& command) {
       .writes_file();
   command
       .option("--ledger", "FILE", options->file,
-              "Record the events in this ledger; each counts once")
+              "Record the events in this ledger; each counts once. With HASH or --contributor, its "
+              "steward signs and records in one step")
       .reads_file();
   command
       .option("--bundles", "DIR", options->bundles,

@@ -57,7 +57,7 @@ class Command {
   // Each stores into `target`, which must live as long as the command. What `target` holds now is
   // shown as the default.
   Option& argument(std::string name, std::string& target, std::string help);
-  // Takes every further argument.
+  // May be given several times; the last argument of a command.
   Option& argument(std::string name, std::vector<std::string>& target, std::string help);
   Option& option(std::string name, std::string value, std::string& target, std::string help);
   // May be given several times, with one value each.

@@ -94,7 +94,8 @@ std::string zsh_function(const Command& command) {
   for (const Option& option : command.options()) {
     std::string spec;
     if (option.is_argument())
-      spec = fmt::format(":{}:{}", option.name, zsh_action(option));
+      spec =
+          fmt::format("{}:{}:{}", option.is_repeatable ? "*" : "", option.name, zsh_action(option));
     else
       spec = fmt::format("{}{}[{}]", option.is_repeatable ? "*" : "", option.name,
                          zsh_description(option.help));

@@ -117,9 +117,9 @@ std::string usage_of(const Command& command) {
   if (!command.subcommands().empty()) return out + " COMMAND";
   std::string arguments;
   for (const Option& option : command.options()) {
-    const std::string name = option.is_repeatable ? option.name + "..." : option.name;
     if (option.is_argument())
-      arguments += option.is_required ? " " + name : " [" + name + "]";
+      arguments += (option.is_required ? " " + option.name : " [" + option.name + "]") +
+                   (option.is_repeatable ? "..." : "");
     else if (option.is_required)
       out += " " + form_of(option);
   }

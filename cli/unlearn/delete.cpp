@@ -55,28 +55,17 @@ std::vector<std::string> subjects_of(const Options& o) {
   return subjects;
 }
 
-// An insert of nothing changes nothing, but a name that is taken is refused to it.
-bool is_taken(Service& service, const std::string& request) {
-  try {
-    service.insert(request, {});
-    return false;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kInvalidInput) throw;
-    return true;
-  }
-}
-
 // The name of a request without one: a user who repeats the command after a failure asks for the
 // same deletion, and gets its receipts. It counts the deletions of these subjects, because someone
 // who was inserted again is deleted again. subjects: ascending.
-std::string name_of(Service& service, const std::vector<std::string>& subjects, bool any_live,
+std::string name_of(const Service& service, const std::vector<std::string>& subjects, bool any_live,
                     const std::optional<Digest>& withdrawal) {
   const Digest digest = sha256(
       cbor::encode(cbor::array({"unlearn/delete/1", cbor::array({subjects.begin(), subjects.end()}),
                                 withdrawal ? cbor::Value(*withdrawal) : cbor::Value()})));
   const std::string first = "delete-" + to_hex(ByteView(digest).first(16));
   std::string last, next = first;
-  for (std::uint64_t i = 2; is_taken(service, next); ++i) {
+  for (std::uint64_t i = 2; service.knows(next); ++i) {
     last = next;
     next = fmt::format("{}-{}", first, i);
   }
@@ -111,7 +100,7 @@ void erase(const Options& o) {
           ? name_of(service, subjects, std::any_of(subjects.begin(), subjects.end(), is_live),
                     withdrawal)
           : o.request;
-  const bool repeated = is_taken(service, request);
+  const bool repeated = service.knows(request);
   std::optional<LinesFile> file;
   // Otherwise the deletion is refused below.
   if (repeated || std::all_of(subjects.begin(), subjects.end(), is_live)) {

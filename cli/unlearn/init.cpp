@@ -5,11 +5,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
 #include "cli/unlearn/unlearn.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
+#include "discreet/unlearning/service/declared_rows.h"
 
 namespace discreet::cli {
 namespace {
@@ -24,13 +26,14 @@ namespace fs = std::filesystem;
 
 struct Options {
   UnlearnStore store;
-  std::string name = "model", engine = "exact", loss, accounting = "zcdp", guarantee, ledger;
+  std::string name = "model", engine = "exact", loss, accounting = "zcdp", guarantee, ledger,
+              config;
   std::string dimension, lambda = "0.001", records = "50000", most, norm = "1", label_bound = "1",
                          bits = "20", tolerance = "1e-9", tau = "1e-9", sigma = "0.001",
                          epsilon = "1", delta = "1e-5", gamma_learn = "0.1", gamma_priv = "2",
                          radius = "1", gradient = "1", events = "100000", calibration = "500",
                          quantile = "0.95", D_cap, delta_B = "0.05";
-  bool json = false;
+  bool intercept = false, json = false;
 };
 
 template <class E>
@@ -53,14 +56,32 @@ Guarantee guarantee_of(const Options& o) {
                             {"transcript", Guarantee::kTranscript}});
 }
 
-EngineOptions engine_options(const Options& o) {
-  if (o.dimension.empty()) refuse("--dimension is missing: how many features a record has");
-  const std::size_t d = parse_count("--dimension", o.dimension);
+RecordForm form_of(const Options& o) {
+  RecordForm form;
+  if (!o.config.empty()) form.columns = declared_columns(read_config_file(o.config), o.config);
+  form.intercept = o.intercept || form.columns;
+  require_sound(form);
+  return form;
+}
+
+std::size_t dimension_of(const Options& o, const RecordForm& form) {
+  if (!form.columns && o.dimension.empty())
+    refuse("give --dimension, the number of features, or --config, which declares the columns");
+  const std::size_t features =
+      form.columns ? feature_names(*form.columns).size() : parse_count("--dimension", o.dimension);
+  return features + (form.intercept ? 1 : 0);
+}
+
+EngineOptions engine_options(const Options& o, const RecordForm& form) {
+  const std::size_t d = dimension_of(o, form);
   const std::uint64_t N = parse_count("--records", o.records);
   const std::uint64_t most = o.most.empty() ? 2 * N : parse_count("--most-records", o.most);
   const auto loss = one_of<Loss>(
       "--loss", o.loss.empty() ? (o.engine == "exact" ? "squared" : "logistic") : o.loss,
       {{"squared", Loss::kSquared}, {"logistic", Loss::kLogistic}});
+  if (loss == Loss::kLogistic && form.columns && form.columns->label.classes.empty())
+    refuse(
+        "the logistic loss needs data.classes with two classes; for a number use --loss squared");
   const auto accounting = one_of<Accounting>("--accounting", o.accounting,
                                              {{"specification", Accounting::kSpecification},
                                               {"zcdp", Accounting::kZcdp},
@@ -140,7 +161,8 @@ void make_ledger(const Options& o, const fs::path& folder) {
 
 void init(const Options& o) {
   if (o.ledger.empty() != o.store.key.empty()) refuse("--ledger and --key go together");
-  const EngineOptions options = engine_options(o);
+  const RecordForm form = form_of(o);
+  const EngineOptions options = engine_options(o, form);
   const fs::path folder = o.store.folder;
   if (fs::exists(folder)) refuse(fmt::format("'{}' exists; choose another place", o.store.folder));
   std::error_code failed;
@@ -153,7 +175,7 @@ void init(const Options& o) {
   }
   try {
     fs::permissions(folder, fs::perms::owner_all);
-    Service::create(o.store.model(), o.name, options);
+    Service::create(o.store.model(), o.name, options, form);
     if (o.ledger.empty()) {
       make_ledger(o, folder);
     } else {
@@ -187,7 +209,13 @@ void add_init_options(Command& command, Options& o) {
       "exact for ridge regression, erm for logistic or ridge regression, stream for online "
       "learning")
       ->choices({"exact", "erm", "stream"});
-  add("--dimension", "N", o.dimension, "Number of features of a record")->required();
+  add("--dimension", "N", o.dimension, "Number of features of a record, without the intercept");
+  add("--config", "FILE", o.config,
+      "Configuration of 'train' whose section data declares columns, bounds, words and classes, "
+      "instead of --dimension; records have an intercept")
+      ->excludes({"--dimension"})
+      .reads_file();
+  command.flag("--intercept", o.intercept, "Give every record a constant, whose weight is learned");
   add("--loss", "NAME", o.loss,
       "Loss; squared if not given for exact, else logistic, with labels -1 and 1")
       ->choices({"squared", "logistic"});

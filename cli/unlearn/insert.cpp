@@ -22,16 +22,34 @@ struct Options {
   bool reinsert = false, json = false;
 };
 
+// The engine moves what lies outside inside, which may be most of a file with other units.
+void warn_of_moved(const Service& service, const std::vector<Row>& rows) {
+  const Service::Moved moved = service.moved(rows);
+  if (moved.records > 0)
+    print(stderr,
+          "warning: {} of {} records exceed the norm bound and were scaled down to it, as "
+          "predictions will be; to avoid this, create the model with --config, which declares "
+          "bounds, or with a larger --norm (confidential)\n",
+          moved.records, rows.size());
+  if (moved.labels > 0)
+    print(stderr,
+          "warning: {} of {} labels exceed the label bound and were clipped to it; to avoid this, "
+          "create the model with {} (confidential)\n",
+          moved.labels, rows.size(),
+          service.form().columns ? "wider data.label_bounds" : "a larger --label-bound");
+}
+
 void insert(const Options& o) {
-  const auto rows = read_rows(o.data, o.names);
+  Service service = o.store.open_service();
+  const auto rows = read_rows(service, o.data, o.names);
   if (rows.empty())
     throw Error(ErrorCode::kInvalidInput, "unlearn",
                 fmt::format("'{}' has no records; give at least one", o.data));
   const std::string request =
       o.request.empty() ? "file-" + to_hex(sha256(bytes_of(read_input(o.data)))) : o.request;
-  Service service = o.store.open_service();
   const std::uint64_t fresh = service.insert(
       request, rows, o.reinsert ? Service::Reinsert::kAllow : Service::Reinsert::kRefuse);
+  if (fresh > 0) warn_of_moved(service, rows);
   const ServiceStatus status = service.status();
   if (o.json)
     print("{}\n", json{{"request", request},

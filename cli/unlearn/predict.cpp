@@ -21,20 +21,27 @@ struct Options {
 };
 
 void predict(const Options& o) {
-  const auto rows = read_rows(o.data, o.names, false);
   const Service service = o.store.open_service();
-  json values = json::array();
+  const auto rows = read_rows(service, o.data, o.names, false);
+  const RecordForm& form = service.form();
+  json answers = json::array(), scores = json::array();
   bool ready = true;
   for (const Row& row : rows) {
     const Prediction p = service.predict(row.x);
-    values.push_back(p.value);
+    const std::string name = class_of(form, p.value);
+    answers.push_back(name.empty() ? json(number_of(form, p.value, service.label_bound()))
+                                   : json(name));
+    scores.push_back(p.value);
     ready = p.ready;
   }
   if (o.json) {
-    print("{}\n", json{{"predictions", values}, {"ready_to_predict", ready}}.dump());
+    json out = {{"predictions", answers}, {"ready_to_predict", ready}};
+    if (form.columns) out["scores"] = scores;
+    print("{}\n", out.dump());
     return;
   }
-  for (const auto& value : values) print("{}\n", value.dump());
+  for (const auto& value : answers)
+    print("{}\n", value.is_string() ? value.get<std::string>() : value.dump());
   if (!ready)
     print(stderr, "the model has seen fewer records than its regret target asks for (N*)\n");
 }

@@ -11,6 +11,7 @@
 #include "discreet/base/error.h"
 #include "discreet/base/json_read_impl.h"
 #include "discreet/data/csv_rows.h"
+#include "discreet/unlearning/service/declared_rows.h"
 
 namespace discreet::cli {
 namespace {
@@ -98,6 +99,19 @@ void RowNames::add_options(Command& command) {
 std::vector<Row> read_rows(const std::string& path, const RowNames& names, bool need_label) {
   return path.ends_with(".jsonl") ? read_jsonl(path, need_label)
                                   : read_csv(path, names, need_label);
+}
+
+std::vector<Row> read_rows(const unlearning::Service& service, const std::string& path,
+                           const RowNames& names, bool need_label) {
+  const auto& columns = service.form().columns;
+  if (!columns) return read_rows(path, names, need_label);
+  if (path.ends_with(".jsonl"))
+    throw Error(ErrorCode::kInvalidInput, "data",
+                fmt::format("{} has JSON lines, but this model has declared columns; give a CSV "
+                            "file with a header",
+                            path));
+  return unlearning::declared_rows(*columns, service.label_bound(), path, names.subject,
+                                   need_label);
 }
 
 std::vector<std::string> read_subjects(const std::string& path) {

@@ -18,6 +18,9 @@ struct RowNames {
 };
 std::vector<unlearning::Row> read_rows(const std::string& path, const RowNames& names,
                                        bool need_label = true);
+// For a model with declared columns: a CSV file with these columns, and that of the subject.
+std::vector<unlearning::Row> read_rows(const unlearning::Service& service, const std::string& path,
+                                       const RowNames& names, bool need_label = true);
 
 // One subject a line.
 std::vector<std::string> read_subjects(const std::string& path);

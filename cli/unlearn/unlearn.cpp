@@ -67,6 +67,7 @@ void add_unlearn(Command& command) {
   add_unlearn_init(command.subcommand(
       "init", "Create an empty model in a new folder.",
       "discreet unlearn init churn --engine exact --dimension 54\n"
+      "  discreet unlearn init churn --engine erm --config train.yaml\n"
       "  discreet unlearn init churn --engine erm --dimension 54 --epsilon 1 --guarantee "
       "set-level\n"
       "  discreet unlearn init churn --engine stream --dimension 54 --ledger ledger.db \\\n"

@@ -31,10 +31,10 @@ json scores_json(const std::optional<Scores>& scores) {
 
 ExitStatus verify_store(const Options& o) {
   VerificationOptions options;
-  if (!o.forgotten.empty()) options.forgotten = read_rows(o.forgotten, o.names);
-  if (!o.test.empty()) options.test = read_rows(o.test, o.names);
+  const Service service = o.store.open_service();
+  if (!o.forgotten.empty()) options.forgotten = read_rows(service, o.forgotten, o.names);
+  if (!o.test.empty()) options.test = read_rows(service, o.test, o.names);
   options.attack_runs = parse_count("--runs", o.runs);
-  Service service = o.store.open_service();
   const Verification v = verify(service, options);
   const json epsilon = v.epsilon_certified ? json(*v.epsilon_certified) : json();
   if (o.json) {

@@ -26,6 +26,10 @@ class Statement;
 // files. Here a reader sees only the database file and changes nothing: equal bytes read the same,
 // whatever lies next to them. A writer rolls back its own journal, and never a super-journal. Both
 // reject a database in WAL mode.
+//
+// A writer zeroes the bytes that a page does not use before it writes the page. With `PRAGMA
+// secure_delete=ON` and an emptied journal, deleted content is then nowhere in the file, except
+// runs of up to 3 bytes.
 class Database {
  public:
   enum class Mode {

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "discreet/base/error.h"
+#include "discreet/base/sqlite_gaps_impl.h"
 
 namespace discreet {
 namespace {
@@ -19,6 +20,13 @@ sqlite3_vfs* system_vfs() { return sqlite3_vfs_find(nullptr); }
 
 constexpr int padded(int bytes) { return (bytes + 15) / 16 * 16; }
 
+// A file's methods, behind the file of the system's VFS.
+struct Methods {
+  sqlite3_io_methods own;  // first: the file points here
+  int (*write)(sqlite3_file*, const void*, int, sqlite3_int64) = nullptr;
+  bool has_pointer_map = false;  // auto_vacuum
+};
+
 // Opens by the system's VFS. The copy of the file's methods behind it says version 1, in which
 // there is no shared memory: SQLite then rejects WAL mode.
 int open_file(const char* name, sqlite3_file* file, int flags, int* out_flags) {
@@ -26,10 +34,30 @@ int open_file(const char* name, sqlite3_file* file, int flags, int* out_flags) {
   const int code = base->xOpen(base, name, file, flags, out_flags);
   if (code != SQLITE_OK || file->pMethods == nullptr) return code;
   auto* methods = new (reinterpret_cast<char*>(file) + padded(base->szOsFile))
-      sqlite3_io_methods(*file->pMethods);
-  methods->iVersion = 1;
-  file->pMethods = methods;
+      Methods{*file->pMethods, file->pMethods->xWrite};
+  methods->own.iVersion = 1;
+  file->pMethods = &methods->own;
   return code;
+}
+
+bool has_pointer_map(const unsigned char* field) {
+  return std::any_of(field, field + 4, [](unsigned char byte) { return byte != 0; });
+}
+constexpr int kPointerMapField = 52;
+
+// Writes a page of a database without what it does not use.
+int write_page(sqlite3_file* file, const void* data, int size, sqlite3_int64 at) {
+  constexpr int kLeast = 512, kMost = 1 << 16;
+  constexpr sqlite3_int64 kMostPages = 1 << 25;
+  auto* methods = reinterpret_cast<Methods*>(const_cast<sqlite3_io_methods*>(file->pMethods));
+  const bool page = size >= kLeast && size <= kMost && at % size == 0 && at / size < kMostPages;
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  if (page && at == 0) methods->has_pointer_map = has_pointer_map(bytes + kPointerMapField);
+  if (!page || methods->has_pointer_map) return methods->write(file, data, size, at);
+  static thread_local std::array<unsigned char, kMost> copy;
+  std::copy_n(bytes, size, copy.begin());
+  zero_gaps(std::span(copy).first(static_cast<std::size_t>(size)), at == 0);
+  return methods->write(file, copy.data(), size, at);
 }
 
 int open_to_read(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
@@ -42,7 +70,15 @@ int open_to_read(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, 
 int open_to_write(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   file->pMethods = nullptr;
   if ((flags & (SQLITE_OPEN_SUPER_JOURNAL | SQLITE_OPEN_WAL)) != 0) return SQLITE_CANTOPEN;
-  return open_file(name, file, flags, out_flags);
+  const int code = open_file(name, file, flags, out_flags);
+  if (code != SQLITE_OK || (flags & SQLITE_OPEN_MAIN_DB) == 0) return code;
+  auto* methods = reinterpret_cast<Methods*>(const_cast<sqlite3_io_methods*>(file->pMethods));
+  std::array<unsigned char, 4> field{};
+  // A file that is still empty says it with its first page.
+  const int read = methods->own.xRead(file, field.data(), field.size(), kPointerMapField);
+  methods->has_pointer_map = read == SQLITE_OK && has_pointer_map(field.data());
+  methods->own.xWrite = write_page;
+  return code;
 }
 
 int delete_nothing(sqlite3_vfs*, const char*, int) { return SQLITE_IOERR_DELETE; }
@@ -58,7 +94,7 @@ const char* vfs_of(Database::Mode mode) {
   static const bool registered = [] {
     for (sqlite3_vfs& each : vfs) {
       each = *system_vfs();
-      each.szOsFile = padded(each.szOsFile) + static_cast<int>(sizeof(sqlite3_io_methods));
+      each.szOsFile = padded(each.szOsFile) + static_cast<int>(sizeof(Methods));
       each.pNext = nullptr;
     }
     vfs[0].zName = "discreet-read";

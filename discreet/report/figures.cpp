@@ -36,7 +36,8 @@ std::string figure(Plot plot, const std::string& caption) {
         "x2=\"24\" y2=\"4\"/></svg>{}</li>",
         i + 1, escape(plot.curves[i].name));
   }
-  for (const Plot::Level& level : plot.levels) plot.description += ". Dashed: " + level.label;
+  for (const Plot::Level& level : plot.levels)
+    plot.description += ". Limit or warning: " + level.label;
   return fmt::format("<figure>\n<figcaption><h3>{}</h3><p>{}</p>{}</figcaption>\n{}</figure>\n",
                      escape(plot.title), caption,
                      plot.curves.size() > 1 ? "<ul class=\"legend\">" + legend + "</ul>" : "",

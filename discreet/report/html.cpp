@@ -44,6 +44,7 @@ std::string page(const Declared& declared, const Observed* observed, const Ledge
   out += banners(declared, is_public);
   out += "<main>\n";
   out += title(declared, observed);
+  out += classes(declared);
   out += headline(declared, observed);
   out += figures(declared, observed);
   out += guarantees(declared, is_public);

@@ -318,6 +318,19 @@ const MEANINGS = { NO_ATTESTATION: "there was no signature", MALFORMED: "descrip
   OUTSIDE_VALIDITY: "not valid at the time, or for too long", OTHER_CORPUS: "signed for another corpus, or for none",
   BELOW_FLOOR: "asked for less protection than the policy demands", WITHDRAWN: "it had been withdrawn",
   DUPLICATE: "the same contributor had given it before" };
+const span = (first, last) => first === last ? first : first + " to " + last;
+// The epochs of one run and class under the same noise, sampler and plan, as one row.
+function folded(epochs) {
+  const rows = new Map();
+  for (const e of epochs) {
+    const key = JSON.stringify([e.run, e.class, e.sampler, e.deviation, e.planned].map(String)), row = rows.get(key);
+    if (!row) { rows.set(key, { ...e, last: e.epoch, last_date: e.date, steps: BigInt(e.steps) }); continue; }
+    row.last = e.epoch; row.last_date = e.date; row.steps += BigInt(e.steps);
+    if (e.uses > row.uses) row.uses = e.uses;
+    if (e.spent > row.spent) row.spent = e.spent;
+  }
+  return [...rows.values()];
+}
 // The tables that the entries give: title, columns, and rows of cells [name, text]. A cell without a name is a word of the page.
 function tables_of({ header, leaves, notes }, state) {
   // As escape() in plot.cpp: control characters are shown as U+FFFD.
@@ -337,15 +350,16 @@ function tables_of({ header, leaves, notes }, state) {
     ...(header.stewards.length ? [row("Stewards, who may withdraw", "", { stewards: header.stewards.map(hex).join(" ") })] : []),
     row("\u03b5 is derived by", "", { accountant: header.accountant }), row("at \u03b4", "", { delta: scientific(Number(header.delta) / 1e18) }),
     row("between data sets with", "", { adjacency: NEIGHBOURS[header.adjacency] }), row("Policy", "", { policy: hex(header.policy) })] },
-  { id: "classes", title: "Contributions", columns: ["Class", "Admitted", "Withdrawn since", "Uses in epochs", "\u03b5 at most"],
-    rows: by_name(classes).map(([name, c]) => row(name, "class/" + name + "/", { contributions: grouped(c.contributions),
-      withdrawn: grouped(c.withdrawn), uses: grouped(c.uses), spent: epsilon(c.spent) })) },
+  { id: "classes", title: "Contributions", columns: ["Class", "\u03b5 at most", "Admitted", "Withdrawn since", "Uses in epochs"],
+    rows: by_name(classes).map(([name, c]) => row(name, "class/" + name + "/", { spent: epsilon(c.spent), contributions: grouped(c.contributions),
+      withdrawn: grouped(c.withdrawn), uses: grouped(c.uses) })) },
   { id: "refusals", title: "Refusals", columns: ["Reason", "Contributions", "Meaning"],
     rows: by_name(state.refusals).map(([reason, count]) => [...row(reason, "refused/", { [reason]: grouped(count) }), [null, MEANINGS[reason] || ""]]) },
-  { id: "epochs", title: "Epochs", columns: ["Run", "Epoch", "Date (end of the hour)", "Class", "Contributions", "Steps", "Planned by the run", "Sampling", "Noise, standard deviation", "\u03b5 at most"],
-    rows: state.epochs.slice(0, SHOWN).map((e) => row(null, "epoch/" + e.at + "/", { run: e.run, epoch: grouped(e.epoch), date: day(e.date),
-      class: e.class, contributions: grouped(e.uses), steps: grouped(e.steps), planned: e.planned === null ? "unknown" : grouped(e.planned), sampler: SAMPLERS[e.sampler] || "unknown",
-      deviation: scientific(Number(e.deviation) / 1e9), spent: epsilon(e.spent) })) },
+  { id: "epochs", title: "Epochs", columns: ["Class", "\u03b5 at most", "Epochs", "Steps", "Planned by the run", "Contributions", "Noise, standard deviation", "Sampling", "Dates (end of the hour)", "Run"],
+    rows: folded(state.epochs).slice(0, SHOWN).map((e) => row(null, "epochs/" + e.at + "/", { class: e.class, spent: epsilon(e.spent),
+      epochs: span(grouped(e.epoch), grouped(e.last)), steps: grouped(e.steps), planned: e.planned === null ? "unknown" : grouped(e.planned),
+      contributions: grouped(e.uses), deviation: scientific(Number(e.deviation) / 1e9), sampler: SAMPLERS[e.sampler] || "unknown",
+      dates: span(day(e.date), day(e.last_date)), run: e.run })) },
   { id: "withdrawals", title: "Withdrawals", columns: ["Entry", "Signed on", "By", "Reason given", "Descriptor"],
     rows: state.withdrawals.slice(0, SHOWN).map((w) => row(null, "withdrawal/" + w.at + "/", { entry: grouped(w.at), date: day(w.date), by: w.by,
       reason: w.reason, descriptor: w.descriptor })) },

@@ -105,9 +105,9 @@ std::string classes(const LedgerView& view) {
     const std::string key = "class/" + name + "/";
     rows +=
         fmt::format("<tr><th scope=\"row\">{}</th>{}{}{}{}</tr>\n", escape(name),
+                    is(key + "spent", epsilon(c.most_spent)),
                     is(key + "contributions", grouped(c.contributions)),
-                    is(key + "withdrawn", grouped(c.withdrawn)), is(key + "uses", grouped(c.uses)),
-                    is(key + "spent", epsilon(c.most_spent)));
+                    is(key + "withdrawn", grouped(c.withdrawn)), is(key + "uses", grouped(c.uses)));
     if (c.withdrawn_spent != 0)
       withdrawn += fmt::format("{} {}: ε ≤ {}", withdrawn.empty() ? "" : ";", escape(name),
                                epsilon(c.withdrawn_spent));
@@ -126,7 +126,7 @@ std::string classes(const LedgerView& view) {
                                "allowed, because the time of a withdrawal may depend on earlier "
                                "releases:" +
                                    withdrawn + "."),
-      {"Class", "Admitted", "Withdrawn since", "Uses in epochs", "ε at most"}, rows);
+      {"Class", "ε at most", "Admitted", "Withdrawn since", "Uses in epochs"}, rows);
 }
 
 std::string refusals(const LedgerView& view) {
@@ -144,31 +144,36 @@ std::string epochs(const LedgerView& view) {
   constexpr std::string_view kSamplers[] = {"none",       "Poisson",        "truncated Poisson",
                                             "fixed size", "balls and bins", "shuffled epoch"};
   std::string rows;
-  for (const LedgerView::Epoch& e : view.epochs) {
+  for (const LedgerView::Epochs& e : view.epochs) {
     const Terms& t = e.terms;
-    const std::string key = fmt::format("epoch/{}/", e.position);
-    rows +=
-        fmt::format("<tr>{}{}{}{}{}{}{}{}{}{}</tr>\n", is(key + "run", escape(t.run)),
-                    is(key + "epoch", grouped(t.epoch)), is(key + "date", day(t.as_of)),
-                    is(key + "class", escape(t.admissibility_class)),
-                    is(key + "contributions", grouped(e.uses)), is(key + "steps", grouped(t.steps)),
-                    is(key + "planned", has_plans(view) ? grouped(t.planned_steps) : "unknown"),
-                    is(key + "sampler", t.sampler < 6 ? kSamplers[t.sampler] : "unknown"),
-                    is(key + "deviation", scientific(static_cast<double>(t.deviation) / kNano)),
-                    is(key + "spent", epsilon(e.most_spent)));
+    const std::string key = fmt::format("epochs/{}/", e.position);
+    const auto span = [](std::string first, const std::string& last) {
+      return first == last ? first : first + " to " + last;
+    };
+    rows += fmt::format(
+        "<tr>{}{}{}{}{}{}{}{}{}{}</tr>\n", is(key + "class", escape(t.admissibility_class)),
+        is(key + "spent", epsilon(e.most_spent)),
+        is(key + "epochs", span(grouped(t.epoch), grouped(e.last_epoch))),
+        is(key + "steps", grouped(e.steps)),
+        is(key + "planned", has_plans(view) ? grouped(t.planned_steps) : "unknown"),
+        is(key + "contributions", grouped(e.most_uses)),
+        is(key + "deviation", scientific(static_cast<double>(t.deviation) / kNano)),
+        is(key + "sampler", t.sampler < 6 ? kSamplers[t.sampler] : "unknown"),
+        is(key + "dates", span(day(t.as_of), day(e.last_as_of))), is(key + "run", escape(t.run)));
   }
   if (rows.empty()) return "<p>The ledger contains no epochs: nothing was trained.</p>\n";
   return table(
       "epochs", "Epochs",
-      "Reserved before their first step, for every contribution of the class, sampled or not. "
+      "The epochs of a run and a class, in one row while their terms are the same. An epoch is "
+      "reserved before its first step, for every contribution of the class, sampled or not. "
       "ε is the most that one of them has spent " +
           std::string(has_plans(view) ? "with all steps that the run planned."
-                                      : "after the epoch.") +
+                                      : "after the last epoch.") +
           std::string(view.summarised > 0 ? " Contributions summarised since are not counted."
                                           : "") +
           shown(view.all_epochs),
-      {"Run", "Epoch", "Date (end of the hour)", "Class", "Contributions", "Steps",
-       "Planned by the run", "Sampling", "Noise, standard deviation", "ε at most"},
+      {"Class", "ε at most", "Epochs", "Steps", "Planned by the run", "Contributions",
+       "Noise, standard deviation", "Sampling", "Dates (end of the hour)", "Run"},
       rows);
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "discreet/base/cbor.h"
 #include "discreet/base/error.h"
@@ -30,18 +32,58 @@ Loaded load_verified(Store& store, const std::optional<std::string>& last_seen) 
   }
 }
 
-void take(LedgerView& view, std::vector<LedgerView::Epoch>& open, std::uint64_t position,
-          const Entry& entry) {
+// An epoch of a class that has not ended yet.
+struct Open {
+  std::uint64_t position;
+  Terms terms;
+  std::uint64_t uses = 0, most_spent = 0;
+};
+
+// Folds epochs into the rows of a view.
+class Epochs {
+ public:
+  explicit Epochs(LedgerView& view) : view_(&view) {}
+
+  void open(std::uint64_t position, const Terms& terms) { open_.push_back({position, terms}); }
+  void use(const Use& use) {
+    Open& terms = *std::ranges::find(open_, use.terms, &Open::position);
+    ++terms.uses;
+    terms.most_spent = std::max(terms.most_spent, use.spend);
+  }
+  void end() {
+    for (const Open& each : open_) fold(each);
+    open_.clear();
+  }
+
+ private:
+  void fold(const Open& each) {
+    const Terms& t = each.terms;
+    const auto [place, is_new] = rows_.try_emplace(
+        {t.run, t.admissibility_class, t.sampler, t.deviation, t.planned_steps}, rows_.size());
+    if (is_new) ++view_->all_epochs;
+    if (place->second >= kMostLedgerRows) return;
+    if (is_new) view_->epochs.push_back({each.position, t});
+    LedgerView::Epochs& row = view_->epochs[place->second];
+    row.last_epoch = t.epoch;
+    row.last_as_of = t.as_of;
+    row.steps += t.steps;
+    row.most_uses = std::max(row.most_uses, each.uses);
+    row.most_spent = std::max(row.most_spent, each.most_spent);
+  }
+
+  using Key = std::tuple<std::string, std::string, std::uint64_t, std::uint64_t, std::uint64_t>;
+  LedgerView* view_;
+  std::vector<Open> open_;
+  std::map<Key, std::size_t> rows_;
+};
+
+void take(LedgerView& view, Epochs& epochs, std::uint64_t position, const Entry& entry) {
   if (const auto* use = std::get_if<Use>(&entry)) {
-    const auto terms = std::ranges::find(open, use->terms, &LedgerView::Epoch::position);
-    ++terms->uses;
-    terms->most_spent = std::max(terms->most_spent, use->spend);
+    epochs.use(*use);
   } else if (const auto* terms = std::get_if<Terms>(&entry)) {
-    open.push_back({position, *terms});
+    epochs.open(position, *terms);
   } else if (std::holds_alternative<EpochEnd>(entry)) {
-    for (LedgerView::Epoch& epoch : open)
-      if (++view.all_epochs <= kMostLedgerRows) view.epochs.push_back(std::move(epoch));
-    open.clear();
+    epochs.end();
   } else if (const auto* refused = std::get_if<Refusals>(&entry)) {
     for (const auto& [reason, count] : refused->counts) view.refusals[reason] += count;
   } else if (const auto* withdrawal = std::get_if<Withdrawal>(&entry)) {
@@ -82,14 +124,14 @@ LedgerView view_ledger(const std::filesystem::path& file,
     view.bytes += note->text.size();
     if (view.bytes <= kMostEmbeddedBytes) notes.emplace_back(note->text);
   }
-  std::vector<LedgerView::Epoch> open;
+  Epochs epochs(view);
   Store::Leaves rows(store, 0);
   Store::Leaf leaf;
   for (std::uint64_t position = 0; position < view.size && rows.next(leaf); ++position) {
     view.bytes += leaf.summarised ? leaf.hash.size() : leaf.content.size();
     if (view.bytes <= kMostEmbeddedBytes || position == 0)
       leaves.push_back(leaf.summarised ? cbor::array({leaf.hash}) : cbor::Value(leaf.content));
-    if (!leaf.summarised) take(view, open, position, decode_entry(leaf.content));
+    if (!leaf.summarised) take(view, epochs, position, decode_entry(leaf.content));
   }
   view.is_whole = view.bytes <= kMostEmbeddedBytes;
   if (!view.is_whole) {

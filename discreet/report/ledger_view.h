@@ -39,10 +39,14 @@ struct LedgerView {
   std::map<std::string, Class> classes;  // of contributions still in the file
   std::map<std::string, std::uint64_t> refusals;
 
-  struct Epoch {
-    std::uint64_t position;  // position of the terms
-    ledger::Terms terms;
-    std::uint64_t uses = 0;        // still in the file
+  // The epochs of one run and class under the same noise, sampler and plan.
+  struct Epochs {
+    std::uint64_t position;        // position of their first terms
+    ledger::Terms terms;           // the first
+    std::uint64_t last_epoch = 0;  // the last
+    std::uint64_t last_as_of = 0;  // of the last
+    std::uint64_t steps = 0;       // of all of them
+    std::uint64_t most_uses = 0;   // largest number of contributions of one, still in the file
     std::uint64_t most_spent = 0;  // of one of its contributions, millionths
   };
   template <class T>
@@ -51,7 +55,7 @@ struct LedgerView {
     T entry;
   };
   // The first kMostLedgerRows of each, and their total number.
-  std::vector<Epoch> epochs;
+  std::vector<Epochs> epochs;
   std::vector<At<ledger::Withdrawal>> withdrawals;
   std::vector<At<ledger::Release>> releases;
   std::uint64_t all_epochs = 0, all_withdrawals = 0, all_releases = 0;

@@ -11,19 +11,63 @@ namespace discreet::report {
 namespace {
 
 // About `count` ticks at 1, 2 or 5 times a power of ten.
-double tick_gap(double most, double count) {
-  const double rough = most / count, power = std::pow(10, std::floor(std::log10(rough)));
+double tick_gap(double length, double count) {
+  const double rough = length / count, power = std::pow(10, std::floor(std::log10(rough)));
   for (const double each : {1.0, 2.0, 5.0}) {
     if (each * power >= rough) return each * power;
   }
   return 10 * power;
 }
 
-// One axis: values from 0 to `most` onto pixels from `begin` to `end`.
+// One axis: values from `least` to `most` onto pixels from `begin` to `end`.
 struct Axis {
-  double most, begin, end;
-  double at(double value) const { return begin + (end - begin) * (value / most); }
+  double least, most, begin, end;
+  double at(double value) const {
+    return begin + (end - begin) * ((value - least) / (most - least));
+  }
+  // Of ticks: multiples of the gap.
+  double first(double gap) const { return std::ceil(least / gap * (1 - 1e-12)); }
+  double last(double gap) const { return std::floor(most / gap * (1 + 1e-12)); }
 };
+
+struct Reach {
+  double lowest = 0, highest = 0, farthest = 0;
+};
+
+Reach reach_of(const Plot& plot) {
+  Reach out;
+  bool any = false;
+  for (const Plot::Curve& each : plot.curves)
+    for (const Plot::Point& point : each.points) {
+      out.lowest = any ? std::min(out.lowest, point.y) : point.y;
+      out.highest = std::max(out.highest, point.y);
+      out.farthest = std::max(out.farthest, point.x);
+      any = true;
+    }
+  return out;
+}
+
+// A level farther away would leave the curves less than two fifths of the chart.
+bool is_near(const Plot::Level& level, const Reach& reach) {
+  return reach.highest == 0 || level.value <= 2.5 * reach.highest;
+}
+
+Axis y_axis(const Plot& plot, const Reach& reach, double begin, double end) {
+  double highest = reach.highest, lowest = reach.lowest;
+  for (const Plot::Level& level : plot.levels) {
+    if (!is_near(level, reach)) continue;
+    highest = std::max(highest, level.value);
+    lowest = std::min(lowest, level.value);
+  }
+  double most = std::min(highest * 1.12, 1e300);
+  if (plot.most) most = std::min(std::max(most, *plot.most * 1e-3), *plot.most);
+  if (!(most > 0)) most = 1;
+  // From 0, unless that leaves the curves less than half of the chart.
+  const double span = highest - lowest;
+  const double least = span > 0 && lowest > highest / 2 ? std::max(0.0, lowest - span / 4) : 0;
+  if (least > 0) most = std::min(highest + span / 4, plot.most.value_or(most));
+  return {least, most, begin, end};
+}
 
 // 1500 as 1500, 150000 as 150k.
 std::string tick_text(double value, double gap) {
@@ -77,26 +121,19 @@ std::string curve(const std::vector<Plot::Point>& points, std::size_t number, co
 
 // Everything inside the svg element.
 std::string drawing(const Plot& plot, double top) {
-  double highest = 0, farthest = 0;
-  for (const Plot::Curve& each : plot.curves)
-    for (const Plot::Point& point : each.points) {
-      highest = std::max(highest, point.y);
-      farthest = std::max(farthest, point.x);
-    }
-  for (const Plot::Level& level : plot.levels) highest = std::max(highest, level.value);
-  const double room = std::min(highest * 1.12, 1e300);
-  const Axis x{farthest > 0 ? farthest : 1, 46, plot.width - 12};
-  const Axis y{plot.most.value_or(room > 0 ? room : 1), plot.height - 40, top};
+  const Reach reach = reach_of(plot);
+  const Axis x{0, reach.farthest > 0 ? reach.farthest : 1, 46, plot.width - 12};
+  const Axis y = y_axis(plot, reach, plot.height - 40, top);
 
   std::string out;
-  const double y_gap = tick_gap(y.most, (y.begin - y.end) / 42);
+  const double y_gap = tick_gap(y.most - y.least, (y.begin - y.end) / 42);
   const double x_gap = tick_gap(x.most, (x.end - x.begin) / 70);
-  for (int i = 0; i * y_gap <= y.most * (1 + 1e-12); ++i) {
+  for (double i = y.first(y_gap); i <= y.last(y_gap); ++i) {
     const double at = y.at(i * y_gap);
-    if (i > 0) out += line(x.begin, at, x.end, at, "class=\"grid\"");
+    if (at < y.begin - 0.5) out += line(x.begin, at, x.end, at, "class=\"grid\"");
     out += text(x.begin - 7, at + 4, "end", tick_text(i * y_gap, y_gap));
   }
-  for (int i = 0; i * x_gap <= x.most * (1 + 1e-12); ++i) {
+  for (double i = 0; i <= x.last(x_gap); ++i) {
     const double at = x.at(i * x_gap);
     out += line(at, y.begin, at, y.begin + 4, "class=\"axis\"");
     const bool at_edge = at > x.end - 8;
@@ -111,6 +148,11 @@ std::string drawing(const Plot& plot, double top) {
     out += curve(plot.curves[i].points, i + 1, x, y);
 
   for (const Plot::Level& level : plot.levels) {
+    if (!is_near(level, reach)) {
+      if (level.is_limit)
+        out += text(x.end, top - 10, "end", level.label + " ↑", " class=\"limit\"");
+      continue;
+    }
     const char* kind = level.is_limit ? "limit" : "warn";
     const double at = y.at(std::min(level.value, y.most));
     out += line(x.begin, at, x.end, at, fmt::format("class=\"{}\" stroke-dasharray=\"5 4\"", kind));

@@ -25,12 +25,15 @@ struct Plot {
   // Text for readers who cannot see the chart.
   std::string title, description;
   std::string x_label, y_label;
-  std::vector<Curve> curves;  // at most 4
-  std::vector<Level> levels;
-  std::optional<double> most;        // upper end of the y axis; by default chosen from the values
+  std::vector<Curve> curves;   // at most 4
+  std::vector<Level> levels;   // one that would flatten the curves is named above the chart instead
+  std::optional<double> most;  // the largest possible value; the y axis does not go beyond it
   double width = 360, height = 232;  // pixels at scale 1
 };
 
+// The y axis shows the curves: it ends a little above them and begins at 0, or below the smallest
+// value if all are far from 0.
+//
 // The chart as part of a page.
 std::string svg(const Plot& plot);
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <regex>
 
 namespace discreet::report {
 namespace {
@@ -39,6 +40,38 @@ TEST(Plot, DrawsEveryPointWhereThereIsRoom) {
   EXPECT_EQ(svg(plot).find("<polygon"), std::string::npos);
   for (int i = 3; i < 5000; ++i) plot.curves[0].points.push_back({double(i), 1});
   EXPECT_NE(svg(plot).find("<polygon"), std::string::npos);
+}
+
+// The numbers beside the y axis.
+std::vector<double> ticks(const std::string& drawing) {
+  std::vector<double> out;
+  const std::regex tick("<text x=\"39.0\" y=\"[0-9.]*\" text-anchor=\"end\">([0-9.]+)</text>");
+  for (std::sregex_iterator at(drawing.begin(), drawing.end(), tick), end; at != end; ++at)
+    out.push_back(std::stod((*at)[1]));
+  return out;
+}
+
+TEST(Plot, TheAxisShowsTheCurve) {
+  Plot plot;
+  plot.curves = {{"epsilon", {{0, 0}, {50, 1.9}, {100, 2.7}}}};
+  plot.levels = {{12, "budget 12", true}};
+  EXPECT_LE(ticks(svg(plot)).back(), 3.1);
+  EXPECT_NE(svg(plot).find("budget 12 ↑"), std::string::npos) << "far above: named, not drawn";
+  EXPECT_EQ(svg(plot).find("stroke-dasharray"), std::string::npos);
+  plot.levels[0].value = 3;
+  EXPECT_NE(svg(plot).find("stroke-dasharray"), std::string::npos);
+
+  Plot accuracy;
+  accuracy.most = 1;
+  accuracy.curves = {{"held out", {{1, 0.93}, {10, 0.97}}}};
+  EXPECT_GE(ticks(svg(accuracy)).front(), 0.9);
+  EXPECT_LE(ticks(svg(accuracy)).back(), 1);
+  accuracy.curves[0].points[0].y = 0.3;
+  EXPECT_EQ(ticks(svg(accuracy)).front(), 0);
+  accuracy.curves = {{"clipped", {{1, 0.01}, {10, 0.02}}}};
+  EXPECT_LE(ticks(svg(accuracy)).back(), 0.025);
+  accuracy.curves = {{"constant", {{1, 0.5}, {10, 0.5}}}};
+  EXPECT_EQ(ticks(svg(accuracy)).front(), 0);
 }
 
 TEST(Plot, DrawsOnePointHugeValuesAndNothing) {

@@ -65,28 +65,6 @@ std::string accuracy_card(const Observed& observed) {
 
 bool is_governed(const Declared& declared) { return declared.config.corpus.policy.has_value(); }
 
-std::string noise_of_classes(const std::vector<NoiseClass>& classes) {
-  if (classes.empty()) return "";
-  std::string rows;
-  for (const NoiseClass& each : classes)
-    rows += fmt::format(
-        "<tr><th scope=\"row\">{}</th><td>{:.6g}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        escape(each.name), each.noise_multiplier, grouped(each.most_uses), brief_up(each.epsilon),
-        scientific(each.delta));
-  return section(
-      "noise", "Noise on each class of contributions",
-      fmt::format("<div class=\"panel scroll\" tabindex=\"0\" role=\"region\" "
-                  "aria-labelledby=\"noise\"><table class=\"numbers\">\n"
-                  "<caption>Noise of one use, relative to the bound of the class: its standard "
-                  "deviation is σ times that bound. ε is what one "
-                  "contribution spends in this run if it is used as often as it "
-                  "allows.</caption>\n<thead><tr><th scope=\"col\">Class</th><th "
-                  "scope=\"col\">Multiplier σ</th><th scope=\"col\">Maximum uses</th><th "
-                  "scope=\"col\">ε at most</th><th scope=\"col\">at δ</th></tr></thead>\n"
-                  "<tbody>\n{}</tbody>\n</table></div>\n",
-                  rows));
-}
-
 std::string steps_card(const Declared& declared) {
   const std::string planned =
       declared.planned_steps ? grouped(*declared.planned_steps) + " planned" : "no number planned";
@@ -163,6 +141,30 @@ std::string headline(const Declared& declared, const Observed* observed) {
                              statement(declared), cards, basis(declared)));
 }
 
+std::string classes(const Declared& declared) {
+  if (!is_governed(declared) || declared.classes.empty()) return "";
+  std::string rows;
+  for (const NoiseClass& each : declared.classes)
+    rows += fmt::format(
+        "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{:.6g}</td></tr>\n",
+        escape(each.name), brief_up(each.epsilon), scientific(each.delta), grouped(each.most_uses),
+        each.noise_multiplier);
+  return section(
+      "classes", "What one contribution spends, by class",
+      fmt::format(
+          "<div class=\"panel\"><p class=\"small\">ε is what one contribution spends in this run "
+          "if "
+          "it is used as often as it allows. The standard deviation of the noise of one use is σ "
+          "times the bound of the class.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+          "aria-labelledby=\"classes\"><table class=\"numbers\">\n<caption class=\"unseen\">What "
+          "one "
+          "contribution spends</caption>\n<thead><tr><th scope=\"col\">Class</th><th "
+          "scope=\"col\">ε at most</th><th scope=\"col\">at δ</th><th scope=\"col\">Maximum "
+          "uses</th><th scope=\"col\">Multiplier σ</th></tr></thead>\n<tbody>\n{}</tbody>\n"
+          "</table></div></div>\n",
+          rows));
+}
+
 std::string guarantees(const Declared& declared, bool is_public) {
   return section("limits", "What is guaranteed, and what is not",
                  "<div class=\"both\">\n<div class=\"panel yes\"><h3>Guaranteed</h3>" +
@@ -204,8 +206,7 @@ std::string set_up(const Declared& declared) {
 
 std::string noise(const Declared& declared) {
   const DpConfig& dp = declared.config.privacy;
-  if (is_governed(declared)) return noise_of_classes(declared.classes);
-  if (declared.parts.empty()) return "";
+  if (is_governed(declared) || declared.parts.empty()) return "";
   const double batch = static_cast<double>(dp.effective_batch_size.value_or(0));
   std::string rows;
   for (const NoisePart& part : declared.parts) {

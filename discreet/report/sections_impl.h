@@ -12,6 +12,7 @@ namespace discreet::report {
 
 std::string banners(const Declared& declared, bool is_public);
 std::string title(const Declared& declared, const Observed* observed);
+std::string classes(const Declared& declared);  // of a corpus
 std::string headline(const Declared& declared, const Observed* observed);
 std::string figures(const Declared& declared, const Observed* observed);  // figures.cpp
 std::string guarantees(const Declared& declared, bool is_public);

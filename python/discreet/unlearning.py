@@ -25,9 +25,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from discreet import _core, errors
+from discreet import _core, arrays, errors
 from discreet._core import epsilon_lower_bound
 from discreet.errors import Error
+from discreet.mechanism import ConfigSource, _text
 
 __all__ = ["Calibrator", "CapacityError", "DriftDetector", "ErmEngine", "ExactEngine", "MemoryPair", "Phase", "PrivacyOdometer",
            "Service", "StreamEngine", "epsilon_lower_bound", "joint_stats"]
@@ -322,29 +323,82 @@ class Service:
         self._service: _core.UnlearningService | None = _core.UnlearningService(self.folder / "model.db", self.ledger)
 
     @classmethod
-    def create(cls, folder: str | os.PathLike[str], engine: str = "exact", *, dimension: int, name: str = "model",
-               **options: Any) -> Service:
+    def create(cls, folder: str | os.PathLike[str], engine: str = "exact", *, dimension: int | None = None, name: str = "model",
+               intercept: bool = False, bounds: Mapping[str, Sequence[float]] | None = None,
+               categories: Mapping[str, Sequence[Any]] | None = None, classes: Sequence[Any] | None = None,
+               label_bounds: Sequence[float] | None = None, config: ConfigSource | None = None, **options: Any) -> Service:
         """Creates the folder with an empty model, a ledger and its key pair, and opens it.
 
         engine: "exact", "erm" or "stream". name: public; it is in every receipt. options: those of ExactEngine or ErmEngine;
         for a stream, those of PrivacyOdometer, and calibration, quantile and D_cap.
+
+        Records are either `dimension` numbers, with an intercept if you ask for one; or they have columns that you declare from
+        public knowledge, and an intercept. bounds: [lower, upper] of each numeric column. categories: the words of each
+        categorical column, "*" for every other word. classes: the two labels; or label_bounds, if the label is a number.
+        config: a configuration whose section `data` declares all of this instead.
         """
-        _core.unlearning_create(pathlib.Path(folder), name, engine, {"dimension": dimension, **options}, True)
+        form = cls._form(intercept, bounds, categories, classes, label_bounds, config)
+        if form.declared == (dimension is not None):
+            _refuse("give either dimension, the number of features, or bounds and categories of the columns (or config)")
+        features = form.features if dimension is None else dimension
+        _core.unlearning_create(pathlib.Path(folder), name, engine,
+                                {"dimension": features + (1 if form.intercept else 0), **options}, form)
         return cls(folder)
+
+    @staticmethod
+    def _form(intercept: bool, bounds: Mapping[str, Sequence[float]] | None, categories: Mapping[str, Sequence[Any]] | None,
+              classes: Sequence[Any] | None, label_bounds: Sequence[float] | None,
+              config: ConfigSource | None) -> _core.UnlearningForm:
+        declared = (bounds, categories, classes, label_bounds)
+        if config is not None:
+            if any(part is not None for part in declared):
+                _refuse("config declares the columns; do not pass bounds, categories, classes or label_bounds too")
+            yaml, where = _text(config)
+            return _core.UnlearningForm(True, yaml, where)
+        if all(part is None for part in declared):
+            return _core.UnlearningForm(intercept, None, "")
+        names = [*(bounds or {}), *(categories or {})]
+        keys, _ = arrays.data_section(names, None, bounds=bounds or {}, categories=categories, classes=classes,
+                                      label_bounds=label_bounds)
+        section = {key.removeprefix("data."): value for key, value in keys.items()}
+        yaml, where = _text({"data": section})
+        return _core.UnlearningForm(True, yaml, where)
+
+    @property
+    def columns(self) -> list[str]:
+        """The declared columns, in the order in which an array has them; empty if records are numbers."""
+        return list(self._open().form.columns)
+
+    @property
+    def classes(self) -> list[Any]:
+        """The declared classes; integers if both are."""
+        words: list[str] = self._open().form.classes
+        whole = bool(words) and all(word.lstrip("-").isdecimal() and str(int(word)) == word for word in words)
+        return [int(word) for word in words] if whole else words
 
     def insert(self, subjects: Sequence[str], X: Any, y: Any, *, request: str | None = None, reinsert: bool = False) -> int:
         """Inserts records and returns how many were new.
 
-        subjects: the person of each record. request: a name for this call; by default a digest of its content. reinsert: accept
-        records of a subject that was deleted.
+        subjects: the person of each record. X: an array, or a data frame with the declared columns. request: a name for this
+        call; by default a digest of its content. reinsert: accept records of a subject that was deleted. Warns how many records
+        and labels are moved inside the bounds; the numbers are confidential.
         """
-        rows = self._rows(subjects, X, y)
+        content = hashlib.sha256()
+        rows = self._rows(subjects, X, y, content)
         if request is None:
-            content = hashlib.sha256(json.dumps([str(subject) for subject in subjects]).encode())
-            for part, dimensions in ((X, 2), (y, 1)):
-                content.update(_numbers(part, dimensions, "records").tobytes())
             request = f"rows-{content.hexdigest()}"
-        return int(self._open().insert(request, rows, reinsert))
+        service = self._open()
+        fresh = int(service.insert(request, rows, reinsert))
+        if fresh:
+            for moved, what in zip(service.moved(rows), ("records exceed the norm bound and were scaled down to it",
+                                                         "labels exceed the label bound and were clipped to it")):
+                if moved:
+                    warnings.warn(f"{moved} of {len(rows)} {what} (confidential)", stacklevel=2)
+        return fresh
+
+    def knows(self, request: str) -> bool:
+        """Whether a request of this name was carried out."""
+        return bool(self._open().knows(request))
 
     def delete(self, subjects: str | Sequence[str], *, request: str | None = None,
                withdrawal: str | None = None) -> list[dict[str, Any]]:
@@ -365,11 +419,32 @@ class Service:
             return self._open().publish()
 
     def predict(self, X: Any) -> Any:
-        """The score of each record by the last published model. Warns if the model has seen fewer records than N*."""
-        values, ready = self._open().predict(_numbers(X, 2, "X"))
+        """The answer of the last published model for each record, which is scaled as in training.
+
+        A declared class; the number in label_bounds; or, if records are numbers, the score. Warns if the model has seen fewer
+        records than N*.
+        """
+        import numpy as np
+        scores, numbers = self._predict(X)
+        classes = self.classes
+        return np.asarray(classes)[(scores > 0).astype(int)] if classes else numbers
+
+    def scores(self, X: Any) -> Any:
+        """The score of each record by the last published model: positive for the second class."""
+        return self._predict(X)[0]
+
+    def _predict(self, X: Any) -> tuple[Any, Any]:
+        form = self._open().form
+        if form.declared:
+            rows = self._open().declared_rows([], self._columns_of(X), False)
+        else:
+            X = _numbers(X, 2, "X")
+            import numpy as np
+            rows = _core.unlearning_rows([""] * len(X), X, np.zeros(len(X)))
+        scores, numbers, ready = self._open().predict(rows)
         if not ready:
-            warnings.warn("the model has seen fewer records than its regret target needs (N*)", stacklevel=2)
-        return values
+            warnings.warn("the model has seen fewer records than its regret target needs (N*)", stacklevel=3)
+        return scores, numbers
 
     def retrain(self) -> None:
         """Trains again on the live records, from the public initial state: a new generation."""
@@ -412,10 +487,34 @@ class Service:
     def _pem(self) -> str:
         return self.key.read_text("utf-8")
 
-    @staticmethod
-    def _rows(subjects: Sequence[str], X: Any, y: Any) -> Any:
+    def _columns_of(self, X: Any) -> list[arrays.Column]:
+        import numpy as np
+        form = self._open().form
+        X = X if arrays.is_frame(X) else np.asarray(X)
+        own = arrays.names_of(X)
+        if not arrays.is_frame(X):
+            if len(own) != len(form.columns):
+                _refuse(f"X has {len(own)} columns; this model expects {len(form.columns)}: {', '.join(form.columns)}")
+            own = form.columns
+        return arrays.columns_of(X, form.columns, form.categorical, own)
+
+    def _rows(self, subjects: Sequence[str], X: Any, y: Any, content: Any = None) -> Any:
+        """The rows, whose bytes are added to the digest `content`."""
         names = [subjects] if isinstance(subjects, str) else [str(subject) for subject in subjects]
-        return _core.unlearning_rows(names, _numbers(X, 2, "X"), _numbers(y, 1, "y"))
+        form = self._open().form
+        if form.declared:
+            label = arrays.words_of(y) if form.classes else arrays.numbers_of(y, "y")
+            columns = [*self._columns_of(X), (form.label, label)]
+            rows = self._open().declared_rows(names, columns, True)
+            parts: list[Any] = [values for _, values in columns]
+        else:
+            parts = [_numbers(X, 2, "X"), _numbers(y, 1, "y")]
+            rows = _core.unlearning_rows(names, *parts)
+        if content is not None:
+            content.update(json.dumps(names).encode())
+            for part in parts:
+                content.update(json.dumps(part).encode() if isinstance(part, list) else part.tobytes())
+        return rows
 
 
 @contextlib.contextmanager

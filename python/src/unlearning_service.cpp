@@ -13,9 +13,11 @@
 
 #include "discreet/base/files.h"
 #include "discreet/unlearning/online/drift.h"
+#include "discreet/unlearning/service/declared_rows.h"
 #include "discreet/unlearning/service/service.h"
 #include "discreet/unlearning/service/verification.h"
 #include "python/src/array.h"
+#include "python/src/columns.h"
 #include "python/src/gil.h"
 #include "python/src/rooms.h"
 #include "python/src/unlearning.h"
@@ -216,7 +218,7 @@ void add_engines(nb::module_& m) {
 
 // A folder as `discreet unlearn init` makes it: model.db, and a ledger with its key pair.
 void create(const fs::path& folder, const std::string& model, const std::string& engine,
-            const nb::dict& given, bool with_ledger) {
+            const nb::dict& given, const RecordForm& form) {
   const EngineOptions options = engine_options(engine, given);
   std::error_code failed;
   if (!fs::create_directory(folder, failed))
@@ -226,8 +228,7 @@ void create(const fs::path& folder, const std::string& model, const std::string&
                     : fmt::format("'{}' exists; choose another place", folder.string()));
   try {
     fs::permissions(folder, fs::perms::owner_all);
-    Service::create(folder / "model.db", model, options);
-    if (!with_ledger) return;
+    Service::create(folder / "model.db", model, options, form);
     admission::SigningKey key = admission::SigningKey::generate();
     write_new(folder / "ledger.key", bytes_of(key.to_pem()), Access::kOwner);
     write_atomically(folder / "ledger.pub", bytes_of(key.public_key().to_pem()));
@@ -241,6 +242,21 @@ void create(const fs::path& folder, const std::string& model, const std::string&
     fs::remove_all(folder, failed);
     throw;
   }
+}
+
+// Rows of declared columns; label: whether there is a column of it.
+std::vector<Row> declared(const Service& service, const std::vector<std::string>& subjects,
+                          const nb::list& columns, bool label) {
+  const Columns table(columns);
+  if (label && table.table.rows != subjects.size())
+    throw Error(ErrorCode::kInvalidInput, "unlearning",
+                fmt::format("found {} subjects and {} records; pass one subject per record",
+                            subjects.size(), table.table.rows));
+  std::vector<Row> rows =
+      declared_rows(*service.form().columns, service.label_bound(), table.table, label);
+  for (std::size_t i = 0; i < subjects.size() && i < rows.size(); ++i)
+    rows[i].subject = subjects[i];
+  return rows;
 }
 
 std::vector<Row> rows_of(const std::vector<std::string>& subjects, const RecordMatrix& x,
@@ -389,8 +405,50 @@ nb::dict verify_service(const Service& service, std::vector<Row> forgotten, std:
 
 void add_unlearning_service(nb::module_& m) {
   add_engines(m);
-  m.def("unlearning_create", &create, "folder"_a, "model"_a, "engine"_a, "options"_a,
-        "with_ledger"_a);
+  nb::class_<RecordForm>(m, "UnlearningForm")
+      .def(
+          "__init__",
+          [](RecordForm* self, bool intercept, const std::optional<nb::bytes>& yaml,
+             const std::string& name) {
+            RecordForm form{intercept, {}};
+            if (yaml) form.columns = declared_columns({yaml->c_str(), yaml->size()}, name);
+            require_sound(form);
+            new (self) RecordForm(std::move(form));
+          },
+          "intercept"_a, "yaml"_a.none(), "name"_a)
+      .def_prop_ro("intercept", [](const RecordForm& self) { return self.intercept; })
+      .def_prop_ro("declared", [](const RecordForm& self) { return self.columns.has_value(); })
+      .def_prop_ro(
+          "features",
+          [](const RecordForm& self) {
+            return self.columns ? feature_names(*self.columns).size() : 0;
+          },
+          "Number of features of the declared columns.")
+      .def_prop_ro("columns",
+                   [](const RecordForm& self) {
+                     std::vector<std::string> names;
+                     if (!self.columns) return names;
+                     for (const auto& [name, column] : self.columns->numeric) names.push_back(name);
+                     for (const auto& [name, column] : self.columns->categorical)
+                       names.push_back(name);
+                     return names;
+                   })
+      .def_prop_ro("categorical",
+                   [](const RecordForm& self) {
+                     std::vector<std::string> names;
+                     if (!self.columns) return names;
+                     for (const auto& [name, column] : self.columns->categorical)
+                       names.push_back(name);
+                     return names;
+                   })
+      .def_prop_ro("label",
+                   [](const RecordForm& self) {
+                     return self.columns ? self.columns->label.name : std::string();
+                   })
+      .def_prop_ro("classes", [](const RecordForm& self) {
+        return self.columns ? self.columns->label.classes : std::vector<std::string>();
+      });
+  m.def("unlearning_create", &create, "folder"_a, "model"_a, "engine"_a, "options"_a, "form"_a);
   nb::class_<Row>(m, "UnlearningRow");
   m.def("unlearning_rows", &rows_of, "subjects"_a, "x"_a, "y"_a);
   nb::class_<Service>(m, "UnlearningService")
@@ -405,6 +463,20 @@ void add_unlearning_service(nb::module_& m) {
                                reinsert ? Service::Reinsert::kAllow : Service::Reinsert::kRefuse);
           },
           "request"_a, "rows"_a, "reinsert"_a)
+      .def_prop_ro("form", &Service::form)
+      .def_prop_ro("features", &Service::features)
+      .def("declared_rows", &declared, "subjects"_a, "columns"_a, "label"_a)
+      .def(
+          "moved",
+          [](const Service& self, const std::vector<Row>& rows) {
+            const Service::Moved moved = self.moved(rows);
+            return std::pair(moved.records, moved.labels);
+          },
+          "rows"_a, "(records beyond the norm bound, labels beyond their bound).")
+      .def(
+          "knows",
+          [](const Service& self, const std::string& request) { return self.knows(request); },
+          "request"_a)
       .def("erase", &erase, "request"_a, "subjects"_a, "ledger"_a, "key"_a, "passphrase"_a,
            "withdrawal"_a.none())
       .def(
@@ -420,17 +492,18 @@ void add_unlearning_service(nb::module_& m) {
       .def("publish", &Service::publish, nb::call_guard<Unlocked>())
       .def(
           "predict",
-          [](const Service& self, const RecordMatrix& x) {
-            std::vector<double> out;
+          [](const Service& self, const std::vector<Row>& rows) {
+            std::vector<double> scores, numbers;
             bool ready = true;
-            for (std::size_t i = 0; i < x.shape(0); ++i) {
-              const Prediction p = self.predict({x.data() + i * x.shape(1), x.shape(1)});
-              out.push_back(p.value);
+            for (const Row& row : rows) {
+              const Prediction p = self.predict(row.x);
+              scores.push_back(p.value);
+              numbers.push_back(number_of(self.form(), p.value, self.label_bound()));
               ready = p.ready;
             }
-            return std::pair(to_numpy(std::move(out)), ready);
+            return nb::make_tuple(to_numpy(std::move(scores)), to_numpy(std::move(numbers)), ready);
           },
-          "x"_a)
+          "rows"_a, "Scores, the numbers that they stand for, and whether N* was reached.")
       .def("retrain", &Service::retrain, nb::call_guard<Unlocked>())
       .def("status", &status_of)
       .def("verify", &verify_service, "forgotten"_a, "test"_a, "runs"_a, "confidence"_a, "seed"_a);

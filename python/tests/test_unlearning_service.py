@@ -276,3 +276,99 @@ def test_nothing_secret_is_in_a_receipt(churn):
     [receipt] = service.delete("person-9")
     key = pathlib.Path(service.key).read_text()
     assert "PRIVATE" in key and "PRIVATE" not in json.dumps(receipt)
+
+
+# ---------------------------------------------------------------- the form of records
+
+
+def people(n=400, seed=1):
+    rng = np.random.default_rng(seed)
+    age, hours, country = rng.uniform(18, 90, n), rng.uniform(5, 80, n), rng.choice(["US", "MX", "FR"], n)
+    return age, hours, country, 300 * age + 200 * hours + 4000 * (country == "US")
+
+
+DECLARED = dict(bounds={"age": (0, 120), "hours": (0, 100)}, categories={"country": ["US", "*"]})
+
+
+def test_declared_columns_answer_in_class_names_from_frames_and_from_arrays(tmp_path):
+    pd = pytest.importorskip("pandas")
+    age, hours, country, pay = people()
+    frame = pd.DataFrame({"country": country, "note": "-", "hours": hours, "age": age})
+    rich = np.where(pay > 26000, "high", "low")
+    with Service.create(tmp_path / "m", "erm", classes=["low", "high"], N=400, n_max=800, lambda_=1e-4, **DECLARED) as service:
+        assert service.columns == ["age", "hours", "country"] and service.classes == ["low", "high"]
+        assert service.insert([f"p{i}" for i in range(400)], frame, rich) == 400
+        assert service.insert([f"p{i}" for i in range(400)], frame, rich) == 0  # the same request
+        service.publish()
+        said = service.predict(frame)
+        assert np.mean(said == rich) > 0.93 and set(said) == {"low", "high"}
+        table = np.array([age, hours, country], dtype=object).T  # in the order of service.columns
+        assert (service.predict(table) == said).all() and ((service.scores(table) > 0) == (said == "high")).all()
+        [receipt] = service.delete("p3", request="ticket")
+        assert receipt["opening"]["records"] == [3] and service.knows("ticket") and not service.knows("other")
+        service.publish()
+        assert service.verify(test=(frame, rich), runs=200)["holds"]
+    with Service(tmp_path / "m") as again:  # the form is in the store
+        assert (again.predict(frame) == said).mean() > 0.98
+
+
+def test_a_number_is_answered_in_its_own_units_and_the_command_agrees(tmp_path):
+    age, hours, country, pay = people()
+    config = {"data": {"format": "csv", "label": "pay", "label_bounds": [0, 50000], "categorical": {"country": ["US", "*"]},
+                       "numeric": {"age": [0, 120], "hours": [0, 100]}}}
+    X = np.array([age, hours, country], dtype=object).T
+    with Service.create(tmp_path / "m", config=config, N=400, n_max=800, lambda_=1e-6) as service:
+        service.insert([f"p{i}" for i in range(400)], X, pay)
+        service.publish()
+        said = service.predict(X[:3])
+    np.testing.assert_allclose(said, pay[:3], rtol=0.02)
+    lines = [f"{h!r},{c},{a!r}" for a, h, c in zip(age[:3].tolist(), hours[:3].tolist(), country[:3])]
+    (tmp_path / "new.csv").write_text("\n".join(["hours,country,age", *lines]) + "\n")
+    found = json.loads(command("unlearn", "predict", tmp_path / "m", tmp_path / "new.csv", "--json").stdout)
+    np.testing.assert_allclose(found["predictions"], said, rtol=1e-12)
+
+
+def test_records_and_labels_beyond_the_bounds_are_moved_with_a_warning(tmp_path):
+    with Service.create(tmp_path / "m", dimension=2, N=10, n_max=10, lambda_=1 / 30) as service:
+        with pytest.warns(UserWarning, match="1 of 1 records exceed the norm bound.*confidential"):
+            service.insert(["ann"], [[6.0, 8.0]], [1.0])
+        service.publish()
+        # w = z / (1 + lambda N) with z of norm 1, so that z'w is 0.75 for every record in this direction beyond the bound
+        np.testing.assert_allclose(service.predict([[6.0, 8.0], [60.0, 80.0]]), 0.75, atol=1e-5)
+        with pytest.warns(UserWarning, match="2 of 3 labels exceed"):
+            service.insert(["a", "b", "c"], np.zeros((3, 2)), [-3.0, 0.5, 2.0])
+
+
+def test_an_intercept_is_learned(tmp_path):
+    X = np.linspace(-0.5, 0.5, 100)[:, None]
+    with Service.create(tmp_path / "m", dimension=1, intercept=True, N=100, n_max=200, lambda_=1e-3) as service:
+        service.insert([f"p{i}" for i in range(100)], X, np.ones(100))
+        service.publish()
+        np.testing.assert_allclose(service.predict([[0.0]]), 1, atol=0.02)
+
+
+@pytest.mark.parametrize("options, says", [
+    (dict(), "either dimension"),
+    (dict(dimension=3, classes=["a", "b"], **DECLARED), "either dimension"),
+    (dict(classes=["a", "b", "c"], **DECLARED), "keep two"),
+    (dict(**DECLARED), "classes is missing"),
+    (dict(config="data: {format: csv}", classes=["a", "b"]), "config declares"),
+    (dict(classes=["a", "b"], bounds={"a": (1, 0)}), "lower and a larger upper"),
+])
+def test_a_form_that_does_not_fit_is_refused(tmp_path, options, says):
+    with pytest.raises(discreet.Error, match=says):
+        Service.create(tmp_path / "m", **options)
+    assert not (tmp_path / "m").exists()
+
+
+def test_columns_that_do_not_fit_are_refused(tmp_path):
+    with Service.create(tmp_path / "m", classes=["low", "high"], **DECLARED) as service:
+        X = np.array([[30, 40, "US"]], dtype=object)
+        for call, says in [
+            (lambda: service.insert(["a"], X[:, :2], ["low"]), "2 columns; this model expects 3: age, hours, country"),
+            (lambda: service.insert(["a"], X, ["middle"]), "not one of the declared classes"),
+            (lambda: service.insert(["a", "b"], X, ["low"]), "2 subjects and 1 records"),
+        ]:
+            with pytest.raises(discreet.Error, match=says):
+                call()
+        assert service.status["live"] == 0

@@ -3,8 +3,11 @@
 import hashlib
 import json
 import os
+import pathlib
+import re
 import stat
 import subprocess
+import time
 
 import cbor2
 import pytest
@@ -333,3 +336,116 @@ def test_attesting_under_a_policy_that_does_not_trust_the_key_warns(corpus):
     assert result.returncode == 0 and result.stderr.startswith("warning: policy.yaml does not trust key " + other["id"])
     assert "--rotate" in result.stderr
     assert verdicts(folder) == ["ADMITTED", "UNTRUSTED_KEY"]
+
+
+# ---------------------------------------------------------------- a training file
+
+
+LINES = ['ann,clinical,1.5,"a, b"', "bob,clinical,2,c", "ann,diary,3,d"]
+
+
+def test_every_record_of_a_training_file_is_attested_by_its_line(corpus):
+    folder, _ = corpus
+    (folder / "train.csv").write_bytes(("who,kind,x,note\r\n" + LINES[0] + "\r\n\n" + LINES[1] + "\n" + LINES[2]).encode())
+    done = json.loads(ok("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--data", "train.csv", "--contributor-column",
+                         "who", "--class-column", "kind", *WINDOW, "--out", "anchors.jsonl", "--json", cwd=folder))
+    assert done["attested"] == 3
+    fields = [cbor2.loads(bytes.fromhex(json.loads(line)["descriptor"])) for line in (folder / "anchors.jsonl").read_text().splitlines()]
+    assert [field[9] for field in fields] == [hashlib.sha256(line.encode()).digest() for line in LINES]
+    assert [(field[1], field[2]) for field in fields] == [("ann", "clinical"), ("bob", "clinical"), ("ann", "diary")]
+    assert len({field[10] for field in fields}) == 3  # nonces
+    assert verdicts(folder, anchors="anchors.jsonl") == ["ADMITTED"] * 3
+
+
+def test_validity_in_days_begins_today_or_when_it_is_said(corpus):
+    folder, _ = corpus
+    (folder / "train.csv").write_text("x\n1\n")
+    common = ("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--data", "train.csv", "--contributor", "ann", "--class",
+              "clinical", "--append", "--out", "a.jsonl")
+    before = int(time.time()) // 86400 * 86400
+    ok(*common, "--days", "30", cwd=folder)
+    ok(*common, "--days", "1", "--not-before", "2026-01-01", cwd=folder)
+    today, said = [cbor2.loads(bytes.fromhex(json.loads(line)["descriptor"])) for line in (folder / "a.jsonl").read_text().splitlines()]
+    assert today[7] in (before, before + 86400) and today[8] - today[7] == 30 * 86400
+    assert instant(said[7]) == "2026-01-01" and said[8] - said[7] == 86400
+
+
+def instant(seconds):
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--data", "train.csv", "--class", "clinical", "--days", "1"], "contributor is missing"),
+    (["--data", "train.csv", "--contributor-column", "wo", "--class", "clinical", "--days", "1"], "did you mean who"),
+    (["--data", "train.csv", "--contributor-column", "who", "--class", "clinical", "--days", "0"], "days is '0'"),
+    (["--data", "train.csv", "--contributor-column", "who", "--class", "clinical", "--days", "1", "--not-after", "2027-01-01"],
+     "not both"),
+    (["--data", "train.csv", "--contributor-column", "who", "--class", "clinic", "--days", "1"], "record 1: the policy has no class"),
+    (["--contributor-column", "who", "--class", "clinical", "--days", "1"], "--data"),
+    (["--data", "empty.csv", "--contributor-column", "who", "--class", "clinical", "--days", "1"], "no records"),
+    (["--data", "train.csv", "--contributor", "a", "--contributor-column", "who"], "exclude each other"),
+])
+def test_a_file_that_cannot_be_attested_is_refused_with_the_reason(corpus, arguments, says):
+    folder, _ = corpus
+    (folder / "train.csv").write_text("who,x\nann,1\n")
+    (folder / "empty.csv").write_text("who,x\n")
+    done = discreet("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--out", "a.jsonl", *arguments, cwd=folder)
+    assert done.returncode == 2 and says in done.stderr and not (folder / "a.jsonl").exists()
+
+
+def test_a_batch_takes_the_documented_columns(corpus):
+    folder, _ = corpus
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "concepts" / "attestation.md").read_text()
+    table = page.partition("## Batches")[2].partition("\n\n#")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    columns = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    (folder / "bad.csv").write_text("colour\nred\n")
+    error = discreet("attest", "--key", "hospital.key", "--batch", "bad.csv", "--out", "a.jsonl", cwd=folder).stderr
+    assert columns == set(error.rpartition("the fields are ")[2].strip().split(", "))
+    (folder / "rows.csv").write_text(
+        "contributor,class,anchor,clip_norm,noise_multiplier,occurrences,not_before,days,adapter,promise,corpus\n"
+        f"ann,clinical,{'ab' * 32},0.25,2,7,2026-01-01,365,lora,every_pattern,clinic\n")
+    ok("attest", "--key", "hospital.key", "--batch", "rows.csv", "--out", "a.jsonl", cwd=folder)
+    field = cbor2.loads(bytes.fromhex(json.loads((folder / "a.jsonl").read_text())["descriptor"]))
+    assert (field[1], field[3], field[5], field[11], field[12]) == ("ann", 250_000_000, 7, "lora", "clinic")
+
+
+# ---------------------------------------------------------------- policy and withdrawal
+
+
+def test_a_policy_is_written_that_admits_what_its_key_attests(corpus):
+    folder, key = corpus
+    ok("policy", "new.yaml", "--corpus", 'a "clinic"', "--class", "clinical", "--class", "diary", "--trust", "hospital.pub", cwd=folder)
+    assert key["public_key"] in (folder / "new.yaml").read_text()
+    ok("attest", "--key", "hospital.key", "--policy", "new.yaml", "--contributor", "ann", "--class", "diary", "--payload", "record.txt",
+       *WINDOW, cwd=folder)
+    assert "1 admitted" in ok("admit", "new.yaml", "record.txt.anchor.jsonl", *AT, cwd=folder)
+    for arguments, says in ((["new.yaml"], "never overwritten"), (["x.yaml", "--class", "Bad Name"], "classes"),
+                            (["x.yaml", "--trust", "record.txt"], "key")):
+        more = [] if "--class" in arguments else ["--class", "clinical"]
+        more += [] if "--trust" in arguments else ["--trust", "hospital.pub"]
+        done = discreet("policy", *arguments, "--corpus", "c", *more, cwd=folder)
+        assert done.returncode == 2 and says in done.stderr, done.stderr
+    assert not (folder / "x.yaml").exists()
+
+
+def test_withdrawals_are_signed_for_several_hashes_and_for_all_contributions_of_a_person(corpus):
+    folder, _ = corpus
+    (folder / "train.csv").write_text("who,x\nann,1\nbob,2\nann,3\neve,4\n")
+    ok("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--data", "train.csv", "--contributor-column", "who", "--class",
+       "clinical", *WINDOW, "--out", "anchors.jsonl", cwd=folder)
+    hashes = [json.loads(line)["descriptor_hash"] for line in (folder / "anchors.jsonl").read_text().splitlines()]
+    common = ("--origin", "clinic", "--key", "hospital.key", "--events")
+
+    def signed(name, *arguments):
+        ok("withdraw", *arguments, *common, name, cwd=folder)
+        return [json.loads(line)["descriptor"] for line in (folder / name).read_text().splitlines()]
+
+    assert signed("a", "--contributor", "ann", "--descriptors", "anchors.jsonl") == [hashes[0], hashes[2]]
+    assert signed("b", hashes[3], hashes[1]) == [hashes[3], hashes[1]]
+    assert signed("c", hashes[3], "--contributor", "bob", "--contributor", "ann", "--descriptors", "anchors.jsonl") == [
+        hashes[3], hashes[0], hashes[1], hashes[2]]
+    for arguments, says in ((("--contributor", "nobody", "--descriptors", "anchors.jsonl"), "nobody"),
+                            (("--contributor", "ann"), "--descriptors"), ((), "HASH")):
+        done = discreet("withdraw", *arguments, *common, "d", cwd=folder)
+        assert done.returncode == 2 and says in done.stderr and not (folder / "d").exists()

@@ -93,6 +93,13 @@ std::vector<std::int32_t> ExactEngine::quantise(std::span<const double> x, doubl
   return row;
 }
 
+std::vector<double> ExactEngine::rounded(std::span<const double> x) const {
+  const std::vector<std::int32_t> row = quantise(x, 0);
+  std::vector<double> out;
+  for (std::size_t i = 0; i < o_.dimension; ++i) out.push_back(std::ldexp(row[i], -o_.bits));
+  return out;
+}
+
 void ExactEngine::add(const std::int32_t* row, bool subtract) noexcept {
   const std::int64_t sign = subtract ? -1 : 1;
   std::uint64_t* gram = gram_.data();

@@ -45,6 +45,8 @@ class ExactEngine final : public Engine {
   Release publish() override;
 
   const ExactOptions& options() const noexcept { return o_; }
+  // x as `insert` keeps it: clamped, rounded and shrunk. x: finite, of this dimension.
+  std::vector<double> rounded(std::span<const double> x) const;
 
   // Records are in ascending order of ids, so that equal live records give equal bytes.
   Bytes save(Records records) const override;

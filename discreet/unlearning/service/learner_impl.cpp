@@ -75,6 +75,25 @@ std::uint64_t room_of(const Learner& learner) {
   return kCountLimit;
 }
 
+double norm_bound(const Learner& learner) {
+  if (const auto* exact = std::get_if<ExactEngine>(&learner)) return exact->options().R;
+  if (const auto* erm = std::get_if<ErmEngine>(&learner)) return erm->options().R;
+  return std::get<MemoryPair>(learner).odometer().options().enforced.R;
+}
+
+double label_bound(const Learner& learner) {
+  if (const auto* exact = std::get_if<ExactEngine>(&learner)) return exact->options().Y;
+  if (const auto* erm = std::get_if<ErmEngine>(&learner)) return erm->options().Y;
+  return std::get<MemoryPair>(learner).odometer().options().enforced.Y;
+}
+
+std::vector<double> bounded(const Learner& learner, std::span<const double> z) {
+  if (const auto* exact = std::get_if<ExactEngine>(&learner)) return exact->rounded(z);
+  const auto* pair = std::get_if<MemoryPair>(&learner);
+  if (pair && !pair->odometer().certified()) return {z.begin(), z.end()};
+  return within(z, norm_bound(learner));
+}
+
 void require_fits(const Learner& learner, std::span<const double> x, double y) {
   require_record("insert", dimension_of(learner), x, y);
   if (const auto* erm = std::get_if<ErmEngine>(&learner)) {

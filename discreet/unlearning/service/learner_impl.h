@@ -16,6 +16,13 @@ Learner restored_learner(ByteView state, NoiseSource noise);
 std::size_t dimension_of(const Learner& learner);
 std::uint64_t room_of(const Learner& learner);  // number of records that still fit
 
+// The bounds of a record's norm and of its label; under the specification's accounting nothing is
+// enforced, and they are those of the options.
+double norm_bound(const Learner& learner);
+double label_bound(const Learner& learner);
+// z as the learner keeps it: moved inside its bounds. z: a finite vector of its dimension.
+std::vector<double> bounded(const Learner& learner, std::span<const double> z);
+
 // Throws kInvalidInput for a record that the learner rejects.
 void require_fits(const Learner& learner, std::span<const double> x, double y);
 // calibration: of StreamOptions; it determines the phases of a MemoryPair.

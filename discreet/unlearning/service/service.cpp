@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -83,6 +84,7 @@ struct Service::Impl {
     model.assign(name.begin(), name.end());
     genesis = value("genesis");
     state = value("state");
+    if (const auto bytes = store.get("form")) form = decode_record_form(*bytes);
     calibration = store.number("calibration");
     generation = store.number("generation");
     next_id = store.number("next_id");
@@ -100,6 +102,10 @@ struct Service::Impl {
       }
       put_back(*learner, id, {row.data(), row.size() - 1}, row.back());
     });
+    if (dimension_of(*learner) < (form.intercept ? 2 : 1) ||
+        (form.columns && feature_names(*form.columns).size() != features())) {
+      malformed("unlearn store", "the columns belong to another model than the store");
+    }
     if (published && published->release.parameters.size() != dimension_of(*learner)) {
       malformed("unlearn store", "the publication belongs to another model than the store");
     }
@@ -129,6 +135,12 @@ struct Service::Impl {
     const auto* erm = learner ? std::get_if<ErmEngine>(&*learner) : nullptr;
     const bool carries = erm != nullptr && erm->options().guarantee == Guarantee::kTranscript;
     return restored_learner(carries ? state : genesis, noise(event));
+  }
+
+  std::size_t features() const { return dimension_of(*learner) - (form.intercept ? 1 : 0); }
+
+  std::vector<double> mapped(std::span<const double> x) const {
+    return unlearning::mapped(form, x, norm_bound(*learner));
   }
 
   void learn(Learner& into, RecordId id, std::span<const double> x, double y) const {
@@ -205,6 +217,7 @@ struct Service::Impl {
   ModelStore store;
   Noise noise;
   std::string model;
+  RecordForm form;
   Bytes genesis, state;
   std::uint64_t calibration = 0, generation = 0, next_id = 0, deletions = 0, confirmed = 0;
   std::uint64_t chained = 0;  // deletions in `chain`
@@ -224,8 +237,9 @@ Service::Noise Service::secure_noise() {
 }
 
 void Service::create(const std::filesystem::path& path, const std::string& model,
-                     const EngineOptions& options) {
+                     const EngineOptions& options, const RecordForm& form) {
   require_text("model's name", model, 128);
+  require_sound(form);
   std::uint64_t calibration = 0;
   const Learner learner = [&]() -> Learner {
     if (const auto* exact = std::get_if<ExactOptions>(&options)) return ExactEngine(*exact);
@@ -241,6 +255,14 @@ void Service::create(const std::filesystem::path& path, const std::string& model
     return MemoryPair(dimension, std::make_shared<PrivacyOdometer>(stream.odometer),
                       Calibrator(stream.calibrator), stream.loss, NoiseSource::secure());
   }();
+  const std::size_t intercept = form.intercept ? 1 : 0;
+  const std::size_t features = form.columns
+                                   ? feature_names(*form.columns).size()
+                                   : std::max<std::size_t>(1, dimension_of(learner) - intercept);
+  if (dimension_of(learner) != features + intercept) {
+    invalid_input(kOp, "dimension is {}; this form of records needs {}", dimension_of(learner),
+                  features + intercept);
+  }
   static_cast<void>(terms_of(learner));  // what no receipt can hold is rejected before a file
   ModelStore store(path, ModelStore::Mode::kCreate);
   store.transact([&] {
@@ -249,6 +271,9 @@ void Service::create(const std::filesystem::path& path, const std::string& model
     store.put("genesis", state);
     store.put("state", state);
     store.put_number("calibration", calibration);
+    if (form.is_plain()) return;
+    store.put("form", encode(form));
+    store.require_form_reader();
   });
 }
 
@@ -275,7 +300,8 @@ std::uint64_t Service::insert(std::string_view request, std::span<const Row> row
   for (std::size_t i = 0; i < rows.size(); ++i) {
     try {
       require_text("subject", rows[i].subject, 256);
-      require_fits(*s.learner, rows[i].x, rows[i].y);
+      require_record("insert", s.features(), rows[i].x, rows[i].y);
+      require_fits(*s.learner, s.mapped(rows[i].x), rows[i].y);
     } catch (const Error& error) {
       fail(error.code(), error.op(), "row {}: {}", i + 1, error.sentence());
     }
@@ -301,10 +327,10 @@ std::uint64_t Service::insert(std::string_view request, std::span<const Row> row
     s.change([&] {
       for (std::size_t i = done.first; i < end; ++i) {
         const RecordId id = s.next_id++;
-        std::vector<double> row = rows[i].x;
+        std::vector<double> row = s.mapped(rows[i].x);
+        s.learn(*s.learner, id, row, rows[i].y);
         row.push_back(rows[i].y);
         s.store.add_record(id, rows[i].subject, row);
-        s.learn(*s.learner, id, rows[i].x, rows[i].y);
         done.digest = chained(done.digest, rows[i]);
       }
       done.first = end;
@@ -313,6 +339,26 @@ std::uint64_t Service::insert(std::string_view request, std::span<const Row> row
     });
   }
   return fresh;
+}
+
+Service::Moved Service::moved(std::span<const Row> rows) const {
+  const Impl& s = *impl_;
+  impl_->require_fresh();
+  const auto* pair = std::get_if<MemoryPair>(&*s.learner);
+  Moved count;
+  if (pair && !pair->odometer().certified()) return count;  // nothing is enforced
+  const double R = norm_bound(*s.learner), Y = unlearning::label_bound(*s.learner);
+  for (const Row& row : rows) {
+    require_record("insert", s.features(), row.x, row.y);
+    if (!s.form.columns) count.records += numerics::norm_l2(row.x) > R * (1 + 0x1p-40);
+    count.labels += std::abs(row.y) > Y * (1 + 0x1p-40);
+  }
+  return count;
+}
+
+bool Service::knows(std::string_view request) const {
+  impl_->require_fresh();
+  return impl_->store.request(request).has_value();
 }
 
 std::vector<DeletionReceipt> Service::erase(std::string_view request,
@@ -446,8 +492,9 @@ Prediction Service::predict(std::span<const double> x) const {
   if (!s.published) {
     invalid_input(kOp, "nothing was published since the last delete; call publish first");
   }
-  require_record("predict", dimension_of(*s.learner), x, 0);
-  return {numerics::dot(s.published->release.parameters, x), s.published->ready};
+  require_record("predict", s.features(), x, 0);
+  return {numerics::dot(s.published->release.parameters, bounded(*s.learner, s.mapped(x))),
+          s.published->ready};
 }
 
 void Service::retrain() {
@@ -487,6 +534,26 @@ ServiceStatus Service::status() const {
 }
 
 std::uint64_t Service::commits() const noexcept { return impl_->store.commits(); }
+
+const RecordForm& Service::form() const { return impl_->form; }
+std::size_t Service::features() const {
+  impl_->require_fresh();
+  return impl_->features();
+}
+double Service::label_bound() const {
+  impl_->require_fresh();
+  return unlearning::label_bound(*impl_->learner);
+}
+
+std::vector<double> Service::mapped(std::span<const double> x) const {
+  require_record(kOp, features(), x, 0);
+  return impl_->mapped(x);
+}
+std::vector<double> Service::as_learned(std::span<const double> z) const {
+  impl_->require_fresh();
+  require_record(kOp, dimension_of(*impl_->learner), z, 0);
+  return bounded(*impl_->learner, z);
+}
 
 const Learner& Service::learner() const {
   impl_->require_fresh();

@@ -15,6 +15,7 @@
 #include "discreet/unlearning/engines/erm_engine.h"
 #include "discreet/unlearning/engines/exact_engine.h"
 #include "discreet/unlearning/online/memory_pair.h"
+#include "discreet/unlearning/service/record_form.h"
 
 namespace discreet::unlearning {
 
@@ -79,10 +80,11 @@ class Service {
   using Noise = std::function<NoiseSource(std::string_view event)>;
   static Noise secure_noise();
 
-  // Creates a new file. model: its public name, 1 to 128 bytes. Throws kInvalidInput for options
-  // out of range; then no file is created.
+  // Creates a new file. model: its public name, 1 to 128 bytes. form: how rows become the vectors
+  // of the engine, whose dimension is the number of features, plus one for the intercept. Throws
+  // kInvalidInput for options out of range or another dimension; then no file is created.
   static void create(const std::filesystem::path& path, const std::string& model,
-                     const EngineOptions& options);
+                     const EngineOptions& options, const RecordForm& form = {});
   // Opens the file and reads all records. Throws kIoError if another process has it open,
   // kMalformed if it is not a store.
   explicit Service(const std::filesystem::path& path, Noise noise = secure_noise());
@@ -102,6 +104,16 @@ class Service {
   enum class Reinsert { kRefuse, kAllow };
   std::uint64_t insert(std::string_view request, std::span<const Row> rows,
                        Reinsert reinsert = Reinsert::kRefuse);
+
+  // The number of rows that lie outside the engine's bounds, which `insert` moves inside: x is
+  // scaled to norm R, y is clamped to [-Y, Y]. Confidential. Throws as insert.
+  struct Moved {
+    std::uint64_t records = 0, labels = 0;
+  };
+  Moved moved(std::span<const Row> rows) const;
+
+  // Whether a request of this name was made.
+  bool knows(std::string_view request) const;
 
   // Deletes all records of the subjects: either of all subjects or of none. Returns one receipt for
   // each subject. withdrawal: the descriptor whose withdrawal in the ledger requested the deletion.
@@ -124,8 +136,8 @@ class Service {
   // instead.
   Release publish();
 
-  // x'w of the last publication, and whether the regret target was met. Throws kInvalidInput if
-  // nothing is published.
+  // The score z'w of the last publication, and whether the regret target was met. z is the vector
+  // that the engine would learn for x. Throws kInvalidInput if nothing is published.
   Prediction predict(std::span<const double> x) const;
 
   // Retrains from the public initial state on the live records in their order. Starts a new
@@ -136,9 +148,17 @@ class Service {
   Digest state_digest() const;
   std::uint64_t commits() const noexcept;  // of the store, by this object
 
+  const RecordForm& form() const;
+  std::size_t features() const;  // of a row
+  double label_bound() const;    // the engine's Y
+
   using Learner = std::variant<ExactEngine, ErmEngine, MemoryPair>;
   const Learner& learner() const;  // confidential
-  std::vector<Row> rows() const;   // the live records, ascending by id; confidential
+  // The live records, ascending by id, with the vectors z of the form; confidential.
+  std::vector<Row> rows() const;
+  // z of a row's features; as_learned: moved inside the engine's bounds, too.
+  std::vector<double> mapped(std::span<const double> x) const;
+  std::vector<double> as_learned(std::span<const double> z) const;
   // The learner as configured, before its first record.
   Learner fresh(std::string_view event) const;
   // One insert, and the resulting changes of phase of a MemoryPair.

@@ -1,9 +1,12 @@
 #include "discreet/unlearning/service/service.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <fstream>
+#include <random>
+#include <unordered_set>
 
 #include "discreet/base/error.h"
 #include "discreet/base/sqlite.h"
@@ -359,6 +362,100 @@ TEST(Service, ADeletedRecordIsNotInTheFile) {
   { Service(f.store).erase("d", std::vector<std::string>{all[1].subject}, f.ledger, kToday); }
   EXPECT_FALSE(holds(name));
   EXPECT_FALSE(holds(number));
+}
+
+// SQLite moves cells between pages, and would leave copies of them there.
+TEST(Service, NoByteOfThousandsOfDeletedRecordsIsInTheFile) {
+  Files f;
+  Service::create(f.store, "m", exact_options());
+  std::vector<Row> all = rows(0, 5000);
+  std::mt19937_64 random(1);
+  for (Row& r : all) r.subject = fmt::format("{:016x}", random());
+  std::shuffle(all.begin(), all.end(), random);
+  constexpr std::size_t kDeleted = 3000;
+  Service s(f.store);
+  s.insert("all", all);
+  std::shuffle(all.begin(), all.end(), random);
+  for (std::size_t first = 0; first < kDeleted; first += 100) {
+    std::vector<std::string> subjects;
+    for (std::size_t i = first; i < first + 100; ++i) subjects.push_back(all[i].subject);
+    s.erase(fmt::format("delete-{}", first), subjects, f.ledger, kToday);
+  }
+  EXPECT_EQ(s.status().live, all.size() - kDeleted);
+  std::ifstream in(f.store, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  std::unordered_set<std::string_view> here;  // every run of 8 bytes of the file
+  for (std::size_t at = 0; at + 8 <= bytes.size(); ++at)
+    here.insert(std::string_view(bytes).substr(at, 8));
+  EXPECT_TRUE(here.contains(std::string_view(all.back().subject).substr(4, 8)));
+  std::size_t names = 0, numbers = 0;
+  for (std::size_t i = 0; i < kDeleted; ++i) {
+    names += here.contains(std::string_view(all[i].subject).substr(4, 8));
+    for (const double& x : all[i].x)
+      numbers += here.contains({reinterpret_cast<const char*>(&x), sizeof x});
+  }
+  EXPECT_EQ(names, 0u);
+  EXPECT_EQ(numbers, 0u);
+}
+
+TEST(Service, PredictScalesARecordAsTrainingDid) {
+  // A ridge regression of one record (6, 8) with label 1, by its normal equation: the engine keeps
+  // z = (0.6, 0.8) and its weights are z / (|z|^2 + lambda N).
+  ExactOptions exact = exact_options(2);
+  exact.N = 1;
+  exact.n_max = 10;
+  exact.lambda = 1.0 / 3;
+  Files f;
+  Service::create(f.store, "m", exact);
+  Service s(f.store);
+  s.insert("one", std::vector<Row>{{"a", {6, 8}, 1}});
+  s.publish();
+  // The exact engine clamps each number to 1 before it shrinks the vector to norm 1.
+  EXPECT_NEAR(s.predict(std::vector<double>{6, 8}).value, 0.75, 1e-5);
+  EXPECT_NEAR(s.predict(std::vector<double>{0.3, 0.4}).value, 0.75 * (0.7 / std::sqrt(2)), 1e-5);
+  EXPECT_EQ(s.predict(std::vector<double>{6, 8}).value,
+            s.predict(std::vector<double>{60, 80}).value);
+
+  for (const EngineOptions& options :
+       {EngineOptions(erm_options()), EngineOptions(stream_options())}) {
+    Files g;
+    Service::create(g.store, "m", options);
+    Service t(g.store);
+    t.insert("all", rows(0, 50));
+    t.publish();
+    const double at_bound = t.predict(std::vector<double>{0.48, 0.64, 0.6}).value;
+    EXPECT_NE(at_bound, 0);
+    EXPECT_NEAR(t.predict(std::vector<double>{4.8, 6.4, 6}).value, at_bound, 1e-12);
+    EXPECT_NEAR(t.predict(std::vector<double>{0.24, 0.32, 0.3}).value, at_bound / 2, 1e-12);
+    const std::vector<Row> far = {{"x", {3, 4, 0}, 1}, {"y", {0.1, 0, 0}, 1}};
+    EXPECT_EQ(t.moved(far).records, 1u);
+    EXPECT_EQ(t.moved(far).labels, 0u);
+  }
+  EXPECT_EQ(s.moved(std::vector<Row>{{"x", {0, 0}, 7}, {"y", {2, 0}, -1}}).labels, 1u);
+}
+
+TEST(Service, AnInterceptIsKeptInTheStoreAndUsedForPredictions) {
+  // Every label is 1: without an intercept the origin would score 0.
+  ExactOptions exact = exact_options(3);
+  exact.N = 50;
+  Files f;
+  Service::create(f.store, "m", exact, {true, {}});
+  {
+    Service s(f.store);
+    std::vector<Row> all = rows(0, 50, 2);
+    for (Row& r : all) r.y = 1;
+    EXPECT_EQ(s.features(), 2u);
+    s.insert("all", all);
+    s.publish();
+    EXPECT_THROW(s.insert("wide", rows(0, 1, 3)), Error);
+  }
+  Service s(f.store);
+  EXPECT_TRUE(s.form().intercept);
+  EXPECT_GT(s.predict(std::vector<double>{0, 0}).value, 0.9);
+  EXPECT_EQ(s.rows()[0].x.size(), 3u);
+  s.erase("d", std::vector<std::string>{"subject-7"}, f.ledger, kToday);
+  EXPECT_EQ(s.status().live, 49u);
+  EXPECT_THROW(Service::create(f.folder / "other.db", "m", exact_options(1), {true, {}}), Error);
 }
 
 // In the journal, too: while the service is open, and after a process was killed.

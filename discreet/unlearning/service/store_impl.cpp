@@ -16,6 +16,7 @@ namespace discreet::unlearning {
 namespace {
 
 constexpr std::int64_t kApplication = 0x44554e31;  // "DUN1"
+constexpr std::int64_t kPlain = 1, kWithForm = 2;  // versions of the file
 
 constexpr std::string_view kTables[] = {
     "CREATE TABLE deletion(number INTEGER PRIMARY KEY, entry BLOB NOT NULL, salt BLOB NOT NULL, "
@@ -83,19 +84,21 @@ ModelStore::ModelStore(const std::filesystem::path& path, Mode mode) {
       "PRAGMA secure_delete=ON; PRAGMA cell_size_check=ON; PRAGMA cache_size=-64000; "
       "BEGIN EXCLUSIVE; COMMIT");
   if (mode == Mode::kCreate) {
-    db_->run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version=1; {}; COMMIT",
-                         kApplication, fmt::join(kTables, "; "))
+    db_->run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {}; COMMIT",
+                         kApplication, kPlain, fmt::join(kTables, "; "))
                  .c_str());
   }
   if (db_->number("PRAGMA application_id") != kApplication) {
     malformed(kOperator, "{} is not a store of a model, but another database", path.string());
   }
-  if (db_->number("PRAGMA user_version") != 1) {
+  const std::int64_t version = db_->number("PRAGMA user_version");
+  if (version != kPlain && version != kWithForm) {
     malformed(kOperator, "the store has a file version that this build does not support");
   }
   // A journal with a head was rolled back by now; one that a killed process left without is emptied
   // by the next commit, and that is this one.
-  if (has_journal(path)) db_->run("BEGIN; PRAGMA user_version=1; COMMIT");
+  if (has_journal(path))
+    db_->run(fmt::format("BEGIN; PRAGMA user_version={}; COMMIT", version).c_str());
 }
 
 ModelStore::~ModelStore() {
@@ -103,6 +106,10 @@ ModelStore::~ModelStore() {
     db_->run("PRAGMA journal_mode=DELETE");  // so that closing removes the empty journal
   } catch (...) {
   }
+}
+
+void ModelStore::require_form_reader() {
+  db_->run(fmt::format("PRAGMA user_version={}", kWithForm).c_str());
 }
 
 void ModelStore::transact(const std::function<void()>& work) {

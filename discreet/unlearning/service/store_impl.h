@@ -30,6 +30,9 @@ class ModelStore {
   ModelStore(const std::filesystem::path& path, Mode mode);
   ~ModelStore();
 
+  // Marks the file, so that builds that know no form of records do not open it.
+  void require_form_reader();
+
   // One durable transaction; if `work` throws, it is rolled back.
   void transact(const std::function<void()>& work);
   std::uint64_t commits() const noexcept { return commits_; }  // so far, by this object

@@ -7,11 +7,11 @@
 #include "discreet/numerics/sum.h"
 #include "discreet/unlearning/require_impl.h"
 #include "discreet/unlearning/service/attack.h"
+#include "discreet/unlearning/service/learner_impl.h"
 
 namespace discreet::unlearning {
 namespace {
 
-using Learner = Service::Learner;
 using Vector = std::vector<double>;
 
 Vector copy(std::span<const double> v) { return {v.begin(), v.end()}; }
@@ -24,6 +24,16 @@ Vector parameters(Learner& learner) {
     return copy(erm->w());
   }
   return copy(std::get<MemoryPair>(learner).theta());
+}
+
+// The vectors by which the learner scores these rows.
+std::vector<Row> as_learned(const Service& service, std::vector<Row> rows) {
+  for (Row& row : rows) row.x = service.as_learned(row.x);
+  return rows;
+}
+std::vector<Row> given(const Service& service, std::vector<Row> rows) {
+  for (Row& row : rows) row.x = service.mapped(row.x);
+  return as_learned(service, std::move(rows));
 }
 
 double distance(const Vector& a, const Vector& b) {
@@ -57,13 +67,6 @@ Row canary(std::size_t dimension, double R, std::uint64_t seed) {
   const double norm = numerics::norm_l2(row.x);
   for (double& v : row.x) v *= R / norm;
   return row;
-}
-
-double norm_bound(const Learner& learner) {
-  if (const auto* exact = std::get_if<ExactEngine>(&learner)) return exact->options().R;
-  if (const auto* erm = std::get_if<ErmEngine>(&learner)) return erm->options().R;
-  const OdometerOptions& o = std::get<MemoryPair>(learner).odometer().options();
-  return o.accounting == Accounting::kSpecification ? 1 : o.enforced.R;
 }
 
 // Two worlds, before and after noise: `deleted` had the canary, `never` did not.
@@ -202,16 +205,17 @@ Verification verify(const Service& service, const VerificationOptions& o) {
     out.same_state = exact.state_digest() == std::get<ExactEngine>(retrained).state_digest();
   }
   const Vector w = parameters(served), anew = parameters(retrained);
-  out.retained = scores(w, anew, all);
-  out.forgotten = scores(w, anew, o.forgotten);
-  out.test = scores(w, anew, o.test);
+  const std::vector<Row> retained = as_learned(service, all), test = given(service, o.test);
+  out.retained = scores(w, anew, retained);
+  out.forgotten = scores(w, anew, given(service, o.forgotten));
+  out.test = scores(w, anew, test);
   std::size_t differ = 0;
-  for (const auto* rows : {&all, &o.test}) {
+  for (const auto* rows : {&retained, &test}) {
     for (const Row& row : *rows) {
       differ += (numerics::dot(w, row.x) > 0) != (numerics::dot(anew, row.x) > 0);
     }
   }
-  out.disagreement = static_cast<double>(differ) / static_cast<double>(all.size() + o.test.size());
+  out.disagreement = static_cast<double>(differ) / static_cast<double>(all.size() + test.size());
 
   const std::span<const Row> some(all.data(), std::min<std::size_t>(all.size(), o.most_records));
   const Row z = canary(all[0].x.size(), norm_bound(learner), o.seed);
