@@ -115,8 +115,8 @@ TEST(PrivateBounds, ReadOneRowAtATimeAndCountOnlyWholeRows) {
   text += "bad,x,-3\n";
   write_gzip(folder / "d.csv", text);
   const auto read = [&](BadRow on_bad_row, const std::vector<std::string>& columns) {
-    return release_csv_bounds(CsvRows(folder / "d.csv", ','), columns, 10, Adjacency::kZeroOut,
-                              stream(1), on_bad_row);
+    return release_csv_bounds(CsvRows(folder / "d.csv", CsvFormat{}), columns, 10,
+                              Adjacency::kZeroOut, stream(1), on_bad_row);
   };
   const PrivateBounds bounds = read(BadRow::kSkip, {"a", "c"});
   EXPECT_EQ(bounds.bounds.at("a").lower, 8);
