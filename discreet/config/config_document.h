@@ -27,7 +27,7 @@ std::string config_template(std::optional<std::string_view> preset = std::nullop
 std::string config_starter(std::optional<std::string_view> preset = std::nullopt);
 
 // The same for a CSV file. It contains names, types, and what the operator said; no value of a
-// record.
+// training record.
 struct CsvStarter {
   std::string train;                // file, relative to the configuration
   std::optional<std::string> test;  // held-out records; empty: a tenth of the records is held out

@@ -64,7 +64,9 @@ std::string data_section(const CsvStarter& about) {
   out += "  trim: true                # remove spaces around fields\n";
   out += list("missing", about.missing);
   out += label_keys(about);
-  if (!about.map.empty()) out += key("map", about.map);
+  if (!about.map.empty())
+    out += "  # Spellings in the test file, whose records have no guarantee.\n" +
+           key("map", about.map);
   return out + columns_keys(about);
 }
 
@@ -98,10 +100,11 @@ std::string privacy_section(const CsvStarter& about) {
 }  // namespace
 
 std::string csv_starter(const CsvStarter& about) {
-  return yaml_comment(0,
-                      "A configuration of discreet for a CSV file. It contains names, types and "
-                      "what you said; no value of a record. Check it with: discreet check FILE. "
-                      "All keys: discreet init --all.") +
+  return yaml_comment(
+             0,
+             "A configuration of discreet for a CSV file. It contains names, types and "
+             "what you said; no value of a training record. Check it with: discreet check FILE. "
+             "All keys: discreet init --all.") +
          data_section(about) +
          fmt::format("model:\n  kind: {}\noptimizer:\n  kind: sgd\n  rate: {}\n",
                      about.classes.empty() ? "linear" : "softmax",

@@ -136,6 +136,24 @@ TEST(PrivateBounds, ReadOneRowAtATimeAndCountOnlyWholeRows) {
   EXPECT_NE(sentence({"q"}).find("has no column q"), std::string::npos);
 }
 
+// As many missing numbers as others: where they counted, the bucket of zero would hold the middle.
+TEST(PrivateBounds, AMissingNumberCountsInNoBucket) {
+  const Folder folder;
+  std::string text = "a,b\n";
+  for (int i = 0; i < 3000; ++i) text += i % 2 == 0 ? " ?,-3\n" : " 10,?\n";
+  write_text(folder / "d.csv", text);
+  CsvFormat format;
+  format.trim = true;
+  format.missing = {"?"};
+  const PrivateBounds bounds = release_csv_bounds(CsvRows(folder / "d.csv", format), {"a", "b"}, 10,
+                                                  Adjacency::kZeroOut, stream(1));
+  EXPECT_EQ(bounds.bounds.at("a").lower, 8);
+  EXPECT_EQ(bounds.bounds.at("a").upper, 16);
+  EXPECT_EQ(bounds.bounds.at("b").lower, -4);
+  EXPECT_EQ(bounds.bounds.at("b").upper, -2);
+  EXPECT_EQ(bounds.release.coordinates, 2 * kBoundsBuckets);
+}
+
 TEST(PrivateBounds, AreAnEventOfTheirOwnInTheBudgetOfTheRun) {
   const PrivateBounds bounds = released(std::vector<double>(5000, 1.0), 10, 1);
   EXPECT_EQ(bounds.release.coordinates, 181u);

@@ -62,6 +62,7 @@ def test_four_commands_and_no_hand_written_line(people):
     hour("init", "c.yaml", *INIT, "--test", "later.csv", "--records", "2100")
     text = (people / "c.yaml").read_text()
     assert len(text.splitlines()) <= 40 and max(map(len, text.splitlines())) <= 100
+    assert yaml.safe_load(text)["data"]["map"] == {"income": {"<=50K.": "<=50K", ">50K.": ">50K"}}
     assert next(line for line in text.splitlines() if line[0] != "#") == "data:"
     hour("check", "c.yaml")
     out = json.loads(hour("train", "c.yaml", "--out", "run", "--json", "--insecure-seed", "7").stdout)
