@@ -101,6 +101,9 @@ std::string describe(const DataConfig& d) {
   std::string out =
       fmt::format("csv of {}: {} numeric, {} categorical, label {}", *d.train,
                   d.numeric.size() + d.private_bounds.size(), d.categorical.size(), *d.label);
+  if (!d.hashed.empty())
+    out +=
+        fmt::format("; {} hashed into {} features each", fmt::join(d.hashed, ", "), d.hash_buckets);
   if (!d.private_bounds.empty()) {
     out += fmt::format("; bounds of {} released at noise {}", fmt::join(d.private_bounds, ", "),
                        d.private_bounds_noise);
@@ -189,6 +192,9 @@ void print_text(const Checked& checked) {
   if (checked.plan && c.enabled) print_plan(checked);
   for (const std::string& reason : not_private_reasons(c)) print("  not_private    {}\n", reason);
   for (const std::string& note : checked.loaded.notes) print("  note           {}\n", note);
+  if (!checked.plan) return;
+  for (const std::string& warning : checked.plan->warnings)
+    print("  warning        {} (confidential: it depends on the records)\n", warning);
 }
 
 // Numbers that JSON cannot hold are null.
@@ -227,6 +233,7 @@ void print_json(const Checked& checked) {
     out["optimizer"] = describe(checked.loaded.config.optimizer);
     out["parameters"] = plan.parameters;
     out["planned_steps"] = c.target_steps ? nlohmann::json(*c.target_steps) : nlohmann::json();
+    if (!plan.warnings.empty()) out["confidential"] = {{"warnings", plan.warnings}};
     if (governed)
       for (const auto& own : plan.classes) out["classes"].push_back(to_json(own));
     if (forecast.epsilon)

@@ -12,7 +12,11 @@ struct Row {
 
 constexpr Row kTrain[] = {
     {"init", "Write a commented configuration to start from.",
-     "discreet init\n  discreet init train.yaml --preset regulated_fair", add_init},
+     "discreet init train.yaml --data people.csv --label income --classes 'low,high' --records "
+     "5000\n"
+     "  discreet init train.yaml --preset regulated_fair\n"
+     "  discreet init every-key.yaml --all",
+     add_init},
     {"check", "Check a configuration, and forecast what it will spend.",
      "discreet check discreet.yaml\n"
      "  discreet check discreet.yaml --set noise_multiplier=1.2 --set clipping.norm=0.5 --json\n"

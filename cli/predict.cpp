@@ -36,7 +36,13 @@ void predict(const Options& options) {
   const std::vector<double>& bounds = model.config.data.label_bounds;
   nlohmann::json predictions = nlohmann::json::array();
   std::size_t correct = 0;
+  auto skipped = data.skipped.begin();
+  const auto pass_skipped = [&] {  // the place of a row that was left out stays empty
+    for (; skipped != data.skipped.end() && *skipped == predictions.size(); ++skipped)
+      predictions.push_back(nullptr);
+  };
   for (std::size_t row = 0; row < data.rows; ++row) {
+    pass_skipped();
     const auto first = outputs.begin() + static_cast<std::ptrdiff_t>(row * width);
     if (!classifies) {
       predictions.push_back(bounds.size() == 2 ? bounds[0] + (static_cast<double>(*first) + 1) / 2 *
@@ -49,19 +55,24 @@ void predict(const Options& options) {
     if (!data.label.empty() && data.label[row] == best) ++correct;
     predictions.push_back(class_name(data, best));
   }
+  pass_skipped();
   const bool scored = classifies && !data.label.empty() && data.rows != 0;
   const double accuracy =
       static_cast<double>(correct) / static_cast<double>(std::max<std::size_t>(1, data.rows));
   if (options.json) {
     nlohmann::json out = {{"predictions", predictions},
-                          {"skipped", data.skipped},
+                          {"skipped", data.skipped.size()},
                           {"accuracy", scored ? nlohmann::json(accuracy) : nlohmann::json()}};
     if (scored) out["accuracy_note"] = "these records have no guarantee";
     print("{}\n", out.dump());
     return;
   }
   for (const auto& value : predictions)
-    print("{}\n", value.is_string() ? value.get<std::string>() : value.dump());
+    print("{}\n", value.is_string() ? value.get<std::string>()
+                  : value.is_null() ? std::string()
+                                    : value.dump());
+  if (!data.skipped.empty())
+    print(stderr, "{} rows could not be read; their lines are empty\n", data.skipped.size());
   if (scored)
     print(stderr, "accuracy {:.1f}% of {} records, which have no guarantee\n", 100 * accuracy,
           data.rows);
@@ -83,7 +94,7 @@ void add_predict(Command& command) {
                  "Threads, which do not change the result; one per processor if not given");
   command
       .option("--on-bad-row", "WHAT", options->on_bad_row,
-              "Reject a file with an unreadable row, or skip such rows and count them")
+              "Reject a file with an unreadable row, or leave its line empty")
       .choices({"reject", "skip"});
   command.json(options->json);
   command.action([options] { predict(*options); });

@@ -11,6 +11,8 @@
 #include "cli/print.h"
 #include "discreet/accounting/event.h"
 #include "discreet/base/error.h"
+#include "discreet/base/json.h"
+#include "discreet/base/json_read_impl.h"
 #include "discreet/report/html.h"
 
 namespace discreet::cli {
@@ -79,6 +81,7 @@ class Display {
     }
     out += fmt::format("{}  {:.0f} steps/s", spent(p), p.steps_per_second);
     if (p.seconds_left) out += fmt::format("  {} left", duration(*p.seconds_left));
+    if (last_.train_loss) out += fmt::format("  loss {:.4f}", *last_.train_loss);
     if (last_.test_accuracy) out += fmt::format("  {} held-out", percent(last_.test_accuracy));
     std::fputs(out.c_str(), stderr);
     std::fflush(stderr);
@@ -97,6 +100,29 @@ class Display {
   std::chrono::steady_clock::time_point drawn_at_;
   training::Evaluation last_;
 };
+
+// Of more classes, only the accuracy is printed; --json and the report have each.
+constexpr std::size_t kClassesShown = 4;
+
+void print_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings)
+    print("  warning    {} (confidential: it depends on the records)\n", warning);
+}
+
+void print_held_out(const RunResult& r) {
+  if (!r.held_out) return;
+  const training::HeldOut& held_out = *r.held_out;
+  if (r.accuracy && held_out.baseline())
+    print("  accuracy   {} ({} for always '{}') of held-out records\n", percent(r.accuracy),
+          percent(held_out.baseline()), held_out.majority()->name);
+  if (held_out.rmse)
+    print("  error      {:.4g} root mean square{} on held-out records\n", *held_out.rmse,
+          held_out.r2 ? fmt::format(", R² {:.3f}", *held_out.r2) : "");
+  if (held_out.classes.size() > kClassesShown) return;
+  for (const training::HeldOut::Class& own : held_out.classes)
+    print("  class      '{}': recall {}, precision {}\n", own.name, percent(own.recall()),
+          percent(own.precision()));
+}
 
 constexpr const char* kHeldOut = "held-out records have no guarantee";
 constexpr const char* kTuning = "hyper-parameters chosen on this data are not covered";
@@ -122,7 +148,11 @@ nlohmann::json to_json(const Outcome& outcome) {
   if (r.released)
     out["released"] = {{"clip_fraction", r.released->clip_fraction},
                        {"group_clip_fraction", r.released->group_clip_fraction}};
-  if (!r.zeroed.empty()) out["confidential"] = {{"warning", r.zeroed}};
+  if (!r.zeroed.empty()) out["confidential"]["warning"] = r.zeroed;
+  if (!r.warnings.empty()) out["confidential"]["warnings"] = r.warnings;
+  if (r.skipped_rows != 0) out["confidential"]["skipped_rows"] = r.skipped_rows;
+  if (r.held_out)
+    out["confidential"]["held_out"] = read_json(discreet::to_json(r.held_out->to_cbor()));
   if (r.epsilon) out["epsilon"] = {{"lower", r.epsilon->lower}, {"upper", r.epsilon->upper}};
   return out;
 }
@@ -140,8 +170,8 @@ void print_text(const Outcome& outcome, const std::string& again) {
   else if (r.epsilon)
     print("  epsilon    ≤ {} (and ≥ {}) at delta {}, {}\n", round_up(r.epsilon->upper),
           round_down(r.epsilon->lower), r.delta, accounting::to_string(r.adjacency));
-  if (r.accuracy) print("  accuracy   {} of held-out records\n", percent(r.accuracy));
   if (!r.accuracy && r.loss) print("  loss       {:.6f} on held-out records\n", *r.loss);
+  print_held_out(r);
   print("  steps      {}{} in {:.1f} s\n", r.steps,
         r.planned ? fmt::format(" of {}", *r.planned) : "", r.seconds);
   switch (r.ended) {
@@ -158,8 +188,8 @@ void print_text(const Outcome& outcome, const std::string& again) {
       break;
   }
   for (const std::string& reason : r.not_private) print("  not_private  {}\n", reason);
-  if (!r.zeroed.empty())
-    print("  warning    {} (confidential: it depends on the records)\n", r.zeroed);
+  if (!r.zeroed.empty()) print_warnings({r.zeroed});
+  print_warnings(r.warnings);
   for (const std::string& note : r.notes) print("  note       {}\n", note);
   if (r.released)
     print("  released   clip fraction {:.4f} in the last step, noised inside epsilon\n",

@@ -20,7 +20,7 @@ using nlohmann::json;
 using unlearning::Row;
 
 std::vector<Row> read_csv(const std::string& path, const RowNames& names, bool need_label) {
-  data::CsvRows csv(path, ',');
+  data::CsvRows csv(path, data::CsvFormat{});
   const auto& header = csv.header();
   const auto place = [&](const std::string& name,
                          const char* option) -> std::optional<std::size_t> {

@@ -217,6 +217,14 @@ enum class RateSchedule : std::uint8_t { kConstant, kCosine, kLinear };  // cons
 
 using BoundsMap = std::map<std::string, std::vector<double>>;      // by column: [lower, upper]
 using WordsMap = std::map<std::string, std::vector<std::string>>;  // by column: the vocabulary
+using SpellingsMap =
+    std::map<std::string, std::map<std::string, std::string>>;  // by column: spelling to word
+
+// How to treat a row that cannot be read.
+enum class BadRow : std::uint8_t {
+  kRefuse,  // reject: kMalformed, naming file, line and column
+  kSkip,    // skip: leave it out and count it
+};
 
 // The section `data`. Every mapping applied to records is declared here, never derived from the
 // data.
@@ -230,13 +238,21 @@ struct DataConfig {
   double holdout = 0;
   // csv
   std::string separator = ",";
-  std::optional<std::string> label;         // name of the label column
-  std::vector<std::string> classes;         // its words in order; empty: a number in label_bounds
-  std::vector<double> label_bounds;         // [lower, upper]
-  BoundsMap numeric;                        // columns in neither map are not read
-  WordsMap categorical;                     // "*" in a vocabulary matches every other word
+  std::vector<std::string> header;   // names of the columns of a file without a header line
+  bool trim = false;                 // remove spaces around every field
+  SpellingsMap map;                  // words that stand for other words, after trimming
+  std::vector<std::string> missing;  // words for a missing value, after mapping; may be ""
+  std::optional<std::string> label;  // name of the label column
+  std::vector<std::string> classes;  // its words in order; empty: a number in label_bounds
+  std::vector<double> label_bounds;  // [lower, upper]
+  BoundsMap numeric;                 // columns in neither map are not read
+  WordsMap categorical;              // "*" in a vocabulary matches every other word
+  // Categorical columns without a vocabulary: a word is one of hash_buckets features, by its hash.
+  std::vector<std::string> hashed;
+  std::uint64_t hash_buckets = 64;
   std::vector<std::string> private_bounds;  // numeric columns whose bounds are released privately
   double private_bounds_noise = 10;         // multiplier of that release, a separate event (q = 1)
+  BadRow on_bad_row = BadRow::kRefuse;      // csv, npy
   // idx, npy
   std::optional<std::uint64_t> class_count;  // number of classes
   std::vector<double> bounds;                // npy: [lower, upper] of every feature

@@ -52,8 +52,9 @@ std::string bad_name(const std::string& name) {
   return {};
 }
 
-std::string bad_names(const std::vector<std::string>& names) {
+std::string bad_names(const std::vector<std::string>& names, bool may_hold_empty = false) {
   for (const std::string& name : names) {
+    if (may_hold_empty && name.empty()) continue;
     if (std::string bad = bad_name(name); !bad.empty()) return bad;
   }
   return {};
@@ -64,6 +65,13 @@ std::string bad_words(const std::vector<std::string>& words) {
   if (std::string bad = bad_names(words); !bad.empty()) return bad;
   const std::set<std::string> distinct(words.begin(), words.end());
   return distinct.size() == words.size() ? "" : "contains a word twice; keep one of them";
+}
+
+std::string bad_spellings(const std::map<std::string, std::string>& spellings) {
+  for (const auto& [from, to] : spellings) {
+    if (std::string bad = bad_names({from, to}); !bad.empty()) return bad;
+  }
+  return {};
 }
 
 std::string bad_bounds(const std::vector<double>& bounds) {
@@ -118,7 +126,7 @@ std::string complaint(const Key<Target>& key, const KeyValue& value) {
     }
   }
   if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
-    return bad_names(*list);
+    return bad_names(*list, key.may_hold_empty);
   }
   const auto out_of_range = [&](auto number) {
     return outside(key.range, static_cast<double>(number), fmt::format("{}", number));
@@ -135,6 +143,7 @@ std::string complaint(const Key<Target>& key, const KeyValue& value) {
   if (const auto* map = std::get_if<NumberMap>(&value)) return bad_entry(*map, out_of_range);
   if (const auto* map = std::get_if<BoundsMap>(&value)) return bad_entry(*map, bad_bounds);
   if (const auto* map = std::get_if<WordsMap>(&value)) return bad_entry(*map, bad_words);
+  if (const auto* map = std::get_if<SpellingsMap>(&value)) return bad_entry(*map, bad_spellings);
   if (const auto* map = std::get_if<OverrideMap>(&value)) {
     for (const auto& [name, override] : *map) {
       if (std::string bad = bad_name(name); !bad.empty()) return bad;
@@ -164,6 +173,7 @@ std::string expectation(const Key<Target>& key) {
     case KeyType::kBounds: return "[lower, upper]";
     case KeyType::kBoundsMap: return "a mapping of names to [lower, upper]";
     case KeyType::kWordsMap: return "a mapping of names to lists of words";
+    case KeyType::kSpellingsMap: return "a mapping of names to mappings of words to words";
     case KeyType::kNumberMap:
       return fmt::format("a mapping of names to numbers in {}", interval(key.range));
     case KeyType::kOverrideMap:

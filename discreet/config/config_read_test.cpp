@@ -103,6 +103,13 @@ const Setting kEveryKey[] = {
     {"data.label_bounds", "[-1.5, 1e6]"},
     {"data.numeric", "{AGE: [0, 120], \"x, y\": [-1.0e-3, 1]}"},
     {"data.categorical", "{sex: [f, m, \"*\"]}"},
+    {"data.header", "[a, \"b c\"]"},
+    {"data.trim", "true"},
+    {"data.map", "{pay: {\"<=50K.\": \"<=50K\", 1: 0}, sex: {}}"},
+    {"data.missing", "[\"?\", \"\"]"},
+    {"data.hashed", "[town]"},
+    {"data.hash_buckets", "16"},
+    {"data.on_bad_row", "skip"},
     {"data.private_bounds", "[b, a]"},
     {"data.private_bounds_noise", "20"},
     {"data.class_count", "3"},
@@ -428,13 +435,14 @@ TEST(ConfigDocument, StartersAreAcceptedAsTheyAreAndWhenEveryLineIsUncommented) 
   EXPECT_NO_THROW(load_config(config_starter(), "starter"));
   for (const std::string_view name : preset_names()) {
     EXPECT_NO_THROW(load_config(config_starter(name), "starter")) << name;
+    EXPECT_NO_THROW(load_config(config_template(name), "template")) << name;
   }
-  std::string all = config_starter();
+  std::string all = config_template();
   for (std::size_t at = all.find('#'); at != std::string::npos; at = all.find('#', at + 1)) {
     if (all.at(at + 1) != ' ') all.erase(at, 1);
   }
   const Config every = read_config(all, "every line").config;
-  const Config essential = read_config(config_starter(), "starter").config;
+  const Config essential = read_config(config_template(), "template").config;
   Config every_resolved = every, essential_resolved = essential;
   every_resolved.privacy = resolve(every.privacy).config;
   essential_resolved.privacy = resolve(essential.privacy).config;

@@ -70,7 +70,10 @@ Json content_of(const Key<Target>& key) {
                   {"pattern", "^[0-9a-f]{" + std::to_string(key.digits) + "}$"}};
       }
       break;
-    case KeyType::kTextList: schema = words(); break;
+    case KeyType::kTextList:
+      schema = words();
+      if (key.may_hold_empty) schema["items"]["minLength"] = 0;
+      break;
     case KeyType::kIntegerList: {
       Json item = {{"type", "integer"}};
       add_range(item, key.range, true);
@@ -85,6 +88,14 @@ Json content_of(const Key<Target>& key) {
       schema = {{"type", "object"},
                 {"propertyNames", names()},
                 {"additionalProperties", key.type == KeyType::kBoundsMap ? bounds() : words()}};
+      break;
+    case KeyType::kSpellingsMap:
+      schema = {{"type", "object"},
+                {"propertyNames", names()},
+                {"additionalProperties",
+                 {{"type", "object"},
+                  {"propertyNames", names()},
+                  {"additionalProperties", words()["items"]}}}};
       break;
     case KeyType::kNumberMap: {
       Json number = {{"type", "number"}};

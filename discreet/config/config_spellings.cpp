@@ -36,6 +36,7 @@ constexpr Words<3> kProjectionPolicies = {"advise", "upscale", "abort"};
 constexpr Words<3> kComputeDtypes = {"float32", "float64", "bfloat16"};
 constexpr Words<3> kAdjacencies = {"add_remove", "zero_out", "replace_one"};
 constexpr Words<4> kDataFormats = {"digits", "csv", "idx", "npy"};
+constexpr Words<2> kBadRows = {"reject", "skip"};
 constexpr Words<3> kModelKinds = {"linear", "softmax", "mlp"};
 constexpr Words<2> kActivations = {"relu", "tanh"};
 constexpr Words<3> kFeatureMapKinds = {"none", "scattering", "fourier"};
@@ -63,6 +64,7 @@ std::span<const std::string_view> spellings(ProjectionPolicy) { return kProjecti
 std::span<const std::string_view> spellings(ComputeDtype) { return kComputeDtypes; }
 std::span<const std::string_view> spellings(accounting::Adjacency) { return kAdjacencies; }
 std::span<const std::string_view> spellings(DataFormat) { return kDataFormats; }
+std::span<const std::string_view> spellings(BadRow) { return kBadRows; }
 std::span<const std::string_view> spellings(ModelKind) { return kModelKinds; }
 std::span<const std::string_view> spellings(Activation) { return kActivations; }
 std::span<const std::string_view> spellings(FeatureMapKind) { return kFeatureMapKinds; }

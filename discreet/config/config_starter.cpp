@@ -1,15 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <vector>
+#include <cmath>
 
-#include "discreet/base/error.h"
-#include "discreet/base/text/nearest.h"
-#include "discreet/base/text/utf8.h"
 #include "discreet/config/config_document.h"
-#include "discreet/config/config_preset.h"
-#include "discreet/config/config_table.h"
 #include "discreet/config/config_text_impl.h"
 
 namespace discreet {
@@ -17,158 +11,138 @@ namespace {
 
 constexpr std::size_t kColumns = 100;
 
-const Preset* find_preset(std::optional<std::string_view> name) {
-  if (!name) return nullptr;
-  for (const Preset& preset : presets()) {
-    if (preset.name == *name) return &preset;
-  }
-  const std::vector<std::string> known(preset_names().begin(), preset_names().end());
-  const auto meant = nearest(*name, known);
-  invalid_config("config_starter", "unknown preset {}; {}the presets are {}", excerpt(*name),
-                 meant ? fmt::format("did you mean {}? ", *meant) : "", fmt::join(known, ", "));
-}
-
-// "a. b" in comment lines no wider than kColumns.
-std::string comment(std::size_t indent, const std::string& text) {
-  std::string out;
-  std::string line(indent, ' ');
-  line += '#';
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (line.size() + 1 + end - at > kColumns) {
+// "key: [a, b, c]", in as many lines as it takes.
+std::string list(std::string_view key, const std::vector<std::string>& words) {
+  std::string out, line = fmt::format("  {}: [", key);
+  const std::string indent(line.size(), ' ');
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = yaml_text(words[i]) + (i + 1 < words.size() ? "," : "]");
+    if (line.size() + 1 + word.size() > kColumns && line != indent) {
       out += line + '\n';
-      line = std::string(indent, ' ') + '#';
+      line = indent;
     }
-    line += ' ' + text.substr(at, end - at);
-    at = end + 1;
+    line += (line.ends_with('[') || line == indent ? "" : " ") + word;
   }
   return out + line + '\n';
 }
 
-// What a first run needs; an example of the size of MNIST that keeps its promise.
-const std::map<std::string, std::string>& essentials() {
-  static const std::map<std::string, std::string> keys = {
-      {"enabled", "true"},        {"target_epsilon", "3.0"},  {"target_delta", "1.0e-05"},
-      {"target_steps", "2350"},   {"declared_size", "60000"}, {"effective_batch_size", "256"},
-      {"noise_multiplier", "1.0"}};
-  return keys;
+std::string key(std::string_view name, const KeyValue& value) {
+  return fmt::format("  {}: {}\n", name, yaml_text(value));
 }
 
-struct Writer {
-  std::map<std::string, std::string> active;  // by path
-  std::map<std::string, std::string> preset;  // by path: what the preset sets
+std::string label_keys(const CsvStarter& about) {
+  std::string out = key("label", about.label);
+  if (about.classes.empty()) return out + key("label_bounds", about.label_bounds);
+  return out + list("classes", about.classes);
+}
 
-  struct Block {
-    std::string text;
-    bool is_active = false;
-  };
+std::string columns_keys(const CsvStarter& about) {
+  std::string out;
+  if (!about.numeric.empty())
+    out += yaml_comment(2,
+                        "Numbers, whose ranges are released privately within the budget. A range "
+                        "that you know is better: remove the column here and write numeric: "
+                        "{NAME: [LOWER, UPPER]}.") +
+           list("private_bounds", about.numeric);
+  if (!about.categorical.empty())
+    out +=
+        yaml_comment(2,
+                     "Words, which a public hash maps to features, so that nobody needs to know "
+                     "them. Words that are public knowledge are better: remove the column here "
+                     "and write categorical: {NAME: [WORD, WORD, \"*\"]}; \"*\" stands for every "
+                     "other word.") +
+        list("hashed", about.categorical);
+  return out;
+}
 
-  Block key_block(const Key<Config>& key, const std::string& name, std::size_t indent) const {
-    std::string about = fmt::format("{}. Takes {}", key.description, expectation(key));
-    if (!key.default_if.empty()) about += fmt::format("; by default {}", key.default_if);
-    Block block{comment(indent, about + '.'), false};
-    std::string value = yaml_text(key.get(Config{}));
-    if (const auto by = preset.find(key.path); by != preset.end()) value = by->second;
-    if (const auto given = active.find(key.path); given != active.end()) {
-      value = given->second;
-      block.is_active = true;
-    }
-    block.text +=
-        fmt::format("{:{}}{}{}: {}\n", "", indent, block.is_active ? "" : "#", name, value);
-    return block;
-  }
+std::string data_section(const CsvStarter& about) {
+  std::string out = "data:\n  format: csv\n" + key("train", about.train);
+  if (about.test) out += key("test", *about.test);
+  if (!about.test) out += "  holdout: 0.1              # of the records, to test the model\n";
+  if (about.separator != ",") out += key("separator", about.separator);
+  if (!about.header.empty()) out += list("header", about.header);
+  out += "  trim: true                # remove spaces around fields\n";
+  out += list("missing", about.missing);
+  out += label_keys(about);
+  if (!about.map.empty())
+    out += "  # Spellings in the test file, whose records have no guarantee.\n" +
+           key("map", about.map);
+  return out + columns_keys(about);
+}
 
-  Block section(const KeyTree<Config>& tree, std::size_t indent) const {
-    Block all;
-    for (const KeyTree<Config>& child : tree.children) {
-      Block one;
-      if (child.key != nullptr) {
-        if (!child.key->alias_of.empty() || child.key->path.ends_with(".extends")) continue;
-        one = key_block(*child.key, child.name, indent);
-      } else {
-        const Block below = section(child, indent + 2);
-        one = {fmt::format("{:{}}{}{}:\n{}", "", indent, below.is_active ? "" : "#", child.name,
-                           below.text),
-               below.is_active};
-      }
-      all.text += one.text;
-      all.is_active = all.is_active || one.is_active;
-    }
-    return all;
-  }
+// Sizes that suit a number of records; all follow from that number.
+struct Sizes {
+  std::uint64_t records, batch;
+  double delta;
 };
 
-std::string cell(std::string text) {
-  for (std::size_t i = text.find('|'); i != std::string::npos; i = text.find('|', i + 2)) {
-    text.insert(i, 1, '\\');
-  }
-  return text;
+Sizes sizes_for(std::uint64_t records) {
+  const std::uint64_t batch = std::clamp<std::uint64_t>(records / 32, 128, 4096);
+  const double power = std::floor(std::log10(0.1 / static_cast<double>(records)));
+  return {records, std::min(batch, records), std::pow(10, std::min(power, -5.0))};
 }
 
-std::string heading(const std::string& section) {
-  return fmt::format("\n### `{}`\n\n| key | takes | default | meaning |\n|---|---|---|---|\n",
-                     section);
+std::string privacy_section(const CsvStarter& about) {
+  const Sizes sizes = sizes_for(about.records.value_or(kPlaceholderRecords));
+  return fmt::format(
+      "security:\n  differential_privacy:\n"
+      "    target_epsilon: 3.0       # the budget: smaller is more private and less accurate\n"
+      "    target_delta: {:.0e}       # well below 1 / declared_size\n"
+      "    # {}A public number of records: at least as many as there may be, never counted.\n"
+      "    declared_size: {}\n"
+      "    effective_batch_size: {}\n"
+      "    target_steps: 320\n"
+      "    mode: meet_exactly_at_target_steps  # finds the noise that spends the budget\n",
+      sizes.delta, about.records ? "" : "PLACEHOLDER, to be replaced. ", sizes.records,
+      sizes.batch);
 }
 
 }  // namespace
 
-std::string config_starter(std::optional<std::string_view> name) {
-  const Preset* preset = find_preset(name);
-  Writer writer;
-  const std::string prefix(kPrivacySection);
-  for (const auto& [path, value] : essentials()) writer.active[prefix + path] = value;
-  if (preset != nullptr) {
-    for (const PresetKey& key : preset->keys) {
-      writer.preset[prefix + std::string(key.path)] = key.value;
-      writer.active.erase(prefix + std::string(key.path));
-    }
-  }
-  std::string text = comment(0,
-                             "A configuration of discreet. Lines that start with '#' and a key "
-                             "show defaults: remove the '#' to change one.") +
-                     comment(0, "Check it with: discreet check FILE");
-  const KeyTree<Config> tree = tree_of(config_keys());
-  for (const KeyTree<Config>& top : tree.children) {
-    KeyTree<Config> one;
-    one.children.push_back(top);
-    text += '\n' + writer.section(one, 0).text;
-  }
-  if (preset != nullptr) {
-    const std::string line = "  differential_privacy:\n";
-    text.insert(text.find(line) + line.size(),
-                comment(4, fmt::format("{}. The keys that it sets are shown with its values.",
-                                       preset->summary)) +
-                    fmt::format("    extends: {}\n", preset->name));
-  }
-  return text;
+std::string csv_starter(const CsvStarter& about) {
+  return yaml_comment(
+             0,
+             "A configuration of discreet for a CSV file. It contains names, types and "
+             "what you said; no value of a training record. Check it with: discreet check FILE. "
+             "All keys: discreet init --all.") +
+         data_section(about) +
+         fmt::format("model:\n  kind: {}\noptimizer:\n  kind: sgd\n  rate: {}\n",
+                     about.classes.empty() ? "linear" : "softmax",
+                     about.classes.empty() ? "0.1" : "2.0") +
+         privacy_section(about);
 }
 
-std::string config_reference() {
-  std::string out;
-  std::string section;
-  for (const Key<Config>& key : config_keys()) {
-    const bool privacy = key.path.starts_with(kPrivacySection);
-    const std::size_t cut = privacy ? kPrivacySection.size() : key.path.find('.') + 1;
-    const std::string here = key.path.substr(0, cut - 1);
-    if (here != section) out += heading(section = here);
-    std::string standard = fmt::format("`{}`", yaml_text(key.get(Config{})));
-    if (!key.default_if.empty()) standard += "; " + key.default_if;
-    if (key.path.ends_with(".target_epsilon")) standard = "required if enabled";
-    if (!key.alias_of.empty()) standard = "that of `noise.family`";
-    out += fmt::format("| `{}` | {}{} | {} | {} |\n", key.path.substr(cut), cell(expectation(key)),
-                       key.nullable ? ", or null" : "", cell(standard), cell(key.description));
-  }
-  out += heading("modules.NAME` and `groups.NAME");
-  for (const Key<Override>& key : override_keys()) {
-    out += fmt::format("| `{}` | {}, or null | `null` | {} |\n", key.path, cell(expectation(key)),
-                       cell(key.description));
-  }
-  out += "\n### Presets\n";
-  for (const Preset& preset : presets()) {
-    out += fmt::format("\n`extends: {}`: {}.\n\n```yaml\n", preset.name, preset.summary);
-    for (const PresetKey& key : preset.keys) out += fmt::format("{}: {}\n", key.path, key.value);
-    out += "```\n";
+std::string config_starter(std::optional<std::string_view> name) {
+  const Preset* preset = find_preset(name);
+  std::string out =
+      yaml_comment(0,
+                   "A configuration of discreet. It trains on the embedded handwritten digits. For "
+                   "a file of yours: discreet init FILE --data people.csv --label COLUMN. All "
+                   "keys: discreet init --all. Check this file with: discreet check FILE") +
+      "data:\n  format: digits            # or csv, idx, npy\n"
+      "model:\n  kind: softmax             # or linear for a number, mlp with hidden: [64]\n"
+      "  features: scattering      # of images; for tables: none\n"
+      "optimizer:\n  kind: sgd                 # or adam\n  rate: 4.0\n"
+      "security:\n  differential_privacy:\n";
+  if (preset != nullptr)
+    out += yaml_comment(4, fmt::format("{}.", preset->summary)) +
+           fmt::format("    extends: {}\n", preset->name);
+  const auto put = [&](const char* path, const char* value, const char* about) {
+    const bool is_set = preset != nullptr && std::ranges::any_of(preset->keys, [&](const auto& k) {
+                          return k.path == path;
+                        });
+    if (!is_set) out += fmt::format("    {:<25} # {}\n", fmt::format("{}: {}", path, value), about);
+  };
+  put("target_epsilon", "8.0", "the budget: smaller is more private and less accurate");
+  put("target_delta", "1.0e-05", "well below 1 / declared_size");
+  put("declared_size", "1437", "the number of training records, declared and public");
+  put("effective_batch_size", "256", "expected number of records of a step");
+  put("target_steps", "180", "planned number of steps");
+  if (preset == nullptr) {
+    put("mode", "meet_exactly_at_target_steps", "finds the noise that spends the budget");
+    out += "    clipping: {norm: 0.5, ghost: true}\n";
+  } else {
+    put("noise_multiplier", "2.0", "noise / clip norm; 'discreet plan' finds it for a budget");
   }
   return out;
 }

@@ -69,6 +69,8 @@ void describe_type(KeyType& type, std::vector<std::string>& choices) {
     type = KeyType::kBoundsMap;
   } else if constexpr (std::is_same_v<T, WordsMap>) {
     type = KeyType::kWordsMap;
+  } else if constexpr (std::is_same_v<T, SpellingsMap>) {
+    type = KeyType::kSpellingsMap;
   } else if constexpr (std::is_same_v<T, OverrideMap>) {
     type = KeyType::kOverrideMap;
   } else {
@@ -247,7 +249,7 @@ struct Rows {
         {1, 0x1p32, false, false});
     add("nonfinite", AT(privacy.nonfinite),
         "Treatment of a record with a NaN or infinity: abort the run, or count it as zero")
-        .default_if = "zero if regulated";
+        .default_if = "zero if regulated, and for 'discreet train'";
     add("privacy.adaptive_accounting", AT(privacy.adaptive_accounting),
         "Whether adaptation is accounted (conservative) or not (heuristic: not private)");
     add("allow_nonprivate_adaptation", AT(privacy.allow_nonprivate_adaptation),
@@ -369,6 +371,20 @@ struct Rows {
           "Without a test file: fraction of the records held out, by a public coin for each record",
           {0, 1, false, true});
     whole("data.separator", AT(data.separator), "csv: the character between fields");
+    whole("data.header", AT(data.header),
+          "csv: names of the columns, in order, of files without a header line")
+        .is_later = true;
+    whole("data.trim", AT(data.trim), "csv: remove spaces around every field and name").is_later =
+        true;
+    whole("data.map", AT(data.map),
+          "csv: by column, words that stand for another word, such as another spelling of a class")
+        .is_later = true;
+    Key<Config>& missing =
+        whole("data.missing", AT(data.missing),
+              "csv: words for a missing value; a missing number counts as the middle of its "
+              "bounds, and a missing word as none of the vocabulary unless declared there");
+    missing.is_later = true;
+    missing.may_hold_empty = true;
     whole("data.label", AT(data.label), "csv: the column to predict");
     whole("data.classes", AT(data.classes),
           "csv: the words of the label, in order; omit them for a number");
@@ -378,10 +394,20 @@ struct Rows {
           "csv: numeric columns and their bounds, declared, not derived from the data");
     whole("data.categorical", AT(data.categorical),
           "csv: categorical columns and their vocabularies; \"*\" matches every other word");
+    whole("data.hashed", AT(data.hashed),
+          "csv: categorical columns without a vocabulary: the SHA-256 of a word, public and fixed, "
+          "chooses one of hash_buckets features")
+        .is_later = true;
+    whole("data.hash_buckets", AT(data.hash_buckets), "csv: number of features of a hashed column",
+          {2, 65536, false, false})
+        .is_later = true;
     whole("data.private_bounds", AT(data.private_bounds),
           "csv: numeric columns whose bounds are released privately, within the budget");
     whole("data.private_bounds_noise", AT(data.private_bounds_noise),
           "Noise multiplier of that release, which is a separate event", kSigma);
+    whole("data.on_bad_row", AT(data.on_bad_row),
+          "csv, npy: reject a file with an unreadable row, or skip such rows")
+        .is_later = true;
     whole("data.class_count", AT(data.class_count), "idx, npy: number of classes",
           {2, 0x1p32, false, false})
         .default_if = "10 for idx";

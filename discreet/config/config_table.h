@@ -41,6 +41,7 @@ std::span<const std::string_view> spellings(ProjectionPolicy);
 std::span<const std::string_view> spellings(ComputeDtype);
 std::span<const std::string_view> spellings(accounting::Adjacency);
 std::span<const std::string_view> spellings(DataFormat);
+std::span<const std::string_view> spellings(BadRow);
 std::span<const std::string_view> spellings(ModelKind);
 std::span<const std::string_view> spellings(Activation);
 std::span<const std::string_view> spellings(FeatureMapKind);
@@ -60,24 +61,26 @@ std::string_view spelling(Enum value) {
 // ---------------------------------------------------------------- keys
 
 enum class KeyType : std::uint8_t {
-  kBool,         // true or false
-  kInteger,      // an integer in 0 ... 2^64-1
-  kNumber,       // a finite binary64; with choices, also one of these words
-  kChoice,       // one of the choices
-  kText,         // any text; with `digits`, hexadecimal digits
-  kTextList,     // a list of names
-  kIntegerList,  // a list of integers, each in the range
-  kBounds,       // [lower, upper], finite, lower < upper; empty: not given
-  kNumberMap,    // names to numbers
-  kBoundsMap,    // names to [lower, upper]
-  kWordsMap,     // names to lists of distinct words
-  kOverrideMap,  // names to {clip_norm, sigma_multiplier, public}
+  kBool,          // true or false
+  kInteger,       // an integer in 0 ... 2^64-1
+  kNumber,        // a finite binary64; with choices, also one of these words
+  kChoice,        // one of the choices
+  kText,          // any text; with `digits`, hexadecimal digits
+  kTextList,      // a list of names
+  kIntegerList,   // a list of integers, each in the range
+  kBounds,        // [lower, upper], finite, lower < upper; empty: not given
+  kNumberMap,     // names to numbers
+  kBoundsMap,     // names to [lower, upper]
+  kWordsMap,      // names to lists of distinct words
+  kSpellingsMap,  // names to mappings of words to words
+  kOverrideMap,   // names to {clip_norm, sigma_multiplier, public}
 };
 
 // The value of a key; monostate is null, "not given".
-using KeyValue = std::variant<std::monostate, bool, std::uint64_t, double, std::string,
-                              std::vector<std::string>, std::vector<std::uint64_t>,
-                              std::vector<double>, NumberMap, BoundsMap, WordsMap, OverrideMap>;
+using KeyValue =
+    std::variant<std::monostate, bool, std::uint64_t, double, std::string, std::vector<std::string>,
+                 std::vector<std::uint64_t>, std::vector<double>, NumberMap, BoundsMap, WordsMap,
+                 SpellingsMap, OverrideMap>;
 
 // The admissible numbers; for a list or map, of each entry.
 struct Range {
@@ -106,6 +109,7 @@ struct Key {
   // Added after the first hashes were written: at its default it is not in the canonical form, so
   // that earlier configurations keep their hash.
   bool is_later = false;
+  bool may_hold_empty = false;  // kTextList: a word may be empty
   std::function<KeyValue(const Target&)> get = {};
   std::function<void(Target&, const KeyValue&)> set = {};
 };

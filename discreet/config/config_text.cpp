@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <array>
 
+#include "discreet/base/error.h"
+#include "discreet/base/text/nearest.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/config/config_text_impl.h"
 
 namespace discreet {
 namespace {
+
+constexpr std::size_t kColumns = 100;
 
 bool is_word(const std::string& text) {
   constexpr std::array<std::string_view, 9> kOther = {"true", "false", "null", "yes", "no",
@@ -82,5 +87,33 @@ struct ToText {
 }  // namespace
 
 std::string yaml_text(const KeyValue& value) { return std::visit(ToText{}, value); }
+
+std::string yaml_comment(std::size_t indent, const std::string& text) {
+  std::string out;
+  std::string line(indent, ' ');
+  line += '#';
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (line.size() + 1 + end - at > kColumns) {
+      out += line + '\n';
+      line = std::string(indent, ' ') + '#';
+    }
+    line += ' ' + text.substr(at, end - at);
+    at = end + 1;
+  }
+  return out + line + '\n';
+}
+
+const Preset* find_preset(std::optional<std::string_view> name) {
+  if (!name) return nullptr;
+  for (const Preset& preset : presets()) {
+    if (preset.name == *name) return &preset;
+  }
+  const std::vector<std::string> known(preset_names().begin(), preset_names().end());
+  const auto meant = nearest(*name, known);
+  invalid_config("config_preset", "unknown preset {}; {}the presets are {}", excerpt(*name),
+                 meant ? fmt::format("did you mean {}? ", *meant) : "", fmt::join(known, ", "));
+}
 
 }  // namespace discreet

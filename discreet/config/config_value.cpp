@@ -145,6 +145,17 @@ std::vector<std::string> read_words(const auto& key, const Yaml& node, const Sou
   return words;
 }
 
+std::map<std::string, std::string> read_spellings(const auto& key, const Yaml& node,
+                                                  const Source& source, int line,
+                                                  std::string_view path) {
+  std::map<std::string, std::string> spellings;
+  for (const auto& [from, to, at] :
+       require_kind(key, node, Yaml::Kind::kMap, source.at(line), path).entries) {
+    spellings[from] = require_kind(key, to, Yaml::Kind::kScalar, source.at(at), path).text;
+  }
+  return spellings;
+}
+
 // [lower, upper]; what is no list of numbers is refused, the rest by complaint().
 std::vector<double> read_bounds(const auto& key, const Yaml& node, const Source& source, int line,
                                 std::string_view path) {
@@ -255,6 +266,13 @@ KeyValue read_value(const Key<Target>& key, const Yaml& node, const Source& sour
           key, require_kind(key, node, Yaml::Kind::kMap, where, path), source, path,
           [&](const Yaml& entry, int at, const std::string& name) {
             return read_words(key, entry, source, at, name);
+          });
+      break;
+    case KeyType::kSpellingsMap:
+      value = read_map<std::map<std::string, std::string>>(
+          key, require_kind(key, node, Yaml::Kind::kMap, where, path), source, path,
+          [&](const Yaml& entry, int at, const std::string& name) {
+            return read_spellings(key, entry, source, at, name);
           });
       break;
     case KeyType::kOverrideMap:

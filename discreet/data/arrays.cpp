@@ -266,7 +266,7 @@ Dataset read_npy(const std::filesystem::path& features, const NumericColumn& bou
                        ++out.rows;
                      } else {
                        out.x.resize(before);
-                       ++out.skipped;
+                       out.skipped.push_back(row);
                      }
                    }
                  });

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "discreet/base/hash.h"
+#include "discreet/config/config.h"
 #include "discreet/data/table.h"
 
 // Reads data such that what reaches the model depends on one record at a time: bounds and
@@ -27,7 +30,8 @@ struct Dataset {
   std::vector<float> target;          // one per row if classes is 0
   std::vector<std::string> feature_names;
   std::vector<std::string> class_names;
-  std::uint64_t skipped = 0;    // number of bad rows left out; confidential
+  // Bad rows that were left out, among all rows of the file, from 0; confidential.
+  std::vector<std::uint64_t> skipped;
   std::vector<Digest> anchors;  // csv: SHA-256 of each record's line, without its end
   Digest digest{};              // SHA-256 of the content: a run commits to it
 };
@@ -36,11 +40,7 @@ struct Dataset {
 void gather(std::span<const float> x, std::size_t features, std::span<const std::uint64_t> records,
             int threads, std::vector<float>& out);
 
-// How to treat a row that cannot be read.
-enum class BadRow {
-  kRefuse,  // kMalformed, naming file, line and column
-  kSkip,    // leave it out and count it
-};
+using discreet::BadRow;
 
 // ---------------------------------------------------------------- CSV
 
@@ -62,18 +62,38 @@ struct LabelColumn {
   double lower = 0, upper = 0;
 };
 
+// How the text of a row becomes fields. A field is first trimmed, then mapped.
+struct CsvFormat {
+  char separator = ',';
+  bool trim = false;  // remove spaces and tabs around fields and names
+  // The names of a file without a header line. A first line that consists of some of these names
+  // is a header line nevertheless.
+  std::vector<std::string> header;
+  SpellingsMap map;                  // by column: text to the text that it stands for
+  std::vector<std::string> missing;  // texts of a missing value
+  bool is_missing(std::string_view text) const {
+    return std::find(missing.begin(), missing.end(), text) != missing.end();
+  }
+};
+
+// A missing number is the middle of its bounds, 0. A missing word that is not in the vocabulary is
+// `other`, or without it none of the features: all are 0. A missing label makes the row bad.
 struct CsvSchema {
   std::map<std::string, NumericColumn> numeric;          // by column name
-  std::map<std::string, CategoricalColumn> categorical;  // columns in neither are not read
+  std::map<std::string, CategoricalColumn> categorical;  // columns in no map are not read
+  // By column: the number of features k. A word has a 1 in feature h mod k, where h is the number
+  // in the first 8 bytes of its SHA-256, most significant first.
+  std::map<std::string, std::uint64_t> hashed;
   LabelColumn label;
-  char separator = ',';
+  CsvFormat format;
   bool needs_label = true;  // false for prediction: the label column may be missing
 };
 
 // A CSV file (RFC 4180 with a header line; quotes, "" inside quotes, no line breaks inside fields;
 // gzip or plain). Features are in the order of the file's columns. An empty field makes the row
-// bad. Throws kInvalidDpConfig for an invalid schema or one with columns that the file does not
-// have, with the nearest name; kMalformed for a bad row, as "FILE:LINE: column NAME: …"; kIoError.
+// bad, unless it is a missing value. Throws kInvalidDpConfig for an invalid schema or one with
+// columns that the file does not have, with the nearest name; kMalformed for a bad row, as
+// "FILE:LINE: column NAME: …"; kIoError.
 Dataset read_csv(const std::filesystem::path& path, const CsvSchema& schema,
                  BadRow on_bad_row = BadRow::kRefuse);
 // The same for records in memory, without anchors; a bad row is "row R, column NAME: …". The same

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "discreet/base/error.h"
 #include "discreet/config/config_table.h"
@@ -44,6 +45,12 @@ void check_keys_of_format(const DataConfig& d) {
                       {"numeric", !d.numeric.empty(), csv},
                       {"categorical", !d.categorical.empty(), csv},
                       {"private_bounds", !d.private_bounds.empty(), csv},
+                      {"header", !d.header.empty(), csv},
+                      {"trim", d.trim, csv},
+                      {"map", !d.map.empty(), csv},
+                      {"missing", !d.missing.empty(), csv},
+                      {"hashed", !d.hashed.empty(), csv},
+                      {"on_bad_row", d.on_bad_row != BadRow::kRefuse, {kCsv, kNpy}},
                       {"class_count", d.class_count.has_value(), arrays},
                       {"bounds", !d.bounds.empty(), {kNpy}},
                       {"image", !d.image.empty(), {kCsv, kNpy}}};
@@ -60,6 +67,10 @@ void check_keys_of_format(const DataConfig& d) {
   }
 }
 
+bool is_in(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 void check_csv(const DataConfig& d) {
   require(d.label.has_value(), "label", d.format, "name the column to predict");
   if (d.separator.size() != 1 || d.separator == "\"" || d.separator == "\n" || d.separator == "\r")
@@ -73,15 +84,28 @@ void check_csv(const DataConfig& d) {
                    d.classes.empty() ? "neither" : "both", *d.label);
   if (d.classes.size() == 1)
     invalid_config(kOperator, "data.classes has one word; a classifier needs at least two");
-  if (d.numeric.empty() && d.categorical.empty() && d.private_bounds.empty())
+  if (d.numeric.empty() && d.categorical.empty() && d.private_bounds.empty() && d.hashed.empty())
     invalid_config(kOperator,
-                   "data.numeric, data.categorical and data.private_bounds are all empty; declare "
-                   "the feature columns, such as numeric: {{AGE: [0, 120]}}");
+                   "data.numeric, data.categorical, data.hashed and data.private_bounds are all "
+                   "empty; declare the feature columns, such as numeric: {{AGE: [0, 120]}}");
   for (const std::string& name : d.private_bounds)
-    if (d.numeric.contains(name) || d.categorical.contains(name) || name == *d.label)
+    if (d.numeric.contains(name) || d.categorical.contains(name) || is_in(d.hashed, name) ||
+        name == *d.label)
       invalid_config(
           kOperator,
           "data.private_bounds names {}, which is also declared elsewhere; keep one of them", name);
+  for (const std::string& name : d.hashed)
+    if (d.numeric.contains(name) || d.categorical.contains(name) || name == *d.label)
+      invalid_config(kOperator,
+                     "data.hashed names {}, which is also declared elsewhere; keep one of them",
+                     name);
+  for (const auto& [name, spellings] : d.map)
+    if (!d.numeric.contains(name) && !d.categorical.contains(name) && !is_in(d.hashed, name) &&
+        !is_in(d.private_bounds, name) && name != *d.label)
+      invalid_config(kOperator,
+                     "data.map names {}, a column that is not read; declare or remove it", name);
+  if (std::set(d.header.begin(), d.header.end()).size() != d.header.size())
+    invalid_config(kOperator, "data.header names a column twice; give each its own name");
 }
 
 void check_arrays(const DataConfig& d) {
@@ -165,7 +189,8 @@ Dataset hold_out(Dataset& data, double fraction, std::uint64_t seed) {
 }
 
 [[noreturn]] void refuse_empty(const std::string& source, const Dataset& data) {
-  malformed(kOperator, "{} has no {}", source, data.skipped == 0 ? "records" : "readable record");
+  malformed(kOperator, "{} has no {}", source,
+            data.skipped.empty() ? "records" : "readable record");
 }
 
 Dataset read_part(const DataConfig& d, const BoundsMap& released, const Table& table,
@@ -241,7 +266,8 @@ CsvSchema csv_schema(const DataConfig& d, const BoundsMap& released) {
     schema.label.lower = d.label_bounds[0];
     schema.label.upper = d.label_bounds[1];
   }
-  schema.separator = d.separator.at(0);
+  for (const std::string& name : d.hashed) schema.hashed[name] = d.hash_buckets;
+  schema.format = {d.separator.at(0), d.trim, d.header, d.map, d.missing};
   return schema;
 }
 
@@ -253,6 +279,9 @@ Data open_data(const Config& config, const std::filesystem::path& relative_to, B
     invalid_config(kOperator,
                    "to train on arrays, data.format must be csv, without data.train and data.test: "
                    "the arrays are the records, and the section says how their columns are read");
+  if (arrays != nullptr && !d.header.empty())
+    invalid_config(kOperator, "data.header has no effect on arrays, whose columns have names");
+  if (d.on_bad_row == BadRow::kSkip) on_bad_row = BadRow::kSkip;
   Data out;
   if (d.format == DataFormat::kDigits) {
     Digits digits = read_digits();
@@ -265,7 +294,8 @@ Data open_data(const Config& config, const std::filesystem::path& relative_to, B
   };
   const std::filesystem::path train = place(d.train).value_or("");
   const auto rows = [&] {
-    return arrays != nullptr ? CsvRows(arrays->train) : CsvRows(train, d.separator[0]);
+    const CsvFormat format = csv_schema(d, {}).format;
+    return arrays != nullptr ? CsvRows(arrays->train, format) : CsvRows(train, format);
   };
   if (!d.private_bounds.empty()) {
     if (bounds_noise == nullptr && !plan_only)

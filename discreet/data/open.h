@@ -36,6 +36,8 @@ void check_data(const DataConfig& data, bool has_arrays = false);
 // plan_only: nothing is released. Columns of data.private_bounds are read to check that they are
 // readable, and get arbitrary bounds in the result.
 //
+// on_bad_row: rows are skipped if this or data.on_bad_row says so.
+//
 // arrays: records that the program holds, instead of files. The format is csv, which says how
 // columns are read.
 //

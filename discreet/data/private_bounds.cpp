@@ -56,19 +56,22 @@ mechanism::PriorRelease release_of(std::size_t columns, double noise_multiplier,
 std::vector<std::vector<double>> count_csv(CsvRows rows, const std::vector<std::string>& columns,
                                            BadRow on_bad_row) {
   std::vector<std::size_t> at;
-  for (const std::string& name : columns)
-    at.push_back(column_of(name, rows.header(), rows.source()));
+  for (const std::string& name : columns) at.push_back(rows.column(name));
   std::vector<std::vector<double>> counts(columns.size(), std::vector<double>(kBoundsBuckets));
   std::vector<std::size_t> buckets(columns.size());
   rows.for_each(on_bad_row, [&](const std::vector<std::string_view>& fields) {
     for (std::size_t c = 0; c < columns.size(); ++c) try {
-        buckets[c] = bounds_bucket(parse_number(fields[at[c]]));
+        const std::string_view text = fields[at[c]];
+        buckets[c] = rows.format().is_missing(text)
+                         ? kBoundsBuckets
+                         : bounds_bucket(parse_number(text, kMayBeMissing));
       } catch (BadField& bad) {
         bad.column = columns[c];
         throw;
       }
-    // Only a whole row counts.
-    for (std::size_t c = 0; c < columns.size(); ++c) ++counts[c][buckets[c]];
+    // Only a whole row counts, and of it every number that is not missing.
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      if (buckets[c] != kBoundsBuckets) ++counts[c][buckets[c]];
   });
   return counts;
 }

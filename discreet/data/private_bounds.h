@@ -19,9 +19,10 @@ namespace discreet::data {
 // Every column has a histogram over kBoundsBuckets public buckets. Their edges are, in ascending
 // order,
 //   -2^60, -2^59, ..., -2^-30, 2^-30, ..., 2^59, 2^60;
-// numbers beyond count in the outermost bucket. A record adds 1 to one bucket of each column. With
-// k columns the counts get noise of standard deviation at least noise_multiplier * sqrt(k): one
-// Gaussian release of that multiplier in which every record takes part (q = 1).
+// numbers beyond count in the outermost bucket. A record adds 1 to at most one bucket of each
+// column: to none where its number is missing. With k columns the counts get noise of standard
+// deviation at least noise_multiplier * sqrt(k): one Gaussian release of that multiplier in which
+// every record takes part (q = 1).
 //
 // The bounds are computed from the noisy counts alone: counts below 4.5 standard deviations count
 // as empty (an empty bucket exceeds this with probability below 3.4e-6), then up to 0.5 % of the

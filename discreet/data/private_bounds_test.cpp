@@ -115,8 +115,8 @@ TEST(PrivateBounds, ReadOneRowAtATimeAndCountOnlyWholeRows) {
   text += "bad,x,-3\n";
   write_gzip(folder / "d.csv", text);
   const auto read = [&](BadRow on_bad_row, const std::vector<std::string>& columns) {
-    return release_csv_bounds(CsvRows(folder / "d.csv", ','), columns, 10, Adjacency::kZeroOut,
-                              stream(1), on_bad_row);
+    return release_csv_bounds(CsvRows(folder / "d.csv", CsvFormat{}), columns, 10,
+                              Adjacency::kZeroOut, stream(1), on_bad_row);
   };
   const PrivateBounds bounds = read(BadRow::kSkip, {"a", "c"});
   EXPECT_EQ(bounds.bounds.at("a").lower, 8);
@@ -134,6 +134,24 @@ TEST(PrivateBounds, ReadOneRowAtATimeAndCountOnlyWholeRows) {
   EXPECT_NE(sentence({"a"}).find("d.csv:3002: column a: 'bad' is not a finite number"),
             std::string::npos);
   EXPECT_NE(sentence({"q"}).find("has no column q"), std::string::npos);
+}
+
+// As many missing numbers as others: where they counted, the bucket of zero would hold the middle.
+TEST(PrivateBounds, AMissingNumberCountsInNoBucket) {
+  const Folder folder;
+  std::string text = "a,b\n";
+  for (int i = 0; i < 3000; ++i) text += i % 2 == 0 ? " ?,-3\n" : " 10,?\n";
+  write_text(folder / "d.csv", text);
+  CsvFormat format;
+  format.trim = true;
+  format.missing = {"?"};
+  const PrivateBounds bounds = release_csv_bounds(CsvRows(folder / "d.csv", format), {"a", "b"}, 10,
+                                                  Adjacency::kZeroOut, stream(1));
+  EXPECT_EQ(bounds.bounds.at("a").lower, 8);
+  EXPECT_EQ(bounds.bounds.at("a").upper, 16);
+  EXPECT_EQ(bounds.bounds.at("b").lower, -4);
+  EXPECT_EQ(bounds.bounds.at("b").upper, -2);
+  EXPECT_EQ(bounds.release.coordinates, 2 * kBoundsBuckets);
 }
 
 TEST(PrivateBounds, AreAnEventOfTheirOwnInTheBudgetOfTheRun) {

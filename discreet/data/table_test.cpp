@@ -56,7 +56,7 @@ TEST(Table, NamesRowAndColumnOfWhatCannotBeRead) {
   EXPECT_SAYS(refusal([&] { read_table(bad, schema()); }, ErrorCode::kMalformed),
               "row 1, column age: is empty");
   EXPECT_EQ(read_table(bad, schema(), BadRow::kSkip).rows, 2u);
-  EXPECT_EQ(read_table(bad, schema(), BadRow::kSkip).skipped, 1u);
+  EXPECT_EQ(read_table(bad, schema(), BadRow::kSkip).skipped.size(), 1u);
   bad = table();
   const std::vector<double> endless = {30, 20, std::numeric_limits<double>::infinity()};
   bad.columns[0].numbers = endless.data();

@@ -50,7 +50,7 @@ std::string page(const Declared& declared, const Observed* observed, const Ledge
   out += guarantees(declared, is_public);
   out += set_up(declared);
   out += noise(declared);
-  if (!is_public) out += happenings(*observed);
+  if (!is_public) out += held_out(*observed) + happenings(*observed);
   if (ledger != nullptr) out += shows_ledger ? ledger_section(*ledger) : ledger_withheld();
   out += configuration(declared, is_public);
   out += provenance(declared, observed);

@@ -229,9 +229,46 @@ std::string noise(const Declared& declared) {
                   rows));
 }
 
-std::string happenings(const Observed& observed) {
-  if (observed.happenings.empty() && observed.zeroed_records == 0) return "";
+std::string held_out(const Observed& observed) {
+  if (!observed.held_out) return "";
+  const HeldOut& h = *observed.held_out;
+  const auto percent = [](const std::optional<double>& x) {
+    return x ? fmt::format("{:.1f}%", 100 * *x) : std::string("–");
+  };
   std::string body;
+  if (h.majority_accuracy)
+    body += fmt::format("<p>Always answering {} would be right for {}.</p>\n",
+                        code(h.majority_class), percent(h.majority_accuracy));
+  if (h.rmse)
+    body += fmt::format("<p>Root mean squared error {:.4g}, in the unit of the label{}.</p>\n",
+                        *h.rmse, h.r2 ? fmt::format("; R² {:.4f}", *h.r2) : "");
+  std::string rows;
+  for (const HeldOut::Class& own : h.classes)
+    rows += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                        escape(own.name), grouped(own.records), percent(own.recall),
+                        percent(own.precision));
+  if (!rows.empty())
+    body += fmt::format(
+        "<div class=\"panel scroll\" tabindex=\"0\" role=\"region\" "
+        "aria-labelledby=\"held-out\"><table class=\"numbers\">\n<caption>By class. Recall: of "
+        "its records, the part that the model finds. Precision: of the records given this class, "
+        "the part that belongs to it.</caption>\n<thead><tr><th scope=\"col\">Class</th><th "
+        "scope=\"col\">Records</th><th scope=\"col\">Recall</th><th scope=\"col\">Precision</th>"
+        "</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
+        rows);
+  return section("held-out", "On held-out records",
+                 "<p class=\"small\">Measured without noise: confidential. From held_out.json, "
+                 "which the seal does not cover.</p>\n" +
+                     body);
+}
+
+std::string happenings(const Observed& observed) {
+  if (observed.happenings.empty() && observed.zeroed_records == 0 && observed.skipped_rows == 0)
+    return "";
+  std::string body;
+  if (observed.skipped_rows > 0)
+    body += fmt::format("<p>{} rows of the data could not be read and were left out.</p>\n",
+                        grouped(observed.skipped_rows));
   if (observed.zeroed_records > 0)
     body += fmt::format("<p>{} gradients were not finite and counted as zero.</p>\n",
                         grouped(observed.zeroed_records));

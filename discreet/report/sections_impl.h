@@ -18,6 +18,7 @@ std::string figures(const Declared& declared, const Observed* observed);  // fig
 std::string guarantees(const Declared& declared, bool is_public);
 std::string set_up(const Declared& declared);
 std::string noise(const Declared& declared);
+std::string held_out(const Observed& observed);
 std::string happenings(const Observed& observed);
 std::string configuration(const Declared& declared, bool is_public);
 std::string provenance(const Declared& declared, const Observed* observed);

@@ -183,6 +183,7 @@ class Follower {
   }
 
   void header(const Line& line) {
+    o_.skipped_rows = line.count_of("skipped_rows").value_or(0);
     d_.specification = line.need(line.text_of("specification"), "specification");
     d_.layout_hash = line.need(line.text_of("layout_hash"), "layout_hash");
     const std::string hash = line.need(line.text_of("config_hash"), "config_hash");
@@ -429,6 +430,31 @@ void require_model(const std::filesystem::path& run, const Declared& declared) {
               found, *declared.model_digest);
 }
 
+// Of earlier versions, and of runs without held-out records, there is none.
+std::optional<HeldOut> held_out_of(const std::filesystem::path& run) try {
+  const std::filesystem::path file = run / "held_out.json";
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  const Bytes bytes = read_file(file, std::size_t{1} << 26);
+  const Json held_out = read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const auto number = [](const Json& from, const char* key) -> std::optional<double> {
+    const Json& value = from.at(key);
+    return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+  };
+  HeldOut out;
+  if (const Json& most = held_out.at("majority_class"); !most.is_null())
+    out.majority_class = most.get<std::string>();
+  out.majority_accuracy = number(held_out, "majority_accuracy");
+  out.rmse = number(held_out, "rmse");
+  out.r2 = number(held_out, "r2");
+  for (const Json& each : held_out.at("classes"))
+    out.classes.push_back({each.at("class").get<std::string>(),
+                           each.at("records").get<std::uint64_t>(), number(each, "recall"),
+                           number(each, "precision")});
+  return out;
+} catch (const nlohmann::json::exception& error) {
+  malformed(kOperator, "held_out.json has unexpected content; remove it: {}", error.what());
+}
+
 }  // namespace
 
 RunSummary summarize(const std::filesystem::path& run,
@@ -460,6 +486,8 @@ RunSummary summarize(const std::filesystem::path& run,
   observed.trace_head = to_hex(sha256(bytes_of(lines.back().text)));
   take_seal(seal, follower.has_end(), summary);
   require_model(run, declared);
+  // An earlier end may have left the file.
+  if (follower.has_end()) observed.held_out = held_out_of(run);
   return summary;
 }
 

@@ -121,6 +121,18 @@ struct Happening {
   std::string text;
 };
 
+// How the model does on held-out records, by class or as an error (training/held_out.h).
+struct HeldOut {
+  struct Class {
+    std::string name;
+    std::uint64_t records = 0;
+    std::optional<double> recall, precision;
+  };
+  std::string majority_class;
+  std::optional<double> majority_accuracy, rmse, r2;
+  std::vector<Class> classes;
+};
+
 // Depends on the data, or on when the run stopped: confidential.
 struct Observed {
   std::string name;         // of the run directory
@@ -133,9 +145,11 @@ struct Observed {
   Series norm_p50, norm_p95;  // of gradients, before clipping
   Series clip_fraction;
   std::uint64_t zeroed_records = 0;  // not finite, over all steps
+  std::uint64_t skipped_rows = 0;    // of the data, unreadable and left out
   std::vector<Evaluation> evaluations;
   std::optional<double> accuracy;  // from the run's last line (held out), or the last evaluation
   bool accuracy_is_held_out = false;
+  std::optional<HeldOut> held_out;    // from held_out.json, which the seal does not cover
   std::vector<Happening> happenings;  // the first hundred
   std::uint64_t more_happenings = 0;  // number of further ones
 };

@@ -36,7 +36,7 @@ double columns_of(const Config& c) {
     case DataFormat::kDigits: return 64;
     case DataFormat::kCsv:
       return static_cast<double>(c.data.numeric.size() + c.data.private_bounds.size() +
-                                 c.data.categorical.size());
+                                 c.data.categorical.size() + c.data.hashed.size());
     case DataFormat::kIdx:
     case DataFormat::kNpy: break;
   }

@@ -46,6 +46,7 @@ Plan plan_run(const Config& resolved, int threads, data::BadRow on_bad_row) {
   out.parameters = mechanism.layout().trainable_parameters();
   out.not_private = mechanism.not_private();
   out.notes = setup.notes;
+  out.warnings = setup.warnings;
   if (setup.corpus) out.classes = setup.corpus->bounds(mechanism);
   out.epsilon_explicit = explicit_epsilon(resolved, setup);
   return out;

@@ -20,6 +20,7 @@ struct Plan {
   std::uint64_t parameters = 0;  // number of trained parameters
   std::vector<std::string> not_private;
   std::vector<std::string> notes;            // sentences for the user
+  std::vector<std::string> warnings;         // the same; confidential
   std::vector<Corpus::ClassBounds> classes;  // of a governed run: its actual noise and bounds
   // Clipping from backward passes (ghost, fused) charges more rounding than clipping explicit
   // gradients. This is the epsilon of the same steps with explicit gradients; empty if the run

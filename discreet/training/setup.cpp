@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/config/prevalidation.h"
 #include "discreet/data/features.h"
 #include "discreet/data/private_bounds.h"
+#include "discreet/training/advice.h"
 #include "discreet/training/model.h"
 
 namespace discreet::training {
@@ -55,6 +57,10 @@ Setup::Setup(const Config& resolved, const SetupOptions& options)
   forecast = training->mechanism.forecast();
   if (forecast.failure && !(forecast.is_ended_by_budget() && forecast.steps > 0))
     throw *forecast.failure;
+  std::ranges::move(
+      advice(config_, training->mechanism.layout().trainable_parameters(), forecast.steps),
+      std::back_inserter(notes));
+  warnings = confidential_advice(config_, data, rows);
 }
 
 void Setup::open_data() {

@@ -51,6 +51,7 @@ class Setup {
 
   data::Data data;
   std::vector<std::string> notes;     // sentences for the user; public
+  std::vector<std::string> warnings;  // the same; confidential
   std::vector<std::string> features;  // csv: column names, in order
   Digest commitment{};                // data_commitment()
   std::optional<random::Key> key;     // run_key()

@@ -7,11 +7,14 @@
 #include <cmath>
 
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
 #include "discreet/base/json.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/config/config_resolve.h"
 #include "discreet/run/environment.h"
 #include "discreet/run/run_keys.h"
 #include "discreet/run/session.h"
+#include "discreet/training/advice.h"
 #include "discreet/training/corpus.h"
 #include "discreet/training/defaults.h"
 #include "discreet/training/safetensors.h"
@@ -22,12 +25,23 @@ namespace {
 
 constexpr const char* kOperator = "train";
 
-// A run of an earlier version continues under its own hash.
+// The configuration that the run records. A run of an earlier version continues under its own hash.
 Config as_begun(Config config, const TrainOptions& options) {
-  if (options.resume && std::filesystem::exists(options.directory / "config.yaml"))
-    config.has_whole_paths |= run::read_config(options.directory).has_whole_paths;
+  if (options.resume && std::filesystem::exists(options.directory / "config.yaml")) {
+    const Config was = run::read_config(options.directory);
+    config.has_whole_paths |= was.has_whole_paths;
+    config.data.on_bad_row = was.data.on_bad_row;
+  } else if (options.on_bad_row == data::BadRow::kSkip &&
+             (config.data.format == DataFormat::kCsv || config.data.format == DataFormat::kNpy)) {
+    config.data.on_bad_row = data::BadRow::kSkip;
+  }
   return config;
 }
+
+// A loss this many times that of a model that knows nothing is not the noise of the steps.
+constexpr double kDiverges = 2;
+// The largest loss of an answer in [-1, 1]: half the squared error.
+constexpr double kFarthestTarget = 2;
 
 class Run {
  public:
@@ -159,6 +173,8 @@ class Run {
       bounds.push_back({column, cbor::array({limits.at(0), limits.at(1)})});
     std::vector<cbor::Entry> more = {{"released_bounds", cbor::map(std::move(bounds))}};
     if (corpus() != nullptr) more.push_back({"corpus", corpus()->summary(mechanism())});
+    if (config_.data.on_bad_row == data::BadRow::kSkip)
+      more.push_back({"skipped_rows", skipped_rows(setup_->data)});
     return session_->header(setup_->commitment, run::spelling(setup_->streams->algorithm),
                             std::move(more));
   }
@@ -257,6 +273,7 @@ class Run {
       try {
         const StepReport report = step(training(), *session_, [this] { write_checkpoint(); });
         released_ = report.released.released;
+        if (report.evaluation) last_ = *report.evaluation;
         if (options_.progress) options_.progress(progress(report, first, begin));
       } catch (const Error& error) {
         // The end of the budget is recorded with the end of the run.
@@ -296,7 +313,14 @@ class Run {
       const Score held_out = score(training().network, training().model(), *test, options_.threads);
       out.accuracy = held_out.accuracy;
       if (std::isfinite(held_out.loss)) out.loss = held_out.loss;
+      out.held_out = measure(training().network, training().model(), *test,
+                             config_.data.label_bounds, options_.threads);
+      write_atomically(files_.directory() / "held_out.json",
+                       bytes_of(to_json(out.held_out->to_cbor()) + "\n"), Access::kOwner);
     }
+    out.skipped_rows = skipped_rows(setup_->data);
+    out.warnings = setup_->warnings;
+    warn_of_course(out);
     write_checkpoint();
     // Names of columns are declared; nothing here is of the records.
     std::map<std::string, std::string> about = session_->about_model();
@@ -316,6 +340,23 @@ class Run {
     return out;
   }
 
+  // What the losses say of the run: confidential.
+  void warn_of_course(RunResult& out) const {
+    const std::size_t classes = setup_->data.train.classes;
+    const double ignorant = classes != 0 ? std::log(static_cast<double>(classes)) : kFarthestTarget;
+    if (last_ && last_->train_loss && !(*last_->train_loss <= kDiverges * ignorant))
+      out.warnings.push_back(
+          fmt::format("the training loss of epoch {} is {:.4g}, and that of a model that knows "
+                      "nothing is {:.4g}: the run diverges; lower optimizer.rate",
+                      last_->epoch, *last_->train_loss, ignorant));
+    if (!out.held_out || !out.accuracy || !out.held_out->baseline()) return;
+    if (*out.accuracy <= *out.held_out->baseline())
+      out.warnings.push_back(
+          fmt::format("the model is not more often right than the answer {} for every held-out "
+                      "record; more steps, larger batches or another rate may help",
+                      excerpt(out.held_out->majority()->name)));
+  }
+
   const Config config_;
   const TrainOptions& options_;
   run::RunFiles files_;
@@ -324,6 +365,7 @@ class Run {
   std::optional<run::Session> session_;
   std::uint64_t lineage_epoch_ = 0;  // in which the lineage started
   std::optional<mechanism::ReleasedMetrics> released_;
+  std::optional<Evaluation> last_;
   std::vector<std::string> notes_;
 };
 

@@ -12,6 +12,7 @@
 #include "discreet/config/config.h"
 #include "discreet/config/config_read.h"
 #include "discreet/data/dataset.h"
+#include "discreet/training/held_out.h"
 #include "discreet/training/step.h"
 
 namespace discreet::training {
@@ -42,6 +43,8 @@ struct TrainOptions {
   std::optional<std::filesystem::path> secret = {};
   bool again = false;  // to execute a run again: do not append to the ledger of a corpus
   int threads = 1;     // does not affect the bits
+  // Skip unreadable rows, as data.on_bad_row: skip, which a new run records. A run that continues
+  // keeps what it recorded; this is for runs of earlier versions, which recorded nothing.
   data::BadRow on_bad_row = data::BadRow::kRefuse;
   const data::Arrays* arrays = nullptr;  // used instead of files; must outlive this object
   std::function<void(const Progress&)> progress = {};  // called after every step; may be empty
@@ -70,10 +73,14 @@ struct RunResult {
   // Confidential, because they depend on the records; see run::Session::End.
   std::string zeroed;
   bool is_noise_only = false;
+  std::vector<std::string> warnings;  // other sentences
+  std::uint64_t skipped_rows = 0;     // rows that could not be read and were left out
+  std::optional<HeldOut> held_out;
 };
 
 // Trains according to the configuration and writes a run directory: config.yaml, model.safetensors,
-// checkpoint.cbor, trace.jsonl, secret.key (run_files.h). Equal configuration, data, key and
+// checkpoint.cbor, trace.jsonl, secret.key (run_files.h), and with held-out records held_out.json:
+// HeldOut, confidential, not sealed. Equal configuration, data, key and
 // environment give equal bytes, on any number of threads, whether or not the run was killed and
 // resumed.
 //

@@ -43,9 +43,11 @@ def starter(*args):
     return result.stdout
 
 
-@pytest.mark.parametrize("args", [[], *(["--preset", name] for name in PRESETS)], ids=str)
-def test_starter_is_accepted_and_fits_a_hundred_columns(args):
-    text = starter(*args)
+@pytest.mark.parametrize("every", [[], ["--all"]], ids=str)
+@pytest.mark.parametrize("preset", [[], *(["--preset", name] for name in PRESETS)], ids=str)
+def test_starter_is_accepted_and_fits_a_hundred_columns(preset, every):
+    text = starter(*preset, *every)
+    assert every or len(text.splitlines()) <= 25
     assert max(map(len, text.splitlines())) <= 100
     assert discreet("check", "-", input=text).returncode == 0
     jsonschema.validate(yaml.safe_load(text), schema(), jsonschema.Draft202012Validator)
@@ -56,7 +58,7 @@ def test_starter_shows_every_key_of_the_schema():
         for name, below in node["properties"].items():
             yield from leaves(below, f"{path}{name}.") if "properties" in below else [path + name]
 
-    uncommented = re.sub(r"^( *)#(?! )", r"\1", starter(), flags=re.M)
+    uncommented = re.sub(r"^( *)#(?! )", r"\1", starter("--all"), flags=re.M)
     tree = yaml.safe_load(uncommented)
     for path in leaves(schema()):
         at = tree
@@ -66,6 +68,14 @@ def test_starter_shows_every_key_of_the_schema():
             assert name in at, path
             at = at[name]
     jsonschema.validate(tree, schema(), jsonschema.Draft202012Validator)
+
+
+def test_every_key_shows_what_train_resolves():
+    """The template states the size of the embedded digits, and the default of 'train' for records that are not finite."""
+    privacy = yaml.safe_load(starter("--all"))["security"]["differential_privacy"]
+    assert (privacy["declared_size"], privacy["nonfinite"]) == (1437, "zero")
+    resolved = yaml.safe_load(discreet("check", "-", "--resolved", input=starter()).stdout)
+    assert resolved["security"]["differential_privacy"]["nonfinite"] == "zero"
 
 
 def test_init_never_overwrites_unless_forced(tmp_path):

@@ -38,6 +38,7 @@ std::vector<std::string> examples(const Key<Config>& key) {
     case KeyType::kNumberMap: return {"{a: 1, b.c: 0.5}"};
     case KeyType::kBoundsMap: return {"{a: [0, 1]}"};
     case KeyType::kWordsMap: return {"{a: [b, c]}"};
+    case KeyType::kSpellingsMap: return {"{a: {b: c}}"};
     case KeyType::kOverrideMap: return {"{a: {clip_norm: 1, sigma_multiplier: 2, public: false}}"};
   }
   return {};
