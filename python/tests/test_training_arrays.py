@@ -315,3 +315,13 @@ def test_epsilon_is_computed_twice_where_the_configuration_asks_for_it(tmp_path)
     how = dict(bounds=(-1, 1), classes=[0, 1], target_epsilon=8, target_delta=1e-5, epochs=2)
     run = discreet.train(X, y, tmp_path / "run", settings={"verify_accounting": True}, **how)
     assert run.ended == "completed" and "verify_accounting: true" in (tmp_path / "run" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("factor", [1, 2, 100])
+def test_ghost_clipping_is_accounted_at_the_rate_times_the_declared_factor(tmp_path, factor):
+    X, y = records(400)
+    run = discreet.train(X, y, tmp_path / "run", bounds=(-1, 1), classes=[0, 1], target_epsilon=50, target_delta=1e-5,
+                         declared_size=400, settings={"effective_batch_size": 20, "target_steps": 20, "noise_multiplier": 1,
+                                                      "clipping.strategy": "ghost", "accounting_adjustment_factor": factor})
+    exact = discreet.account(sampling_rate=min(1, factor * 20 / 400), noise_multiplier=1, steps=20, delta=1e-5).epsilon
+    assert exact.upper <= run.epsilon.upper <= exact.upper * 1.03 and run.steps == 20

@@ -91,16 +91,6 @@ TEST(ApplyClauses, RunsItsStepsInTheWrittenOrder) {
   EXPECT_EQ(m.save(), before);  // no noise was consumed either
 }
 
-TEST(ApplyClauses, TransientsLiveForOneStepOnly) {
-  Mechanism m = mechanism(base());
-  step(m);
-  const cbor::Value state = cbor::decode(m.save());
-  EXPECT_TRUE(state.at("accumulation_state").is_null());
-  for (const char* transient : {"clipped_gradients", "per_sample_norms", "per_group_norms",
-                                "noise_t", "averaged_gradients", "stddev_map_t", "sigma_map_t"})
-    EXPECT_EQ(state.find(transient), nullptr) << transient;
-}
-
 TEST(ApplyClauses, PldDeclaresItsErrorBoundInTheTrace) {
   Mechanism m = mechanism(base());
   step(m);
