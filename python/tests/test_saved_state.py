@@ -126,7 +126,7 @@ def test_adapted_bounds_and_their_counts(saved):
     assert state["rng_dp_state"] == STEPS * (9 + len(PARTS))  # two counts per part
     for event, _ in cbor2.loads(state["accountant_state"])["events"]:
         assert event["mechanism"]["adaptation"] == {"counts": 2 * len(PARTS), "deviation": 10}
-    assert steps[-1].metrics["delta_eps"] > 0
+    assert steps[-1].metrics["delta_eps"] > 0 and m.replay != run(mode="fixed")[0].replay
 
 
 @pytest.mark.parametrize("name", ["pld", "moments", "rdp", "f_dp", "gdp"])

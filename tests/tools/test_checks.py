@@ -255,6 +255,13 @@ def test_noise_is_drawn_in_one_place(tree):
     assert said.startswith("discreet/mechanism/step/apply.cpp:3: ") and said.count("\n") == 1
 
 
+def test_noise_is_never_drawn_in_binary32(tree):
+    for file in ("noise/noise.cpp", "noise/noise_test.cpp"):
+        tree.write(f"discreet/mechanism/{file}", "void draw() { random::fill_gaussian_native32(g, p, 1.0f, out); }\n")
+    said = tree.refused("check_mechanism.py")
+    assert said.startswith("discreet/mechanism/noise/noise.cpp:1: fill_gaussian_native32") and said.count("\n") == 1
+
+
 def test_a_field_of_the_state_that_is_not_saved_or_read_back_is_refused(tree):
     tree.write("discreet/mechanism/step/apply_impl.h", "struct Mechanism::State {\n  std::uint64_t t = 0;\n"
                "  std::optional<double> projected;  // advisory\n  // Not saved.\n  Prepared now;\n};\n")
