@@ -299,6 +299,7 @@ def test_subsampling_selects_a_sampler(subsampling, mode):
 @pytest.mark.parametrize("name", ["pld", "moments", "rdp", "f_dp", "gdp"])
 def test_accountant(name):
     m = mechanism(accountant=name)
+    assert (m.t, m.spent.epsilon.upper, m.spent.accountant) == (0, 0, name) and "sampling_rate: 0.01\n" in m.config.yaml
     spent = spent_by(m, 3)
     event = events.Event(events.Gaussian(noise_multiplier=1), events.Poisson(rate=0.01), adjacency="add_remove")
     own = discreet.Accountant(name).compose(event, 3)

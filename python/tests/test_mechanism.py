@@ -3,6 +3,7 @@ import json
 import pickle
 import threading
 
+import cbor2
 import numpy as np
 import pytest
 
@@ -134,6 +135,43 @@ def test_budget_exceeded_raises_releases_nothing_and_changes_no_byte():
     assert failure["failure_code"] == "PRIVACY_BUDGET_EXCEEDED" and failure["t"] == t
     assert failure["diagnostics"] == caught.value.sentence
     assert m.trace_end()["budget_status"] == "within_reserve"
+
+
+def test_the_budget_includes_the_target_itself_and_nothing_above_it():
+    def run(target):
+        # The cost of exact noise does not depend on the target.
+        return mechanism(target_epsilon=target, accountant="rdp", mechanism="rounded_gaussian", noise={"discrete": 2.0**-6})
+
+    m = run(2)
+    spent = [m.apply(gradients(t)).epsilon.after.upper for t in range(3)]
+    for target, steps in ((spent[2], 3), (np.nextafter(spent[2], 0), 2)):
+        m = run(target)
+        assert [m.apply(gradients(t)).epsilon.after.upper for t in range(steps)] == spent[:steps]
+        assert refused(m.apply, gradients(steps)).code == "PRIVACY_BUDGET_EXCEEDED" and m.t == steps
+
+
+def test_of_several_failures_that_of_the_earliest_step_of_the_procedure_is_reported():
+    nan = gradients()
+    nan["b"][0] = np.nan
+    budget = {"target_epsilon": 1e-3, "target_steps": 10}
+
+    def failing(stream_ended, keys, arrays):
+        m = mechanism(**budget, **keys)
+        if stream_ended:
+            m.restore(cbor2.dumps(cbor2.loads(m.save()) | {"rng_dp_state": 2**62}, canonical=True))
+        before = m.save()
+        error = refused(m.apply, arrays)
+        assert m.save() == before
+        return error.code, error.op
+
+    abort = {"projection": {"policy": "abort"}}
+    # Every case fails in all later ways, too.
+    wrong = refused(mechanism, sampling_mode="SEQUENTIAL_V1", subsampling="POISSON", **budget, **abort)
+    assert (wrong.code, wrong.op) == ("INVALID_DP_CONFIG", "PreValidation_v1")
+    assert failing(True, abort, nan) == ("INVALID_GRADIENT", "ClipPerSample_v1")
+    assert failing(True, abort, gradients()) == ("PRIVACY_BUDGET_EXCEEDED", "DPScalingLawProjector_v1")
+    assert failing(True, {}, gradients())[0] == "RNG_CONSUMPTION_VIOLATION"
+    assert failing(False, {}, gradients()) == ("PRIVACY_BUDGET_EXCEEDED", "Accountant.Update_v1")
 
 
 def test_save_and_restore_are_bit_for_bit():

@@ -161,17 +161,6 @@ TEST(ApplyClauses, FusedClippingServesBoundsWithinALayerOnly) {
   EXPECT_FALSE(is_fusible(model(), {partition(model(), Cut::kFlat), {1}, std::nullopt}));
 }
 
-TEST(ApplyClauses, WithOneFlatBoundNoSensitivityIsAsked) {
-  Config config = base();
-  Mechanism plain = mechanism(config);
-  const std::vector<double> expected = values(step(plain));
-  config.privacy.clip_strategy = ClipStrategy::kPerLayer;
-  config.privacy.sensitivity_map = NumberMap{{"a", 1.0}, {"b", 9.0}};
-  Mechanism asked = mechanism(config);
-  EXPECT_NE(asked.allocation().plan.clip[0], asked.allocation().plan.clip[1]);
-  EXPECT_NE(values(step(asked)), expected);
-}
-
 TEST(ApplyClauses, ConsumesRandomNumbersInProportionToTheCoordinates) {
   for (const std::uint64_t n : {2u, 20u, 2000u, 2000000u})
     EXPECT_EQ(noise_indices(ModelLayout({{.name = "w", .shape = {n}}}), NoiseFamily::kGaussian, 0),
