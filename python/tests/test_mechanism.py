@@ -2,6 +2,7 @@ import decimal
 import json
 import pickle
 import threading
+import time
 
 import cbor2
 import numpy as np
@@ -436,3 +437,18 @@ def test_steps_that_are_executed_again_take_fresh_noise_and_batches_and_are_char
 
 def test_a_name_of_a_tensor_that_is_no_text_is_rejected():
     assert "names of tensors must be text" in refused(mechanism().apply, {5: np.zeros((1, 4, 3))}).sentence
+
+
+def test_a_step_costs_time_in_proportion_to_what_it_touches():
+    def seconds(records, size):
+        m, arrays = mechanism(layout={"w": (size,)}), {"w": np.ones((records, size), np.float32)}
+        taken = []
+        for _ in range(4):
+            start = time.process_time()  # of this process: others do not count
+            m.apply(arrays)
+            taken.append(time.process_time() - start)
+        return min(taken)
+
+    least = seconds(16, 2**17)
+    # Eight times as much; a quadratic step would take 64 times as long.
+    assert seconds(128, 2**17) < 20 * least and seconds(16, 2**20) < 20 * least
