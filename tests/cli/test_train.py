@@ -3,13 +3,17 @@
 import csv
 import io
 import json
+import pathlib
 import shutil
 import stat
 
+import jsonschema
 import numpy as np
 import pytest
 import safetensors.numpy
 from command import discreet
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 DIGITS = """
 data: {format: digits}
@@ -149,6 +153,30 @@ def test_trace_states_what_was_configured_and_spent(tmp_path, settings, expected
     spent = json.loads(result.stdout)["epsilon"]
     assert spent == end["epsilon"] == end["final_epsilon"] and spent["upper"] == steps[-1]["cumulative_epsilon_after"]
     assert (end["ended"], end["budget_status"]) == ("completed", "within_budget")
+
+
+def test_every_line_of_a_trace_is_valid_under_its_schema(run, tmp_path):
+    schema = json.loads((ROOT / "discreet/run/trace.schema.json").read_text())
+    valid = jsonschema.Draft202012Validator(schema)
+    others = [["target_epsilon=3"], ["enabled=false"], ["metrics.release=dp", "clipping.norm=adaptive"],
+              ["clipping.strategy=per_layer", "sampling_mode=SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1", "accountant=pld"]]
+    folders = [run[0]]
+    for settings in others:
+        folders.append(tmp_path / settings[0])
+        result = train(DIGITS, folders[-1], *(word for setting in settings for word in ("--set", setting)))
+        assert result.returncode == 0, result.stderr
+    rules = {rule["if"]["properties"]["kind"]["const"]: rule["then"] for rule in schema["allOf"]}
+    kinds = set()
+    for folder in folders:
+        for line in lines(folder):
+            valid.validate(line)
+            kinds.add(line["kind"])
+    assert kinds == {"run_header", "iter", "evaluation", "warning", "failure", "run_end"}
+    for kind in ("run_header", "iter", "run_end"):  # a field that is missing or of another type is not
+        line = next(line for line in lines(run[0]) if line["kind"] == kind)
+        for field in rules[kind]["required"]:
+            assert not valid.is_valid({name: value for name, value in line.items() if name != field}), field
+            assert not valid.is_valid(line | {field: [[]]}), field
 
 
 def test_replay_repeats_every_bit(run):
