@@ -193,6 +193,8 @@ def test_privacy_allocation(mode):
 def follow(**keys):
     m = mechanism(target_steps=8, **keys)
     done = [m.apply(gradients(seed=t)) for t in range(8)]
+    reviewed = keys.get("mode") in ("budget_adaptive", "dynamic_projection")
+    assert [step.metrics["scaling_law_confidence"] for step in done] == [t / 8 if reviewed else 1 for t in range(8)]
     return [step.metrics["noise_scale_sigma"] for step in done], done[-1].epsilon.after.upper
 
 
