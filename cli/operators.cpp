@@ -19,6 +19,7 @@ void print_json() {
                     {"signature", op.signature},
                     {"purity", op.purity},
                     {"determinism", op.determinism},
+                    {"definition", op.definition},
                     {"module", op.module},
                     {"function", op.function}});
   print("{}\n", nlohmann::json{{"operators", rows}}.dump());
@@ -26,8 +27,8 @@ void print_json() {
 
 void print_table() {
   for (const mechanism::Operator& op : mechanism::operators())
-    print("{}\n  {}\n  {}; {}; {}\n  {} in {}\n", op.name, op.signature, op.category, op.purity,
-          op.determinism, op.function, op.module);
+    print("{}\n  {}\n  {}\n  {}; {}; {}\n  {} in {}\n", op.name, op.definition, op.signature,
+          op.category, op.purity, op.determinism, op.function, op.module);
 }
 
 }  // namespace

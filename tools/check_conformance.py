@@ -18,9 +18,14 @@ and a clause has
     reach         how a user reaches it, as the named tests do: command, configuration, python, c++; or project,
                   for rules that documents and linters show. Empty while the clause is open
     note          optional
+
+A clause about a name (a configuration key, a metric, a field that a record has) needs a test that mentions it. Reading a
+key from a file does not show that it acts: tests of `ConfigRead` alone do not count.
 """
 
+import ast
 import collections
+import functools
 import pathlib
 import re
 import sys
@@ -41,7 +46,8 @@ REACHES = {
 }
 FIELDS = {"id", "requirement", "room", "tests", "reach", "note"}
 GTEST = re.compile(r"^\s*(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.M)
-PYTEST = re.compile(r"^\s*(?:async )?def (test_\w+)\(", re.M)
+# The name that a requirement is about.
+SUBJECT = re.compile(r"`([a-z][\w.]*)(?:`:|: )|(?:Holds|Logs|`\w+` has) `([a-z][\w.]*)`")
 PAGE = "docs/conformance.md"
 HEAD = """# Conformance
 
@@ -57,23 +63,59 @@ HEAD = """# Conformance
 - **Tests**: `Suite.Name` is a C++ test, `path::name` a Python test; `not yet` marks an open clause.
 - **Note**: `B1` is the soundness rule SR-B1 that changes or sharpens the meaning; the test checks the meaning after the rule.
   "Open" marks a term that the text leaves undefined: its header fixes the definition. "Contradiction" marks a place where the
-  text says two things. A requirement stated twice has one row; the line under a heading says where the repetition went.
+  text says two things. "Missing" says what an open clause lacks. A requirement stated twice has one row; the line under a
+  heading says where the repetition went.
 
-`tools/check_conformance.py`, part of `make lint`, checks that every named test exists and that this page is up to date.
+`tools/check_conformance.py`, part of `make lint`, checks that every named test exists, that a clause about a key or a field
+has a test that mentions it, and that this page is up to date.
 """
 
 
 def gtests(root):
+    """name: text, of every C++ test."""
     files = [*root.glob("discreet/**/*_test.cpp"), *root.glob("tests/**/*.cpp")]
-    return {".".join(names) for path in files for names in GTEST.findall(path.read_text("utf-8"))}
+    texts = (path.read_text("utf-8") for path in files)
+    return {".".join(match.groups()): text[match.start():text.find("\n}", match.start())]
+            for text in texts for match in GTEST.finditer(text)}
 
 
-def exists(root, name, gtest_names):
+@functools.cache
+def definitions(file):
+    """name: (text, the names it uses), of every function and constant of a Python file."""
+    text = file.read_text("utf-8") if file.is_file() else ""
+    found = {}
+    for node in ast.parse(text).body:
+        names = [node.name] if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else \
+            [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
+        parts = [node, *getattr(node, "decorator_list", [])]
+        for name in names:
+            uses = {getattr(each, "id", getattr(each, "arg", None)) for each in ast.walk(node)}
+            found[name] = "\n".join(ast.get_source_segment(text, part) for part in parts), uses
+    return found
+
+
+def text_of(root, name, gtest_texts):
+    """The text of a test, with the functions, fixtures and constants that it uses; None if there is no such test."""
     path, separator, function = name.partition("::")
     if not separator:
-        return name in gtest_names
-    file = root / path
-    return file.is_file() and function in PYTEST.findall(file.read_text("utf-8"))
+        return gtest_texts.get(name)
+    own = definitions(root / path)
+    if function not in own or not function.startswith("test_"):
+        return None
+    reached, todo = set(), {function}
+    while todo:
+        reached |= todo
+        todo = {use for each in todo for use in own[each][1] if use in own} - reached
+    return "\n".join(own[each][0] for each in sorted(reached))
+
+
+def mentions(clause, texts):
+    """Whether one of the tests mentions the name that the clause is about."""
+    subject = SUBJECT.match(clause["requirement"])
+    if not subject or not texts:
+        return True
+    stem = (subject[1] or subject[2]).rpartition(".")[2].removesuffix("_t")
+    return any(re.search(rf"\b{stem}(_t)?\b", text) for name, text in texts.items() if not name.startswith("ConfigRead."))
 
 
 def reached_by(test):
@@ -92,7 +134,7 @@ def sections(root):
         yield path, yaml.safe_load(path.read_text("utf-8"))
 
 
-def problems_of(clause, root, gtest_names):
+def problems_of(clause, root, gtest_texts):
     unknown = sorted(set(clause) - FIELDS)
     missing = sorted(FIELDS - {"note"} - set(clause))
     if unknown or missing:
@@ -102,9 +144,12 @@ def problems_of(clause, root, gtest_names):
     name, tests, reach = clause["id"], clause["tests"], clause["reach"]
     if clause["room"] not in ROOMS:
         yield f"{name}: unknown room {clause['room']}; expected one of {', '.join(ROOMS)}"
-    for test in tests:
-        if not exists(root, test, gtest_names):
+    texts = {test: text_of(root, test, gtest_texts) for test in tests}
+    for test, text in texts.items():
+        if text is None:
             yield f"{name}: the test {test} does not exist"
+    if None not in texts.values() and not mentions(clause, texts):
+        yield f"{name}: no named test mentions what the clause is about, besides tests of ConfigRead"
     for value in reach:
         if value not in REACHES:
             yield f"{name}: unknown reach {value}; expected one of {', '.join(REACHES)}"
@@ -165,12 +210,12 @@ def main(arguments):
     write = "--write" in arguments
     paths = [argument for argument in arguments if argument != "--write"]
     root = pathlib.Path(paths[0] if paths else pathlib.Path(__file__).resolve().parents[1])
-    gtest_names, seen, problems, contents = gtests(root), set(), [], []
+    gtest_texts, seen, problems, contents = gtests(root), set(), [], []
     total, still = collections.Counter(), collections.Counter()
     for path, content in sections(root):
         contents.append(content)
         for clause in (clause for part in content["parts"] for clause in part.get("clauses", [])):
-            found = list(problems_of(clause, root, gtest_names))
+            found = list(problems_of(clause, root, gtest_texts))
             if not found or "id" in clause:
                 if clause["id"] in seen:
                     found.append(f"{clause['id']}: the id occurs twice")

@@ -3,7 +3,8 @@
 
     tools/check_mechanism.py [ROOT]
 
-  noise    only noise.cpp includes a sampler of noise: it is drawn in one place
+  noise    only noise.cpp includes a sampler of noise: it is drawn in one place, and never in binary32, whose
+           short tails no account covers
   globals  no variable outlives a call: none at namespace scope and no `static` or `thread_local`
            one, unless it is constant
   state    every field of Mechanism::State is read back by read(), and written by save() unless it is
@@ -16,6 +17,7 @@ import re
 import sys
 
 SAMPLERS = {f"discreet/random/{name}.h" for name in ("gaussian", "laplace", "discrete", "skellam")}
+BINARY32 = "fill_gaussian_native32"
 INCLUDE = re.compile(r'\s*#\s*include\s*["<]([^">]+)[">]')
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
@@ -123,6 +125,9 @@ def main():
             if match and match[1] in SAMPLERS and path.name != "noise.cpp":
                 findings.append((path, number, f"{match[1]} is for noise.cpp alone: noise is drawn "
                                                "in one place"))
+            if BINARY32 in line:
+                findings.append((path, number, f"{BINARY32} has shorter tails than a Gaussian, which no account "
+                                               "covers: use fill_gaussian"))
         for number, name in mutable(text):
             findings.append((path, number, f"'{name}' outlives a call and is not constant: state "
                                            "belongs into Mechanism::State"))

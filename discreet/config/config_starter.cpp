@@ -70,31 +70,21 @@ std::string data_section(const CsvStarter& about) {
   return out + columns_keys(about);
 }
 
-// Sizes that suit a number of records; all follow from that number.
-struct Sizes {
-  std::uint64_t records, batch;
-  double delta;
-};
-
-Sizes sizes_for(std::uint64_t records) {
-  const std::uint64_t batch = std::clamp<std::uint64_t>(records / 32, 128, 4096);
-  const double power = std::floor(std::log10(0.1 / static_cast<double>(records)));
-  return {records, std::min(batch, records), std::pow(10, std::min(power, -5.0))};
+// A power of ten well below one over the number of records, and 1e-5 at most.
+double delta_for(std::uint64_t records) {
+  return std::pow(10, std::min(std::floor(std::log10(0.1 / static_cast<double>(records))), -5.0));
 }
 
 std::string privacy_section(const CsvStarter& about) {
-  const Sizes sizes = sizes_for(about.records.value_or(kPlaceholderRecords));
+  const std::uint64_t records = about.records.value_or(kPlaceholderRecords);
   return fmt::format(
       "security:\n  differential_privacy:\n"
+      "    # train chooses noise, batch, steps and rate from these three.\n"
       "    target_epsilon: 3.0       # the budget: smaller is more private and less accurate\n"
       "    target_delta: {:.0e}       # well below 1 / declared_size\n"
       "    # {}A public number of records: at least as many as there may be, never counted.\n"
-      "    declared_size: {}\n"
-      "    effective_batch_size: {}\n"
-      "    target_steps: 320\n"
-      "    mode: meet_exactly_at_target_steps  # finds the noise that spends the budget\n",
-      sizes.delta, about.records ? "" : "PLACEHOLDER, to be replaced. ", sizes.records,
-      sizes.batch);
+      "    declared_size: {}\n",
+      delta_for(records), about.records ? "" : "PLACEHOLDER, to be replaced. ", records);
 }
 
 }  // namespace
@@ -106,9 +96,7 @@ std::string csv_starter(const CsvStarter& about) {
              "what you said; no value of a training record. Check it with: discreet check FILE. "
              "All keys: discreet init --all.") +
          data_section(about) +
-         fmt::format("model:\n  kind: {}\noptimizer:\n  kind: sgd\n  rate: {}\n",
-                     about.classes.empty() ? "linear" : "softmax",
-                     about.classes.empty() ? "0.1" : "2.0") +
+         fmt::format("model:\n  kind: {}\n", about.classes.empty() ? "linear" : "softmax") +
          privacy_section(about);
 }
 

@@ -2,7 +2,9 @@ import decimal
 import json
 import pickle
 import threading
+import time
 
+import cbor2
 import numpy as np
 import pytest
 
@@ -64,7 +66,30 @@ def test_step_without_noise_is_the_definition(dtype):
         np.testing.assert_allclose(step.gradients[name], value, rtol=1e-12, atol=1e-14)
     assert 0 < step.metrics["clip_fraction"] == np.mean(scales < 1) < 1
     assert step.metrics["norm_max"] == pytest.approx(norms.max(), rel=1e-12)
+    average = np.sqrt(sum(np.square(value).sum() for value in expected.values()))
+    assert step.metrics["gradient_snr"] == pytest.approx(average / 1e-12, rel=1e-12)  # EPS_DENOM
     assert m.not_private and "debug" in " ".join(m.not_private)
+
+
+def test_metrics_of_norms_and_clipping_are_those_of_numpy():
+    m = mechanism(clipping={"strategy": "per_layer", "norm": 2}, privacy_allocation="layer_wise")
+    arrays = gradients()
+    for name, quiet in (("a.weight", 4), ("a.bias", 4), ("b", 7)):
+        arrays[name][:quiet] *= 0.01
+    parts = [np.sqrt(sum(np.square(arrays[name].astype(np.float64)).reshape(10, -1).sum(1) for name in names))
+             for names in (("a.weight", "a.bias"), ("b",))]
+    bounds = [m.trace_header()["allocation_map"][part][1] for part in ("a", "b")]
+    clipped = [norms > bound for norms, bound in zip(parts, bounds)]
+    shares = [np.mean(c) for c in clipped]
+    assert 0 < shares[1] < shares[0] < 1
+    metrics = m.apply(arrays).metrics
+    assert metrics["group_clip_fraction"] == shares
+    assert metrics["clip_fraction"] == np.mean(np.logical_or(*clipped))
+    assert metrics["fairness_clip_ratio"] == pytest.approx(shares[1] / shares[0], rel=1e-12)
+    norms = np.sort(np.hypot(*parts))
+    nearest_ranks = [norms[4], norms[9], norms[9]]
+    assert [metrics[name] for name in ("norm_p50", "norm_p95", "norm_max")] == pytest.approx(nearest_ranks, rel=1e-12)
+    assert metrics["privacy_allocation_mode"] == "layer_wise"
 
 
 @pytest.mark.parametrize("name, dtype", [("float32", np.float32), ("float64", np.float64),
@@ -111,6 +136,43 @@ def test_budget_exceeded_raises_releases_nothing_and_changes_no_byte():
     assert failure["failure_code"] == "PRIVACY_BUDGET_EXCEEDED" and failure["t"] == t
     assert failure["diagnostics"] == caught.value.sentence
     assert m.trace_end()["budget_status"] == "within_reserve"
+
+
+def test_the_budget_includes_the_target_itself_and_nothing_above_it():
+    def run(target):
+        # The cost of exact noise does not depend on the target.
+        return mechanism(target_epsilon=target, accountant="rdp", mechanism="rounded_gaussian", noise={"discrete": 2.0**-6})
+
+    m = run(2)
+    spent = [m.apply(gradients(t)).epsilon.after.upper for t in range(3)]
+    for target, steps in ((spent[2], 3), (np.nextafter(spent[2], 0), 2)):
+        m = run(target)
+        assert [m.apply(gradients(t)).epsilon.after.upper for t in range(steps)] == spent[:steps]
+        assert refused(m.apply, gradients(steps)).code == "PRIVACY_BUDGET_EXCEEDED" and m.t == steps
+
+
+def test_of_several_failures_that_of_the_earliest_step_of_the_procedure_is_reported():
+    nan = gradients()
+    nan["b"][0] = np.nan
+    budget = {"target_epsilon": 1e-3, "target_steps": 10}
+
+    def failing(stream_ended, keys, arrays):
+        m = mechanism(**budget, **keys)
+        if stream_ended:
+            m.restore(cbor2.dumps(cbor2.loads(m.save()) | {"rng_dp_state": 2**62}, canonical=True))
+        before = m.save()
+        error = refused(m.apply, arrays)
+        assert m.save() == before
+        return error.code, error.op
+
+    abort = {"projection": {"policy": "abort"}}
+    # Every case fails in all later ways, too.
+    wrong = refused(mechanism, sampling_mode="SEQUENTIAL_V1", subsampling="POISSON", **budget, **abort)
+    assert (wrong.code, wrong.op) == ("INVALID_DP_CONFIG", "PreValidation_v1")
+    assert failing(True, abort, nan) == ("INVALID_GRADIENT", "ClipPerSample_v1")
+    assert failing(True, abort, gradients()) == ("PRIVACY_BUDGET_EXCEEDED", "DPScalingLawProjector_v1")
+    assert failing(True, {}, gradients())[0] == "RNG_CONSUMPTION_VIOLATION"
+    assert failing(False, {}, gradients()) == ("PRIVACY_BUDGET_EXCEEDED", "Accountant.Update_v1")
 
 
 def test_save_and_restore_are_bit_for_bit():
@@ -232,6 +294,27 @@ def test_trace_lines_are_dictionaries_that_json_can_hold():
     assert step.trace["t"] == 0 and step.trace["dp_replay_t"] == m.replay
     assert step.trace["cumulative_epsilon_after"] == step.epsilon.after.upper
     assert end["t"] == 1 and end["final_epsilon"]["upper"] == step.epsilon.after.upper
+    shared = step.trace.keys() & step.metrics.keys()
+    assert shared >= {
+        "clip_fraction", "group_clip_fraction", "noise_scale_sigma", "effective_noise_multiplier",
+        "effective_heterogeneous_multiplier", "effective_accumulation_factor", "projected_final_epsilon", "norm_p50",
+        "norm_p95", "norm_max", "gradient_snr", "fairness_clip_ratio", "scaling_law_confidence",
+        "peft_noise_reduction_factor", "accountant_type_used", "pld_epsilon_tight"}
+    assert all(step.trace[name] == step.metrics[name] for name in shared)
+
+
+def test_the_sampler_hash_is_that_of_rate_batch_size_and_mode_and_of_nothing_else():
+    def hash_of(**keys):
+        return mechanism(**keys).trace_header()["sampler_config_hash"]
+
+    same_sampler = [hash_of(**keys) for keys in (
+        {}, {"noise_multiplier": 3}, {"target_epsilon": 2}, {"clipping": {"norm": 7}}, {"accountant": "rdp"})]
+    assert len(set(same_sampler)) == 1
+    others = [hash_of(**keys) for keys in (
+        {"effective_batch_size": 20}, {"declared_size": 2000}, {"sampling_mode": "SEQUENTIAL_V1"},
+        {"sampling_mode": "TRUNCATED_POISSON_V1", "truncated_batch": 50},
+        {"sampling_mode": "SHUFFLE_WITHOUT_REPLACEMENT_FIXED_SIZE_V1"})]
+    assert len({*same_sampler, *others}) == 6
 
 
 def test_released_metrics_are_noised_and_charged():
@@ -354,3 +437,18 @@ def test_steps_that_are_executed_again_take_fresh_noise_and_batches_and_are_char
 
 def test_a_name_of_a_tensor_that_is_no_text_is_rejected():
     assert "names of tensors must be text" in refused(mechanism().apply, {5: np.zeros((1, 4, 3))}).sentence
+
+
+def test_a_step_costs_time_in_proportion_to_what_it_touches():
+    def seconds(records, size):
+        m, arrays = mechanism(layout={"w": (size,)}), {"w": np.ones((records, size), np.float32)}
+        taken = []
+        for _ in range(4):
+            start = time.process_time()  # of this process: others do not count
+            m.apply(arrays)
+            taken.append(time.process_time() - start)
+        return min(taken)
+
+    least = seconds(16, 2**17)
+    # Eight times as much; a quadratic step would take 64 times as long.
+    assert seconds(128, 2**17) < 20 * least and seconds(16, 2**20) < 20 * least

@@ -315,3 +315,37 @@ def test_epsilon_is_computed_twice_where_the_configuration_asks_for_it(tmp_path)
     how = dict(bounds=(-1, 1), classes=[0, 1], target_epsilon=8, target_delta=1e-5, epochs=2)
     run = discreet.train(X, y, tmp_path / "run", settings={"verify_accounting": True}, **how)
     assert run.ended == "completed" and "verify_accounting: true" in (tmp_path / "run" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("factor", [1, 2, 100])
+def test_ghost_clipping_is_accounted_at_the_rate_times_the_declared_factor(tmp_path, factor):
+    X, y = records(400)
+    run = discreet.train(X, y, tmp_path / "run", bounds=(-1, 1), classes=[0, 1], target_epsilon=50, target_delta=1e-5,
+                         declared_size=400, settings={"effective_batch_size": 20, "target_steps": 20, "noise_multiplier": 1,
+                                                      "clipping.strategy": "ghost", "accounting_adjustment_factor": factor})
+    exact = discreet.account(sampling_rate=min(1, factor * 20 / 400), noise_multiplier=1, steps=20, delta=1e-5).epsilon
+    assert exact.upper <= run.epsilon.upper <= exact.upper * 1.03 and run.steps == 20
+
+
+def test_one_parameter_and_one_record_train():
+    run = discreet.train(np.array([[0.5]]), np.array([0.3]), bounds=(-1, 1), label_bounds=(0, 1), target_epsilon=3,
+                         target_delta=1e-5, declared_size=1, settings={"effective_batch_size": 1, "target_steps": 2,
+                                                                       "noise_multiplier": 3})
+    assert run.steps == 2 and {name: array.size for name, array in run.model.items()} == {"layer0.weight": 1, "layer0.bias": 1}
+    exact = discreet.account(sampling_rate=1, noise_multiplier=3, steps=2, delta=1e-5).epsilon.upper
+    assert exact <= run.epsilon.upper <= exact * 1.001
+
+
+GHOST = r"""
+import re, numpy as np, discreet
+X = np.random.default_rng(0).uniform(-1, 1, size=(300, 2048)); y = (X[:, 0] > 0).astype(int)
+discreet.train(X, y, bounds=(-1, 1), classes=[0, 1], hidden=[512], target_epsilon=8, target_delta=1e-5, declared_size=300,
+               settings={"target_steps": 1, "effective_batch_size": 200, "clipping.strategy": "ghost"})
+print(re.search(r"VmHWM:\s*(\d+) kB", open("/proc/self/status").read())[1])
+"""
+
+
+def test_ghost_clipping_never_holds_the_gradients_of_the_records():
+    out = subprocess.run([sys.executable, "-c", GHOST], capture_output=True, text=True, check=True)
+    # In binary32 they take 200 * 4 MiB.
+    assert int(out.stdout) < 200 * 4096 / 2

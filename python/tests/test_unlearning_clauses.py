@@ -74,6 +74,44 @@ def test_a_calibration_step_is_the_specified_update_and_leaves_regret_alone():
     assert model.events_seen == model.inserts_seen == 2 and model.avg_regret_empirical == 0
 
 
+def test_an_insert_predicts_then_learns_and_counts_its_regret():
+    model, data = MemoryPair(dim=D, odometer=literal(), insecure_seed=1), stream()
+    model.set_comparator(TRUE)
+    for _ in range(300):
+        model.calibrate_step(*next(data))
+    bounds = model.lbfgs_bounds()
+    stats = model.finalize_calibration(0.5)
+    assert (stats["c"], stats["C"]) == bounds and 0 < bounds[0] <= bounds[1]
+    regret = 0.0
+    for inserts in range(1, 101):
+        (x, y), theta = next(data), model.theta.copy()
+        assert model.insert(x, y) == pytest.approx(theta @ x)
+        assert (model.inserts_seen, model.events_seen, model.deletes_seen) == (300 + inserts, 300 + inserts, 0)
+        assert (model.theta != theta).all()
+        regret += ((theta @ x - y) ** 2 - (TRUE @ x - y) ** 2) / 2
+        assert model.avg_regret_empirical == pytest.approx(regret / (300 + inserts), rel=1e-9, abs=1e-15)
+    assert model.metrics()["avg_regret_empirical"] == model.avg_regret_empirical > 0
+
+
+def test_a_delete_adds_noise_of_the_deviation_that_the_odometer_states():
+    dim, odometer = 20000, literal()
+    model, rng = MemoryPair(dim=dim, odometer=odometer, insecure_seed=1), np.random.default_rng(0)
+    records = [(np.r_[rng.normal(), np.zeros(dim - 1)], rng.normal()) for _ in range(60)]
+    for record in records[:40]:
+        model.calibrate_step(*record)
+    model.finalize_calibration({**model.observed_stats(0.5), "N_star": 50})
+    for record in records[40:]:
+        model.insert(*record)
+    odometer.finalize_with(model.stats, T_estimate=10000)
+    assert not model.theta[1:].any()
+    spent = odometer.eps_spent
+    model.delete(*records[50])
+    noise = model.theta[1:]  # of which the record touched nothing
+    # The relative deviation of the estimate is 1/200; 6 of them.
+    assert noise.std() == pytest.approx(odometer.noise_scale(), rel=0.03) and abs(noise.mean()) < 6 * noise.std() / dim**0.5
+    assert odometer.eps_spent == pytest.approx(spent + odometer.eps_step)
+
+
 def test_gammas_are_decoupled():
     capacities, horizons = {}, {}
     for learn, priv in ((0.02, 5.0), (0.01, 5.0), (0.02, 2.5)):

@@ -190,15 +190,68 @@ def test_explain_shows_where_each_number_comes_from(corpus):
     assert "give --layout" in ok(*arguments[:4], cwd=folder)
 
 
+TOWERS = [{"name": f"{tower}.{i}.weight", "shape": [8, 4]} for i in range(4) for tower in ("vision", "language")]
+# Four query heads share two key heads.
+BLOCKS = [*TOWERS, {"name": "attention.query", "shape": [8, 4], "heads": [4, 0]},
+          {"name": "attention.key", "shape": [4, 4], "heads": [2, 0]}, {"name": "experts.up", "shape": [6, 4], "experts": [6, 0]},
+          {"name": "lora.down", "shape": [2, 4], "adapter": "lora"}]
+
+
+@pytest.mark.parametrize("profile, tensors", [
+    ("layers: [2, 4]", ["vision.1.weight", "language.1.weight", "vision.2.weight"]),
+    ("depth: [0.55, 0.85]", ["vision.3.weight", "language.3.weight"]),  # of ten layers, those that lie whole in it
+    ("modules: [vision]", [f"vision.{i}.weight" for i in range(4)]),
+    ("modules: [vision.1, language.2]", ["vision.1.weight", "language.2.weight"]),
+    ("whole: true, heads: [0]", ["attention.query"]),  # its key head serves a forbidden one, too
+    ("whole: true, heads: [0, 1]", ["attention.query", "attention.key"]),
+    ("whole: true, experts: [1, 4]", ["experts.up"]),
+])
+def test_explain_names_the_tensors_of_a_profile(corpus, profile, tensors):
+    folder, _ = corpus
+    text = (folder / "policy.yaml").read_text()
+    (folder / "policy.yaml").write_text(text.replace("    sensitive: true\n", f"    profile: {{{profile}}}\n"))
+    attest(folder)
+    # The optimiser, or who contributes what under which bounds, has no say.
+    attest(folder, "--append", "--clip-norm", "0.3", "--noise-multiplier", "2", "--occurrences", "3", contributor="patient-2")
+    (folder / "model.json").write_text(json.dumps(BLOCKS))
+    lines = [json.loads(line) for line in (folder / "record.txt.anchor.jsonl").read_text().splitlines()]
+    found = [json.loads(ok("explain", "record.txt.anchor.jsonl", "--policy", "policy.yaml", "--layout", "model.json", "--hash",
+                           line["descriptor_hash"], "--json", cwd=folder)) for line in lines]
+    assert [each["contributor"] for each in found] == ["patient-1", "patient-2"]
+    assert [each["blocks"][0]["tensors"] for each in found] == [tensors, tensors]
+    assert [each["clip_norm"] for each in found] == [0.5, 0.3]  # these are the contributor's own
+
+
+@pytest.mark.parametrize("bound, named", [
+    (("--clip-norm", "0.009"), "clip norm 0.009 is below the corpus floor 0.01"),
+    (("--noise-multiplier", "0.4"), "noise multiplier 0.4 is below the corpus floor 0.5"),
+])
+def test_a_bound_below_the_floor_of_the_corpus_is_not_admitted(corpus, bound, named):
+    folder, _ = corpus
+    # The cap of the class would refuse less noise, too; here it allows it.
+    text = (folder / "policy.yaml").read_text()
+    (folder / "policy.yaml").write_text(text.replace("noise_multiplier: 1\n", "noise_multiplier: 0.5\n"))
+    attest(folder, *bound)
+    assert verdicts(folder) == ["BELOW_FLOOR"]
+    assert named in discreet("admit", "policy.yaml", "record.txt.anchor.jsonl", *AT, cwd=folder).stdout
+
+
 @pytest.mark.parametrize("change, named", [
     (("corpus: clinic", "corps: clinic"), "corpus is missing"),
     (("classes: [clinical, diary]", "classes: [clinicl]"), "did you mean clinical?"),
     (("clip_norm: 0.5", "clip_norm: 1e-1"), "policy.yaml:10"),
+    # What makes a run a governed one has no default: keys, signed bounds, the layers of a class.
+    (("keys:", "kays:"), "keys is missing"),
+    (("    clip_norm: 0.5\n", ""), "classes.clinical.clip_norm is missing"),
+    (("    noise_multiplier: 1\n    most_occurrences: 20", "    most_occurrences: 20"),
+     "classes.clinical.noise_multiplier is missing"),
+    (("    profile: {whole: true}\n", ""), "classes.diary.profile is missing"),
 ])
 def test_bad_policies_are_one_sentence(corpus, change, named):
     folder, _ = corpus
     attest(folder)
     text = (folder / "policy.yaml").read_text()
+    assert change[0] in text
     (folder / "policy.yaml").write_text(text.replace(*change))
     result = discreet("admit", "policy.yaml", "record.txt.anchor.jsonl", cwd=folder)
     assert (result.returncode, result.stdout) == (2, "") and named in result.stderr

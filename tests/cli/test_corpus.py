@@ -14,8 +14,10 @@ import subprocess
 import tempfile
 import time
 
+import cbor2
 import pytest
 from command import discreet
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from scipy.stats import norm
 
 NOW = time.gmtime()
@@ -670,3 +672,52 @@ def test_a_run_without_its_trace_does_not_repeat_its_noise_on_other_contribution
     assert said.returncode == 2 and "the ledger already contains this run" in said.stderr
     assert not (folder / "run" / "model.safetensors").exists()
     assert train(folder, "another").returncode == 0
+
+
+def test_every_injection_is_charged_as_the_one_gaussian_that_is_released(corpus):
+    folder = corpus()
+    plans = [json.loads(discreet("check", "train.yaml", "--set", f"corpus.injection={injection}", "--json", cwd=folder).stdout)
+             for injection in ("per_step", "per_microbatch", "per_sample")]
+    for plan in plans[1:]:
+        assert plan["epsilon"]["upper"] == pytest.approx(plans[0]["epsilon"]["upper"], rel=1e-12)
+        assert plan["classes"] == plans[0]["classes"] and plan["hash"] != plans[0]["hash"]
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "moments"])
+def test_the_ledger_of_a_run_states_its_policy_its_attestations_and_its_epochs(corpus, accountant):
+    folder = corpus(attested=10)
+    policy = (folder / "policy.yaml").read_text()
+    (folder / "policy.yaml").write_text(policy.replace("accountant: rdp", f"accountant: {accountant}"))
+    signed = (folder / "anchors.jsonl").read_bytes()
+    # The attestations alone are admitted, by themselves, before there is a run; it takes them as they are.
+    alone = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", f"{TODAY}T00:00:00Z", cwd=folder)
+    assert alone.returncode == 0 and "10 admitted, 0 rejected" in alone.stdout
+    done = train(folder, "run", "--set", f"accountant={accountant}")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "anchors.jsonl").read_bytes() == signed
+
+    rows = [json.loads(row) for row in discreet("ledger", "show", "ledger.db", "--limit", "1000", "--json",
+                                                cwd=folder).stdout.splitlines()]
+    steward = load_pem_public_key((folder / "steward.pub").read_bytes()).public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+    expected = {"accountant": accountant, "clip_norm_floor_nano": 10**7, "noise_multiplier_floor_nano": 3 * 10**8,
+                "depth_profile_schema": 1, "public_key": steward, "steward_keys": [steward], "origin": "notes"}
+    assert {key: rows[0][key] for key in expected} == expected
+    admissions = [row for row in rows if row["type"] == "admission"]
+    lines = [json.loads(line) for line in signed.splitlines()]
+    hospital = load_pem_public_key((folder / "hospital.pub").read_bytes()).public_bytes(Encoding.Raw, PublicFormat.Raw)
+    assert [row["descriptor_hash"] for row in admissions] == [line["descriptor_hash"] for line in lines]
+    for row, line in zip(admissions, lines):
+        fields = cbor2.loads(bytes.fromhex(line["descriptor"]))
+        signed_fields = [fields[i] for i in (2, 3, 4, 5)]
+        assert [row[name] for name in ("class", "clip_norm_nano", "noise_multiplier_nano", "uses")] == signed_fields
+        assert row["contributor"] == hospital.hex()
+    # Signed when it is created, and at the end of each epoch: five of the twelve steps.
+    with sqlite3.connect(folder / "ledger.db") as connection:
+        sizes = [size for size, in connection.execute("SELECT size FROM checkpoint ORDER BY size")]
+    ends = [row["entry"] for row in rows if row["type"] == "epoch_end"]
+    assert len(ends) == 3 and sizes == [2, *(entry + 1 for entry in ends)]
+    assert discreet("ledger", "verify", "ledger.db", "--public-key", "steward.pub", cwd=folder).returncode == 0
+    for said in header(folder, "run")["classes"]:
+        assert said["accountant"] == accountant
+    most = {row["under"]["class"]: row["cumulative_epsilon_micro"] for row in rows if row["type"] == "use"}
+    assert 0 < most["clinical"] < most["open"]

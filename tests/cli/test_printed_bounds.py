@@ -108,6 +108,7 @@ def test_the_public_report_shows_what_was_released_under_noise_and_nothing_else_
     """Values that metrics.release: dp has paid for are for everyone; the raw ones beside them are not."""
     lines = [json.loads(line) for line in (run / "run" / "trace.jsonl").read_text().splitlines()]
     released = [line["released"]["clip_fraction"] for line in lines if line["kind"] == "iter"]
+    assert all(line["released"].keys() == {"clip_fraction", "group_clip_fraction"} for line in lines if line["kind"] == "iter")
     pages = {}
     for public in ((), ("--public",)):
         assert discreet("report", str(run / "run"), "--out", str(run / "page.html"), *public).returncode == 0

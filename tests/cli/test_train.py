@@ -3,12 +3,17 @@
 import csv
 import io
 import json
+import pathlib
 import shutil
+import stat
 
+import jsonschema
 import numpy as np
 import pytest
 import safetensors.numpy
 from command import discreet
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 DIGITS = """
 data: {format: digits}
@@ -69,6 +74,8 @@ def lines(folder):
 def test_train_ends_with_one_object_and_a_line_per_epoch(run):
     folder, result, progress = run
     assert result["run"] == str(folder)
+    for name in ("secret.key", "trace.jsonl", "checkpoint.cbor"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600, name
     assert 0 <= result["epsilon"]["lower"] <= result["epsilon"]["upper"] <= 30
     assert (result["delta"], result["adjacency"]) == (1e-5, "add_remove")
     assert (result["steps"], result["ended"], result["not_private"]) == (24, "completed", [])
@@ -110,6 +117,68 @@ def test_trace_as_table_json_and_csv(run):
     assert float(rows[-1]["cumulative_epsilon_after"]) == result["epsilon"]["upper"]
 
 
+# Settings, and what the header must then say; no two cases share a value of any key but parallelism.
+HEADERS = [
+    ({"mode": "fixed", "accountant": "rdp", "clipping.strategy": "per_sample", "clipping.ghost": "false",
+      "sampling_mode": "POISSON_V1"},
+     {"dp_mode": "fixed", "accountant": "rdp", "clipping_strategy": "per_sample", "sampling_mode": "POISSON_V1",
+      "subsampling": "POISSON", "noise_seed_per_step": False, "privacy_allocation_mode": "uniform",
+      "safety_budget_reserve": 0.08, "parallelism.type": "dp_only", "adjacency": "add_remove"}),
+    ({"mode": "step_decay", "decay.every": 2, "accountant": "pld", "clipping.strategy": "per_layer", "clipping.ghost": "false",
+      "subsampling": "NONE", "noise_seed_per_step": "true", "privacy_allocation": "layer_wise", "safety_budget_reserve": 0.25,
+      "parallelism.type": "fsdp2"},
+     {"dp_mode": "step_decay", "accountant": "pld", "clipping_strategy": "per_layer", "sampling_mode": "SEQUENTIAL_V1",
+      "subsampling": "NONE", "noise_seed_per_step": True, "privacy_allocation_mode": "layer_wise",
+      "safety_budget_reserve": 0.25, "parallelism.type": "dp_only", "adjacency": "zero_out"}),
+]
+
+
+@pytest.mark.parametrize("settings, expected", HEADERS, ids=["poisson", "in_order"])
+def test_trace_states_what_was_configured_and_spent(tmp_path, settings, expected):
+    options = [word for key, value in (settings | {"target_steps": 3}).items() for word in ("--set", f"{key}={value}")]
+    result = train(DIGITS, tmp_path / "r", *options, "--json")
+    assert result.returncode == 0, result.stderr
+    trace = json.loads(discreet("trace", str(tmp_path / "r"), "--json").stdout)
+    header, end, steps = trace[0], trace[-1], [line for line in trace if line["kind"] == "iter"]
+    assert {key: header[key] for key in expected} == expected and "corpus" not in header
+    assert [step["t"] for step in steps] == [0, 1, 2] == list(range(end["t"]))
+    assert steps[0]["cumulative_epsilon_before"] == 0 < steps[0]["cumulative_epsilon_after"]
+    for before, after in zip(steps, steps[1:]):
+        assert after["cumulative_epsilon_before"] == before["cumulative_epsilon_after"] < after["cumulative_epsilon_after"]
+        assert after["dp_replay_t"] != before["dp_replay_t"]
+    for step in steps:
+        by_pld = step["cumulative_epsilon_after"] if expected["accountant"] == "pld" else None
+        assert step["pld_epsilon_tight"] == by_pld and step["accountant_type_used"] == expected["accountant"]
+    assert [step["noise_scale_sigma"] for step in steps] == [1, 1, 0.5 if expected["dp_mode"] == "step_decay" else 1]
+    spent = json.loads(result.stdout)["epsilon"]
+    assert spent == end["epsilon"] == end["final_epsilon"] and spent["upper"] == steps[-1]["cumulative_epsilon_after"]
+    assert (end["ended"], end["budget_status"]) == ("completed", "within_budget")
+
+
+def test_every_line_of_a_trace_is_valid_under_its_schema(run, tmp_path):
+    schema = json.loads((ROOT / "discreet/run/trace.schema.json").read_text())
+    valid = jsonschema.Draft202012Validator(schema)
+    others = [["target_epsilon=3"], ["enabled=false"], ["metrics.release=dp", "clipping.norm=adaptive"],
+              ["clipping.strategy=per_layer", "sampling_mode=SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1", "accountant=pld"]]
+    folders = [run[0]]
+    for settings in others:
+        folders.append(tmp_path / settings[0])
+        result = train(DIGITS, folders[-1], *(word for setting in settings for word in ("--set", setting)))
+        assert result.returncode == 0, result.stderr
+    rules = {rule["if"]["properties"]["kind"]["const"]: rule["then"] for rule in schema["allOf"]}
+    kinds = set()
+    for folder in folders:
+        for line in lines(folder):
+            valid.validate(line)
+            kinds.add(line["kind"])
+    assert kinds == {"run_header", "iter", "evaluation", "warning", "failure", "run_end"}
+    for kind in ("run_header", "iter", "run_end"):  # a field that is missing or of another type is not
+        line = next(line for line in lines(run[0]) if line["kind"] == kind)
+        for field in rules[kind]["required"]:
+            assert not valid.is_valid({name: value for name, value in line.items() if name != field}), field
+            assert not valid.is_valid(line | {field: [[]]}), field
+
+
 def test_replay_repeats_every_bit(run):
     folder, _, _ = run
     result = discreet("replay", str(folder), "--threads", "2", "--json")
@@ -142,6 +211,14 @@ def test_budget_reached_is_done(tmp_path):
     assert 0 < out["steps"] < 24
     assert out["epsilon"]["upper"] <= 3
     assert (tmp_path / "r" / "model.safetensors").exists()
+    trace = json.loads(discreet("trace", str(tmp_path / "r"), "--json").stdout)
+    failures = [(line["failure_code"], line["t"]) for line in trace if line["kind"] == "failure"]
+    assert failures == [("PRIVACY_BUDGET_EXCEEDED", out["steps"])]
+    assert (trace[-1]["ended"], trace[-1]["budget_status"]) == ("budget_reached", "within_reserve")
+    # The warning stands after the first step beyond the safety reserve, and nowhere else.
+    before = [trace[i - 1] for i, line in enumerate(trace) if line["kind"] == "warning"]
+    passed = [line for line in trace if line["kind"] == "iter" and line["cumulative_epsilon_after"] > 3 * (1 - 0.08)]
+    assert before == passed[:1] and passed[0]["cumulative_epsilon_before"] <= 3 * (1 - 0.08)
 
 
 def test_budget_for_no_step_at_all_is_status_1_and_leaves_nothing(tmp_path):

@@ -209,6 +209,30 @@ def test_a_clause_that_promises_wrongly_is_refused(tree, changes, words):
     assert said.startswith("tests/conformance/clauses/s1.yaml: ") and words in said
 
 
+CONSTANT = "KEYS = {'sigma': 2}\n\n\ndef run():\n    return KEYS\n\n\ndef test_it():\n    assert run()\n"
+
+
+@pytest.mark.parametrize("requirement, test, accepted", [
+    ("`a.sigma: float`, default `1`.", "'python/tests/test_a.py::test_it'", True),  # in a constant that a function uses
+    ("`a.sigma: float`, default `1`.", "'python/tests/test_b.py::test_it'", False),
+    ("`sigma`: of the step.", "Noise.HasTheDeviationSigma", True),
+    ("`clip`: of the step.", "Noise.HasTheDeviationSigma", False),
+    ("`sigma`: of the step.", "ConfigRead.TakesSigma", False),  # a key that is read need not act
+    ("`iter` has `sigma_t`.", "Noise.HasTheDeviationSigma", True),
+    ("Holds `clip_t`.", "Noise.HasTheDeviationSigma", False),
+    ("`sigma` and `clip` are positive.", "Noise.IsPositive", True),  # about more than a name
+])
+def test_a_clause_about_a_name_needs_a_test_that_mentions_it(tree, requirement, test, accepted):
+    tree.write("python/tests/test_a.py", CONSTANT)
+    tree.write("python/tests/test_b.py", CONSTANT.replace("return KEYS", "return 2"))
+    tree.write("discreet/base/a_test.cpp", "TEST(Noise, HasTheDeviationSigma) {\n  EXPECT_EQ(m.sigma, 2);\n}\n\n"
+               "TEST(Noise, IsPositive) {\n  clip();\n}\n\nTEST(ConfigRead, TakesSigma) {\n  EXPECT_EQ(c.sigma, 2);\n}\n")
+    clauses(tree, clause(requirement=f'"{requirement}"', tests=f"[{test}]", reach="[python]" if "::" in test else "[c++]"))
+    tree.write("docs/conformance.md", "")
+    result = write_page(tree)
+    assert result.returncode == (not accepted) and ("mentions" in result.stdout) == (not accepted), result.stdout
+
+
 def test_an_id_occurs_once(tree):
     clauses(tree, clause(), clause())
     assert "tests/conformance/clauses/s1.yaml: A-1: the id occurs twice" in tree.refused("check_conformance.py")
@@ -253,6 +277,13 @@ def test_noise_is_drawn_in_one_place(tree):
         tree.write(f"discreet/mechanism/{file}", include("discreet/random/gaussian.h"))
     said = tree.refused("check_mechanism.py")
     assert said.startswith("discreet/mechanism/step/apply.cpp:3: ") and said.count("\n") == 1
+
+
+def test_noise_is_never_drawn_in_binary32(tree):
+    for file in ("noise/noise.cpp", "noise/noise_test.cpp"):
+        tree.write(f"discreet/mechanism/{file}", "void draw() { random::fill_gaussian_native32(g, p, 1.0f, out); }\n")
+    said = tree.refused("check_mechanism.py")
+    assert said.startswith("discreet/mechanism/noise/noise.cpp:1: fill_gaussian_native32") and said.count("\n") == 1
 
 
 def test_a_field_of_the_state_that_is_not_saved_or_read_back_is_refused(tree):

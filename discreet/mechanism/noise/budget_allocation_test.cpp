@@ -1,9 +1,12 @@
 #include "discreet/mechanism/noise/budget_allocation.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <random>
 #include <string>
 
@@ -55,6 +58,43 @@ TEST(BudgetAllocation, UniformGivesEveryPartTheSameSigma) {
   EXPECT_EQ(flat.multiplier, std::vector<double>{1});
   EXPECT_EQ(gaussian_groups(flat, 1.1).groups[0].noise_multiplier, 1.1);
   EXPECT_EQ(effective_noise_multiplier(gaussian_groups(flat, 1.1)), 1.1);
+}
+
+TEST(BudgetAllocation, SumsOverPartsAreCompensatedAndDoNotDependOnTheOrderOfTensors) {
+  // Of 1024 small parts and a large one, plain addition would lose every small one.
+  constexpr std::size_t kSmall = 1024;
+  std::vector<std::uint64_t> sizes(kSmall + 1, 1);
+  sizes[0] = std::uint64_t{1} << 40;
+  const ModelLayout layout = model_of(sizes);
+  DpConfig config = config_of(ClipStrategy::kPerLayer);
+  config.clip_norm_map.emplace();
+  config.sensitivity_map.emplace();
+  for (std::size_t i = 0; i <= kSmall; ++i) {
+    const std::string name = "layer" + std::to_string(i);
+    (*config.clip_norm_map)[name] = i == 0 ? 128.0 : 1.0;
+    (*config.sensitivity_map)[name] = i == 0 ? 0x1p27 : 1.0;
+  }
+  const Allocation a = allocate(config, layout);
+  const double sigma = a.multiplier[0];
+  EXPECT_DOUBLE_EQ(noise_energy(a, 1) / (sigma * sigma), 0x1p54 + kSmall);
+  EXPECT_NE(0x1p54 + kSmall, 0x1p54);
+  config.clip_norm_map.reset();
+  const Allocation shares = allocate(config, layout);
+  EXPECT_DOUBLE_EQ(shares.plan.clip[1], 1 / std::sqrt(0x1p54 + kSmall));
+  EXPECT_NE(shares.plan.clip[1], 0x1p-27);
+
+  std::vector<Tensor> tensors;
+  for (std::uint64_t i = 0; i < 999; ++i)
+    tensors.push_back({.name = fmt::format("l{}.t{}", i % 7, i), .shape = {1 + 17 * i * i}});
+  const DpConfig layers = config_of(ClipStrategy::kPerLayer, AllocationMode::kLayerWise);
+  std::map<std::string, double> one, other;
+  for (auto* multipliers : {&one, &other}) {
+    const Allocation layer_wise = allocate(layers, ModelLayout(tensors));
+    for (std::size_t g = 0; g < layer_wise.multiplier.size(); ++g)
+      (*multipliers)[layer_wise.plan.partition.names[g]] = layer_wise.multiplier[g];
+    std::ranges::reverse(tensors);
+  }
+  EXPECT_EQ(one, other);
 }
 
 TEST(BudgetAllocation, LayerWiseOfFixedPartsHasTheValuesOfTheFormula) {

@@ -67,6 +67,26 @@ TEST(Schedule, MeetsTheTargetExactlyFromBelow) {
   }
 }
 
+TEST(Schedule, InvertsInAtMostThirtyEvaluationsAndRemembersTheResult) {
+  for (const double target : {0.01, 0.5, 2.0, 300.0})
+    for (const double rate : {1e-5, 0.01, 0.9}) {
+      int evaluations = 0;
+      StepEvent counted = poisson(rate);
+      counted.at = [&evaluations, at = counted.at](double sigma) {
+        ++evaluations;
+        return at(sigma);
+      };
+      Scheduler scheduler(ScheduleMode::kMeetExactly, {{0, 1.0}}, {target, 1e-5, 320}, counted);
+      const auto spent = accounting::make_accountant("rdp");
+      const double sigma = scheduler.sigma(0, *spent);
+      EXPECT_GE(evaluations, 2);
+      EXPECT_LE(evaluations, 30) << target << ", " << rate;
+      const int before = evaluations;
+      for (const std::uint64_t t : {0u, 1u, 319u}) EXPECT_EQ(scheduler.sigma(t, *spent), sigma);
+      EXPECT_EQ(evaluations, before);
+    }
+}
+
 TEST(Schedule, MeetsTheTargetExactlyWithPhasesInTheirProportion) {
   const Followed run = follow(Scheduler(ScheduleMode::kMeetExactly,
                                         {{0, 2.0}, {20, 1.0}, {300, 1.5}}, kGoal, poisson(0.05)),

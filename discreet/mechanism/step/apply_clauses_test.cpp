@@ -91,16 +91,6 @@ TEST(ApplyClauses, RunsItsStepsInTheWrittenOrder) {
   EXPECT_EQ(m.save(), before);  // no noise was consumed either
 }
 
-TEST(ApplyClauses, TransientsLiveForOneStepOnly) {
-  Mechanism m = mechanism(base());
-  step(m);
-  const cbor::Value state = cbor::decode(m.save());
-  EXPECT_TRUE(state.at("accumulation_state").is_null());
-  for (const char* transient : {"clipped_gradients", "per_sample_norms", "per_group_norms",
-                                "noise_t", "averaged_gradients", "stddev_map_t", "sigma_map_t"})
-    EXPECT_EQ(state.find(transient), nullptr) << transient;
-}
-
 TEST(ApplyClauses, PldDeclaresItsErrorBoundInTheTrace) {
   Mechanism m = mechanism(base());
   step(m);
@@ -169,17 +159,6 @@ TEST(ApplyClauses, FusedClippingServesBoundsWithinALayerOnly) {
   layers.flat_clip = 1;
   EXPECT_FALSE(is_fusible(model(), layers));
   EXPECT_FALSE(is_fusible(model(), {partition(model(), Cut::kFlat), {1}, std::nullopt}));
-}
-
-TEST(ApplyClauses, WithOneFlatBoundNoSensitivityIsAsked) {
-  Config config = base();
-  Mechanism plain = mechanism(config);
-  const std::vector<double> expected = values(step(plain));
-  config.privacy.clip_strategy = ClipStrategy::kPerLayer;
-  config.privacy.sensitivity_map = NumberMap{{"a", 1.0}, {"b", 9.0}};
-  Mechanism asked = mechanism(config);
-  EXPECT_NE(asked.allocation().plan.clip[0], asked.allocation().plan.clip[1]);
-  EXPECT_NE(values(step(asked)), expected);
 }
 
 TEST(ApplyClauses, ConsumesRandomNumbersInProportionToTheCoordinates) {

@@ -14,13 +14,14 @@ struct Operator {
   std::string_view signature;    // of the specification, "(dp_config, t -> ok)"
   std::string_view purity;       // "PURE" or "STATEFUL", from the specification
   std::string_view determinism;  // from the specification
+  std::string_view definition;   // what it does, in one sentence
   std::string_view module;       // the header, relative to the root
   std::string_view function;     // its C++ name, qualified
 };
 
 // The 25 operators in the order of the manifest. Category, signature, purity and determinism are
 // those of section 5; for UML_OS.Error.Emit_v1, which the specification imports, those of this
-// library. An overloaded name stands for all overloads.
+// library. The definition sums up the header. An overloaded name stands for all overloads.
 //
 // The accountants of the specification take and return state. Here an accountant is an object with
 // that state: Accountant::compose is the update, Accountant::epsilon the epsilon_t after it, save
