@@ -58,7 +58,7 @@ std::string dashed(std::string name) {
 
 struct Options {
   std::string key, passphrase_file, policy, batch, data, contributor_column, class_column,
-      separator = ",", out;
+      separator = ",", header, out;
   Row row;
   bool append = false, json = false;
 };
@@ -140,10 +140,12 @@ std::vector<Row> read_batch(const std::string& path) {
 // other fields are the options'.
 std::vector<Row> rows_of_data(const Options& options) {
   if (options.separator.size() != 1) refuse("--separator must be one character");
-  data::CsvRows csv(options.data, options.separator[0]);
+  data::CsvFormat format{.separator = options.separator[0], .trim = true};
+  if (!options.header.empty()) format.header = split(options.header, "--header");
+  data::CsvRows csv(options.data, format);
   const auto place = [&](const std::string& column) -> std::optional<std::size_t> {
     if (column.empty()) return std::nullopt;
-    return data::column_of(column, csv.header(), options.data);
+    return csv.column(column);
   };
   const auto contributor = place(options.contributor_column), kind = place(options.class_column);
   std::vector<Row> rows;
@@ -317,6 +319,8 @@ void add_attest(Command& command) {
               "Column of --data that names the class")
       .excludes({"--class"});
   command.option("--separator", "C", options->separator, "Separator of the columns of --data");
+  command.option("--header", "NAMES", options->header,
+                 "Names of the columns of --data, separated by commas, if it has no header line");
   command
       .option("--policy", "FILE", options->policy,
               "Corpus policy, which supplies what is not given for a class")

@@ -72,8 +72,8 @@ data::CsvSchema declared_columns(std::string_view yaml, std::string_view name) {
 std::vector<Row> declared_rows(data::CsvSchema columns, double Y, const std::filesystem::path& csv,
                                const std::string& subject, bool need_label) {
   columns.needs_label = need_label;
-  data::CsvRows source(csv, columns.separator);
-  if (need_label) data::column_of(subject, source.header(), csv.string());
+  data::CsvRows source(csv, columns.format);
+  if (need_label) source.column(subject);
   std::vector<Row> rows = rows_of(columns, data::read_csv(csv, columns));
   complete(rows, columns, Y, std::move(source), subject);
   return rows;
@@ -83,7 +83,7 @@ std::vector<Row> declared_rows(data::CsvSchema columns, double Y, const data::Ta
                                bool need_label) {
   columns.needs_label = need_label;
   std::vector<Row> rows = rows_of(columns, data::read_table(table, columns));
-  complete(rows, columns, Y, data::CsvRows(table), "");
+  complete(rows, columns, Y, data::CsvRows(table, columns.format), "");
   return rows;
 }
 

@@ -1,5 +1,7 @@
 #include "discreet/unlearning/service/record_form.h"
 
+#include <fmt/core.h>
+
 #include <cmath>
 #include <set>
 
@@ -11,28 +13,60 @@ namespace {
 
 constexpr const char* kType = "unlearning/form/1";
 
+cbor::Value encoded(const std::vector<std::string>& words) {
+  return cbor::array({words.begin(), words.end()});
+}
+
+cbor::Value encoded(const data::CsvFormat& format) {
+  std::vector<cbor::Entry> map;
+  for (const auto& [column, spellings] : format.map) {
+    std::vector<cbor::Entry> words;
+    for (const auto& [text, meant] : spellings) words.push_back({text, meant});
+    map.push_back({column, cbor::map(std::move(words))});
+  }
+  return cbor::map({{"separator", std::string(1, format.separator)},
+                    {"trim", format.trim},
+                    {"header", encoded(format.header)},
+                    {"map", cbor::map(std::move(map))},
+                    {"missing", encoded(format.missing)}});
+}
+
 cbor::Value encoded(const data::CsvSchema& columns) {
-  std::vector<cbor::Entry> numeric, categorical;
+  std::vector<cbor::Entry> numeric, categorical, hashed;
   for (const auto& [name, bounds] : columns.numeric)
     numeric.push_back({name, cbor::array({bounds.lower, bounds.upper})});
   for (const auto& [name, column] : columns.categorical)
-    categorical.push_back(
-        {name, cbor::array({cbor::array({column.vocabulary.begin(), column.vocabulary.end()}),
-                            column.other})});
+    categorical.push_back({name, cbor::array({encoded(column.vocabulary), column.other})});
+  for (const auto& [name, buckets] : columns.hashed) hashed.push_back({name, buckets});
   const data::LabelColumn& label = columns.label;
   return cbor::map({{"numeric", cbor::map(std::move(numeric))},
                     {"categorical", cbor::map(std::move(categorical))},
+                    {"hashed", cbor::map(std::move(hashed))},
                     {"label", label.name},
-                    {"classes", cbor::array({label.classes.begin(), label.classes.end()})},
+                    {"classes", encoded(label.classes)},
                     {"lower", label.lower},
                     {"upper", label.upper},
-                    {"separator", std::string(1, columns.separator)}});
+                    {"format", encoded(columns.format)}});
 }
 
 std::vector<std::string> words(const cbor::Value& list) {
   std::vector<std::string> out;
   for (const cbor::Value& word : list.as_array()) out.emplace_back(word.as_text());
   return out;
+}
+
+data::CsvFormat decoded_format(const cbor::Value& s) {
+  data::CsvFormat format;
+  const std::string_view separator = s.at("separator").as_text();
+  if (separator.size() != 1) malformed_state("the separator must be one character");
+  format.separator = separator[0];
+  format.trim = s.at("trim").as_bool();
+  format.header = words(s.at("header"));
+  for (const auto& [column, spellings] : s.at("map").as_map())
+    for (const auto& [text, meant] : spellings.as_map())
+      format.map[std::string(column.as_text())][std::string(text.as_text())] = meant.as_text();
+  format.missing = words(s.at("missing"));
+  return format;
 }
 
 data::CsvSchema decoded(const cbor::Value& s) {
@@ -52,9 +86,9 @@ data::CsvSchema decoded(const cbor::Value& s) {
   }
   columns.label = {std::string(s.at("label").as_text()), words(s.at("classes")),
                    s.at("lower").as_float(), s.at("upper").as_float()};
-  const std::string_view separator = s.at("separator").as_text();
-  if (separator.size() != 1) malformed_state("the separator must be one character");
-  columns.separator = separator[0];
+  for (const auto& [name, buckets] : s.at("hashed").as_map())
+    columns.hashed[std::string(name.as_text())] = buckets.as_unsigned();
+  columns.format = decoded_format(s.at("format"));
   return columns;
 }
 
@@ -83,6 +117,8 @@ std::vector<std::string> feature_names(const data::CsvSchema& columns) {
     for (const std::string& word : column.vocabulary) names.push_back(name + "=" + word);
     if (column.other) names.push_back(name + "=*");
   }
+  for (const auto& [name, buckets] : columns.hashed)
+    for (std::uint64_t k = 0; k < buckets; ++k) names.push_back(fmt::format("{}#{}", name, k));
   return names;
 }
 
