@@ -14,7 +14,7 @@ from command import discreet
 
 PRESETS = ["llm_flash", "peft_max_utility", "regulated_fair", "frontier_trillion"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MINIMAL = {"target_epsilon": 3, "declared_size": 60000, "effective_batch_size": 600}
+MINIMAL = {"target_epsilon": 3, "declared_size": 60000, "effective_batch_size": 600, "noise_multiplier": 1}
 
 
 def schema():
@@ -258,7 +258,7 @@ def test_check_says_what_data_model_and_optimizer_resolve_to(tmp_path):
     text = discreet("check", file).stdout
     assert f"data           csv of {tmp_path}/adult.csv: 1 numeric, 1 categorical, label pay\n" in text
     assert "model          mlp of 512-256, relu\n" in text
-    assert "optimizer      sgd at rate 2, constant, momentum 0.9\n" in text
+    assert "optimizer      sgd at rate 2, constant, momentum 0.9, average 0.9\n" in text
     resolved = discreet("check", file, "--resolved").stdout
     assert yaml.safe_load(resolved)["data"]["numeric"] == {"AGE": [0, 120]}
     jsonschema.validate(yaml.safe_load(resolved), schema(), jsonschema.Draft202012Validator)
