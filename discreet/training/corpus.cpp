@@ -60,6 +60,7 @@ Corpus::Corpus(const Config& config, data::Dataset& data, int threads, std::stri
       plan_only_(writes == Writes::kNothing),
       run_(std::move(run)) {
   const CorpusConfig& c = config.corpus;
+  ledger_epoch_steps_ = c.ledger_epoch_steps;
   if (config.data.format != DataFormat::kCsv)
     invalid_config(kOperator, "data.format must be csv: a contribution is one line of it");
   if (config.data.holdout > 0)
@@ -192,7 +193,13 @@ namespace {
 
 void Corpus::require_room(const mechanism::Mechanism& mechanism) {
   steps_ = mechanism.config().privacy.target_steps.value();
-  steps_per_epoch_ = mechanism.sampling().steps_per_epoch;
+  steps_per_epoch_ = ledger_epoch_steps_.value_or(mechanism.sampling().steps_per_epoch);
+  if (ledger_epoch_steps_ && mechanism.sampling().steps_per_event() != 1)
+    invalid_config(
+        kOperator,
+        "corpus.ledger_epoch_steps is {}, but the event of the sampler is the whole epoch "
+        "of the data, which the ledger reserves at once; remove the key",
+        *ledger_epoch_steps_);
   terms_ = epoch_terms(policy_, classes_, mechanism);
   training::require_room(classes_, mechanism, injection_, steps_, ledger_->header().delta);
   claims_.clear();
@@ -348,21 +355,21 @@ cbor::Value Corpus::summary(const mechanism::Mechanism& mechanism) const {
                            {"adjacency", "replace_one"}});
   }
   const auto totals = admission::contributor_totals(descriptors_);
-  return cbor::map({{"name", policy_.corpus},
-                    {"policy_hash", ByteView(hash_of(policy_))},
-                    {"ledger", ledger_name()},
-                    {"profile_schema", admission::kProfileSchema},
-                    {"admitted", admitted()},
-                    {"admitted_hash", ByteView(admitted_hash())},
-                    {"refused", cbor::map(std::move(refused))},
-                    {"classes", cbor::array(std::move(classes))},
-                    {"per_sample_step", std::move(injection)},
-                    {"contributors", totals.size()},
-                    {"most_of_a_contributor",
-                     cbor::map({{"contributions", totals[0].contributions},
-                                {"gdp_mu", admission::promises_gdp(noise_.family)
-                                               ? cbor::Value(totals[0].gdp_mu)
-                                               : cbor::Value(nullptr)}})}});
+  return cbor::map(
+      {{"name", policy_.corpus},
+       {"policy_hash", ByteView(hash_of(policy_))},
+       {"ledger", ledger_name()},
+       {"profile_schema", admission::kProfileSchema},
+       {"admitted", admitted()},
+       {"admitted_hash", ByteView(admitted_hash())},
+       {"refused", cbor::map(std::move(refused))},
+       {"classes", cbor::array(std::move(classes))},
+       {"per_sample_step", std::move(injection)},
+       {"contributors", totals.size()},
+       {"most_of_a_contributor",
+        cbor::map({{"contributions", totals[0].contributions},
+                   {"gdp_mu", admission::promises_gdp(noise_.family) ? cbor::Value(totals[0].gdp_mu)
+                                                                     : cbor::Value(nullptr)}})}});
 }
 
 }  // namespace discreet::training

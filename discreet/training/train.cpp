@@ -68,6 +68,7 @@ class Run {
     options.arrays = options_.arrays;
     options.ledger_note = files_.directory() / "ledger.note";
     options.again = options_.again;
+    options.resumes = header.has_value();
     options.require_data = [this](const Digest& commitment) { require_same_data(commitment); };
     setup_.emplace(config_, options);
     notes_ = setup_->notes;
@@ -159,7 +160,7 @@ class Run {
     std::vector<cbor::Entry> more = {{"released_bounds", cbor::map(std::move(bounds))}};
     if (corpus() != nullptr) more.push_back({"corpus", corpus()->summary(mechanism())});
     return session_->header(setup_->commitment, run::spelling(setup_->streams->algorithm),
-                            std::move(more));
+                            mechanism().fuses_passes(), std::move(more));
   }
 
   void begin_or_resume() {
@@ -215,7 +216,8 @@ class Run {
           "raises epsilon to {}, above the target {}; continue where the run was started",
           differs, again, spent, privacy().target_epsilon);
     use_lineage();
-    lineage_epoch_ = t / mechanism().sampling().steps_per_epoch;
+    lineage_epoch_ = t / (corpus() != nullptr ? corpus()->steps_per_epoch()
+                                              : mechanism().sampling().steps_per_epoch);
     begin_corpus();
     std::vector<cbor::Entry> resumed = {
         {"t", t},           {"released", released}, {"charged_again", again},
