@@ -13,6 +13,8 @@
 #include "cli/sampling.h"
 #include "cli/training_run.h"
 #include "discreet/base/error.h"
+#include "discreet/base/files.h"
+#include "discreet/base/hash.h"
 #include "discreet/config/config_document.h"
 #include "discreet/config/config_read.h"
 #include "discreet/config/config_table.h"
@@ -35,6 +37,7 @@ struct Options {
   bool reference = false;
   bool resolved = false;
   bool no_data = false;
+  std::string ghost_bound;
 };
 
 struct Checked {
@@ -258,6 +261,19 @@ void print_yaml(std::string_view text) {
   }
 }
 
+// The bound that an audit names, for a configuration whose hash is still unknown.
+void write_ghost_bound(Options options) {
+  options.settings.push_back("ghost_bound_hash=" + std::string(64, '0'));
+  const std::string text =
+      training::ghost_bound(load(options).config, parse_threads(""), bad_row(options.on_bad_row));
+  write_atomically(options.ghost_bound, bytes_of(text));
+  const std::string hash = to_hex(sha256(bytes_of(text)));
+  if (options.json)
+    print("{}\n", nlohmann::json{{"file", options.ghost_bound}, {"ghost_bound_hash", hash}}.dump());
+  else
+    print("{}\n  ghost_bound_hash: {}\n", options.ghost_bound, hash);
+}
+
 void run(const Options& options) {
   if (options.schema) {
     print_lines(config_schema());
@@ -266,6 +282,8 @@ void run(const Options& options) {
   } else if (options.file.empty()) {
     throw Error(ErrorCode::kInvalidInput, "check",
                 "give a configuration file; 'discreet init' writes one");
+  } else if (!options.ghost_bound.empty()) {
+    write_ghost_bound(options);
   } else if (options.resolved) {
     print_yaml(write_yaml(load(options).config));
   } else {
@@ -289,6 +307,8 @@ void add_check(Command& command) {
   command.option("--insecure-seed", "SEED", options->insecure_seed, "Same as for 'train'");
   command.option("--on-bad-row", "WHAT", options->on_bad_row, "Same as for 'train'")
       .choices({"reject", "skip"});
+  command.option("--ghost-bound", "FILE", options->ghost_bound,
+                 "Write the bound of ghost clipping for an audit; ghost_bound_hash is its SHA-256");
   command.flag("--schema", options->schema, "Print the JSON schema of configurations")
       .excludes({"--json", "--resolved", "--reference", "CONFIG"});
   command.flag("--reference", options->reference, "Print every key, in Markdown")

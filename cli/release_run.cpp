@@ -13,6 +13,7 @@
 #include "discreet/release/envelope.h"
 #include "discreet/report/summary.h"
 #include "discreet/run/trace.h"
+#include "discreet/training/network.h"
 #include "discreet/training/safetensors.h"
 
 namespace discreet::cli {
@@ -24,10 +25,12 @@ constexpr const char* kModel = "model.safetensors";
   throw Error(ErrorCode::kInvalidInput, "release", sentence);
 }
 
-ModelLayout layout_of(ByteView model, const DpConfig& dp) {
+ModelLayout layout_of(ByteView model, const Config& config) {
   std::vector<Tensor> tensors;
   for (training::NamedTensor& tensor : training::safetensors_shapes(model))
     tensors.push_back({.name = std::move(tensor.name), .shape = std::move(tensor.shape)});
+  training::assign_groups(tensors, config.model.groups);
+  const DpConfig& dp = config.privacy;
   return ModelLayout(std::move(tensors)).with_public(dp.public_modules, dp.public_groups);
 }
 
@@ -120,7 +123,7 @@ Released release_run(const ReleaseInput& input, const admission::SigningKey& key
 
   release::RunFacts facts;
   facts.model = {{kModel, sha256(model)}};
-  facts.layout = layout_of(model, run.config.privacy);
+  facts.layout = layout_of(model, run.config);
   facts.epsilon = run.claim.upper;
   facts.delta = run.claim.delta;
   facts.adjacency = run.claim.adjacency;

@@ -265,6 +265,8 @@ struct ModelConfig {
   ModelKind kind = ModelKind::kSoftmax;
   std::vector<std::uint64_t> hidden;  // mlp: sizes of the hidden layers
   Activation activation = Activation::kRelu;
+  // Names of layers (layer0, layer1, ...) by group; a layer in none is a group of its own.
+  WordsMap groups;
   FeatureMapKind features = FeatureMapKind::kNone;
   std::uint64_t scattering_groups = 27;  // groups for normalising each record; 0: none
   std::uint64_t fourier_count = 1024;    // random Fourier features
@@ -320,6 +322,9 @@ struct CorpusConfig {
   std::optional<std::string> statements;   // rotations and revocations of keys
   std::optional<std::string> withdrawn;    // hashes of descriptors, one per line
   Injection injection = Injection::kPerStep;
+  // Steps that the ledger reserves and signs together, public; empty: those of an epoch of the
+  // data.
+  std::optional<std::uint64_t> ledger_epoch_steps;
   friend bool operator==(const CorpusConfig&, const CorpusConfig&) = default;
 };
 

@@ -11,6 +11,7 @@
 #include "discreet/base/text/nearest.h"
 #include "discreet/config/config_preset.h"
 #include "discreet/config/config_table.h"
+#include "discreet/config/config_text_impl.h"
 #include "discreet/config/config_value_impl.h"
 #include "discreet/config/prevalidation.h"
 
@@ -59,6 +60,7 @@ class Reader {
     }
     fill_defaults(read.config.privacy);
     require(read.config.privacy);
+    read.preset = std::move(preset_);
     return read;
   }
 
@@ -124,11 +126,22 @@ class Reader {
     if (name == nullptr) return;
     for (const Preset& preset : presets()) {
       if (preset.name != *name) continue;
+      preset_.emplace(ReadPreset{*name, {}, {}});
       for (const PresetKey& each : preset.keys) {
         const std::string path = privacy(each.path);
-        if (given_.contains(path)) continue;
-        take(*find_key(path), parse_yaml(each.value, *name),
-             {fmt::format("preset {}", *name), false}, 0, 0);
+        const Source source{fmt::format("preset {}", *name), false};
+        const Yaml node = parse_yaml(each.value, *name);
+        const Key<Config>& key = *find_key(path);
+        const auto given = given_.find(path);
+        if (given == given_.end()) {
+          take(key, node, source, 0, 0);
+        } else if (given->second.value != read_value(key, node, source, 0, path)) {
+          preset_->replaced.push_back(fmt::format("{} {} replaces {} of the preset {}", each.path,
+                                                  yaml_text(given->second.value), each.value,
+                                                  *name));
+          continue;
+        }
+        preset_->kept.emplace_back(each.path);
       }
     }
   }
@@ -168,7 +181,25 @@ class Reader {
 
   std::string name_;
   std::map<std::string, Given> given_;
+  std::optional<ReadPreset> preset_;
 };
+
+// Which keys of a preset act; those without effect have a note of their own.
+void describe(const ReadPreset& preset, const DpConfig& c, std::vector<std::string>& notes) {
+  if (c.mode == ScheduleMode::kMeetExactly &&
+      std::ranges::count(preset.kept, std::string("noise_multiplier")) > 0) {
+    notes.emplace_back(
+        "noise_multiplier has no effect: meet_exactly_at_target_steps determines the noise");
+  }
+  std::vector<std::string_view> acting;
+  for (const std::string& key : preset.kept) {
+    const bool has_note = std::ranges::any_of(
+        notes, [&](const std::string& note) { return note.starts_with(key + " "); });
+    if (!has_note) acting.push_back(key);
+  }
+  notes.insert(notes.end(), preset.replaced.begin(), preset.replaced.end());
+  notes.push_back(fmt::format("the preset {} sets {}", preset.name, fmt::join(acting, ", ")));
+}
 
 // Sentences of prevalidate() and resolve() begin with a key: say where it was given.
 [[noreturn]] void locate(const Error& error, const ReadConfig& read, std::string_view name) {
@@ -199,6 +230,7 @@ LoadedConfig load_config(std::string_view yaml, std::string_view name,
     prevalidate(config.privacy, 0);
     Resolved resolved = resolve(config.privacy);
     LoadedConfig loaded{config, resolved.accumulation, std::move(resolved.notes)};
+    if (read.preset) describe(*read.preset, config.privacy, loaded.notes);
     loaded.config.privacy = std::move(resolved.config);
     return loaded;
   } catch (const Error& error) {

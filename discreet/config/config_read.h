@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,9 +31,17 @@ namespace discreet {
 // Errors are kInvalidDpConfig. The sentence names, in this order, the place ("train.yaml:12"), the
 // key with its full path, the value, and what is expected: the nearest spelling or the range.
 
+// What became of the keys of the preset that `extends` names.
+struct ReadPreset {
+  std::string name;
+  std::vector<std::string> kept;      // paths of keys that have the preset's value
+  std::vector<std::string> replaced;  // a sentence for each key that the file or a setting replaces
+};
+
 struct ReadConfig {
   Config config;
   std::map<std::string, std::string> where;  // by path: the source of the value, "train.yaml:12"
+  std::optional<ReadPreset> preset;
 };
 
 // settings: "key=value" each, with the value in YAML; the prefix security.differential_privacy may
@@ -44,6 +53,7 @@ ReadConfig read_config(std::string_view yaml, std::string_view name,
 struct LoadedConfig {
   Config config;  // resolved
   AccumulationContext accumulation;
+  // Those of Resolved; with `extends`, also which keys of the preset act and which were replaced.
   std::vector<std::string> notes;
 };
 LoadedConfig load_config(std::string_view yaml, std::string_view name,

@@ -118,6 +118,7 @@ const Setting kEveryKey[] = {
     {"model.kind", "mlp"},
     {"model.hidden", "[512, 256]"},
     {"model.activation", "tanh"},
+    {"model.groups", "{body: [layer0, layer1]}"},
     {"model.features", "scattering"},
     {"model.scattering_groups", "0"},
     {"model.fourier_count", "10"},
@@ -140,6 +141,7 @@ const Setting kEveryKey[] = {
     {"corpus.statements", "statements.jsonl"},
     {"corpus.withdrawn", "withdrawn.txt"},
     {"corpus.injection", "per_sample"},
+    {"corpus.ledger_epoch_steps", "7"},
 };
 
 const Key<Config>& key_at(const std::string& path) {

@@ -194,11 +194,40 @@ class Merge {
                       "so the norm is complete only after the last layer",
                       spelling(c.clip_strategy)));
     }
+    if (c.clip_strategy == ClipStrategy::kHybrid && c.fused_kernel) {
+      notes.push_back(
+          "fused_kernel has no effect: the strategy hybrid has a bound over all groups, so the "
+          "norm "
+          "is complete only after the last layer");
+    }
     if (flat && c.privacy_allocation == AllocationMode::kLayerWise) {
       notes.push_back(
           fmt::format("privacy_allocation layer_wise has no effect: the strategy {} has one bound, "
                       "so there is only one part",
                       spelling(c.clip_strategy)));
+    }
+    if (c.sigma_map && c.mode == ScheduleMode::kMeetExactly) {
+      notes.push_back(
+          "sigma_map gives the ratios of the noise: the mode meet_exactly_at_target_steps "
+          "determines "
+          "its scale");
+    }
+    if (!c.clip_ghost && c.accounting_adjustment_factor != 1) {
+      notes.push_back(
+          fmt::format("accounting_adjustment_factor {} has no effect: it adjusts the rate of ghost "
+                      "clipping, and clipping.ghost is false",
+                      c.accounting_adjustment_factor));
+    }
+    if (c.hierarchical) {
+      notes.push_back(
+          "parallelism.hierarchical has no effect: the engine of this process has one process, so "
+          "nothing is reduced between nodes");
+    }
+    if (c.projection_policy != ProjectionPolicy::kAdvise && !c.target_steps) {
+      notes.push_back(
+          fmt::format("projection.policy {} has no effect: nothing is projected without "
+                      "target_steps",
+                      spelling(c.projection_policy)));
     }
     if (c.accounting_approximation_policy) {
       notes.push_back("accounting_approximation_policy is recorded, but no bound depends on it");

@@ -187,10 +187,35 @@ TEST(ConfigResolve, SaysWhatHasNoEffect) {
   EXPECT_SAYS(load("fused_kernel: true").notes.at(0), "fused_kernel has no effect");
   EXPECT_TRUE(load("fused_kernel: true\nclipping: {strategy: per_layer}").notes.empty());
   EXPECT_SAYS(load("privacy_allocation: layer_wise").notes.at(0), "only one part");
+  EXPECT_SAYS(load("fused_kernel: true\nclipping: {strategy: hybrid}").notes.at(0),
+              "fused_kernel has no effect: the strategy hybrid");
+  EXPECT_SAYS(load("accounting_adjustment_factor: 2").notes.at(0),
+              "accounting_adjustment_factor 2 has no effect");
+  EXPECT_TRUE(load("accounting_adjustment_factor: 2\nclipping: {ghost: true}").notes.empty());
+  EXPECT_SAYS(load("parallelism: {hierarchical: true}").notes.at(0), "hierarchical has no effect");
+  EXPECT_SAYS(load("projection: {policy: abort}").notes.at(0), "without target_steps");
+  EXPECT_TRUE(load("projection: {policy: abort}\ntarget_steps: 9").notes.empty());
   DpConfig sharded;
   sharded.parallelism = ParallelismType::kFsdp2;
   EXPECT_EQ(resolve(sharded, {}, ParallelismType::kFsdp2).config.parallelism,
             ParallelismType::kFsdp2);
+}
+
+TEST(ConfigResolve, SaysWhichKeysOfAPresetAct) {
+  const auto said = [](const std::string& text) { return load(text).notes; };
+  const std::vector<std::string> flash = said("extends: llm_flash\ntarget_steps: 9");
+  EXPECT_EQ(flash.back(),
+            "the preset llm_flash sets clipping.strategy, clipping.norm, "
+            "privacy.adaptive_accounting, accountant, fused_kernel, projection.policy");
+  EXPECT_SAYS(flash.at(0), "parallelism.type fsdp2 resolves to dp_only");
+  const std::vector<std::string> peft = said("extends: peft_max_utility\nnoise_multiplier: 2");
+  EXPECT_EQ(peft.back(),
+            "the preset peft_max_utility sets clipping.strategy, clipping.ghost, accountant");
+  EXPECT_EQ(peft.at(1), "noise_multiplier 2.0 replaces 0.7 of the preset peft_max_utility");
+  EXPECT_SAYS(peft.at(0), "privacy_allocation layer_wise has no effect");
+  EXPECT_EQ(said("extends: peft_max_utility\nnoise_multiplier: 0.7").back(),
+            "the preset peft_max_utility sets clipping.strategy, clipping.ghost, accountant, "
+            "noise_multiplier");
 }
 
 }  // namespace

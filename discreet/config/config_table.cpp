@@ -275,7 +275,9 @@ struct Rows {
     add("noise.compression_keep", AT(privacy.compression_keep),
         "Fraction of the coordinates that compression keeps", {0, 1, true, false});
     add("sigma_map", AT(privacy.sigma_map),
-        "Noise multipliers by name of layer, group or tensor, for privacy_allocation custom",
+        "Noise multipliers sigma_g by name of layer, group or tensor, for privacy_allocation "
+        "custom; "
+        "noise_multiplier must be their effective multiplier, unless the mode determines the noise",
         kSigma);
     add("privacy_allocation", AT(privacy.privacy_allocation),
         "How noise is divided among the parts of the model");
@@ -423,6 +425,10 @@ struct Rows {
     whole("model.hidden", AT(model.hidden), "mlp: sizes of the hidden layers",
           {1, 0x1p20, false, false});
     whole("model.activation", AT(model.activation), "mlp: activation after each hidden layer");
+    whole("model.groups", AT(model.groups),
+          "Groups of layers (layer0, layer1 and so on) by name, for per_group, hybrid and maps; a "
+          "layer in none is a group of its own")
+        .is_later = true;
     whole("model.features", AT(model.features),
           "A fixed map applied to each record separately, at no privacy cost");
     whole("model.scattering_groups", AT(model.scattering_groups),
@@ -501,6 +507,12 @@ struct Rows {
           "Hashes of withdrawn descriptors, one per line");
     whole("corpus.injection", AT(corpus.injection),
           "Number of draws that make up the noise of a step; their sum has the same distribution");
+    whole(
+        "corpus.ledger_epoch_steps", AT(corpus.ledger_epoch_steps),
+        "Steps that the ledger reserves and signs together: how often it has a signed checkpoint, "
+        "and how soon a withdrawal takes effect; by default one epoch of the data",
+        kAtLeastOne)
+        .is_later = true;
   }
 };
 

@@ -23,6 +23,14 @@ cbor::Value or_null(const std::optional<accounting::Interval>& interval) {
   return cbor::map({{"lower", interval->lower}, {"upper", interval->upper}});
 }
 
+cbor::Value to_cbor(const mechanism::PeftStats& stats) {
+  return cbor::map({{"parameters", stats.parameters},
+                    {"trainable_parameters", stats.trainable_parameters},
+                    {"private_parameters", stats.private_parameters},
+                    {"adapter_parameters", stats.adapter_parameters},
+                    {"noise_reduction_factor", stats.noise_reduction_factor}});
+}
+
 // A run whose randomness is public has a number that it would claim under a secret one; the trace
 // and every printed line mark it not_private.
 bool has_claim(const DpConfig& dp) {
@@ -100,11 +108,14 @@ Session::Session(RunFiles& files, Mechanism& mechanism, const random::Key& key,
   std::ranges::copy(header.at("config_hash").as_bytes(), config_hash_.begin());
 }
 
-cbor::Value Session::header(const Digest& data_commitment, std::string_view generator,
+cbor::Value Session::header(const Digest& data_commitment, std::string_view generator, bool fused,
                             std::vector<cbor::Entry> more) const {
   const mechanism::SamplingPlan& plan = mechanism_.sampling();
   const DpConfig& dp = mechanism_.config().privacy;
   std::vector<cbor::Entry> entries = mechanism_.trace_header().as_map();
+  for (cbor::Entry& entry : entries)
+    if (entry.key.as_text() == "fused_kernel") entry.value = fused;
+  entries.push_back({"clip_operator", fused ? "FlashEfficientClip_v1" : "Clip_v1"});
   entries.push_back({"data_commitment", ByteView(data_commitment)});
   entries.push_back({"environment", environment_});
   entries.push_back({"noise_generator", generator});
@@ -115,6 +126,7 @@ cbor::Value Session::header(const Digest& data_commitment, std::string_view gene
   entries.push_back({"gradient_accumulation_steps", dp.gradient_accumulation_steps});
   entries.push_back({"planned_steps", or_null(dp.target_steps)});
   entries.push_back({"steps_per_epoch", plan.steps_per_epoch});
+  if (const auto& peft = mechanism_.peft_stats()) entries.push_back({"peft_stats", to_cbor(*peft)});
   entries.push_back({"parameters", mechanism_.layout().trainable_parameters()});
   std::ranges::move(more, std::back_inserter(entries));
   return cbor::map(std::move(entries));
@@ -202,6 +214,9 @@ Session::End Session::end(std::optional<Ended> said, std::vector<cbor::Entry> mo
   entries.push_back({"steps", out.steps});
   entries.push_back({"planned_steps", or_null(out.planned)});
   entries.push_back({"ended", to_string(out.ended)});
+  const bool failed = out.ended == Ended::kBudgetReached;
+  entries.push_back({"status", failed ? "failed" : "success"});
+  if (failed) entries.push_back({"failure_code", to_string(ErrorCode::kPrivacyBudgetExceeded)});
   if (zeroed_steps_ != 0) entries.push_back({"zeroed_steps", zeroed_steps_});
   std::ranges::move(more, std::back_inserter(entries));
   files_.end(cbor::map(std::move(entries)));

@@ -55,9 +55,10 @@ class Session {
   Session(RunFiles& files, mechanism::Mechanism& mechanism, const random::Key& key,
           cbor::Value environment);
 
-  // The first line of the trace. generator: the generator of the noise, from spelling(); more:
+  // The first line of the trace. generator: the generator of the noise, from spelling(); fused:
+  // layers are clipped one by one during the backward pass, whatever fused_kernel requests; more:
   // additional fields for this kind of run.
-  cbor::Value header(const Digest& data_commitment, std::string_view generator,
+  cbor::Value header(const Digest& data_commitment, std::string_view generator, bool fused,
                      std::vector<cbor::Entry> more) const;
 
   // state: of the trainer. more: additional fields.

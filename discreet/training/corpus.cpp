@@ -60,6 +60,7 @@ Corpus::Corpus(const Config& config, data::Dataset& data, int threads, std::stri
       plan_only_(writes == Writes::kNothing),
       run_(std::move(run)) {
   const CorpusConfig& c = config.corpus;
+  ledger_epoch_steps_ = c.ledger_epoch_steps;
   if (config.data.format != DataFormat::kCsv)
     invalid_config(kOperator, "data.format must be csv: a contribution is one line of it");
   if (config.data.holdout > 0)
@@ -187,7 +188,13 @@ namespace {
 
 void Corpus::require_room(const mechanism::Mechanism& mechanism) {
   steps_ = mechanism.config().privacy.target_steps.value();
-  steps_per_epoch_ = mechanism.sampling().steps_per_epoch;
+  steps_per_epoch_ = ledger_epoch_steps_.value_or(mechanism.sampling().steps_per_epoch);
+  if (ledger_epoch_steps_ && mechanism.sampling().steps_per_event() != 1)
+    invalid_config(
+        kOperator,
+        "corpus.ledger_epoch_steps is {}, but the event of the sampler is the whole epoch "
+        "of the data, which the ledger reserves at once; remove the key",
+        *ledger_epoch_steps_);
   terms_ = epoch_terms(policy_, classes_, mechanism);
   training::require_room(classes_, mechanism, injection_, steps_, ledger_->header().delta);
   claims_.clear();

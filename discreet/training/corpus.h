@@ -79,6 +79,8 @@ class Corpus {
   // kPrivacyBudgetExceeded if a contribution has too few steps left; the reservations of the others
   // remain, and the same run finds them again.
   void begin(std::uint64_t step);
+  // The steps that the ledger reserves together.
+  std::uint64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
   // Reserves the epoch of a step in the ledger, unless it is already reserved.
   void enter_epoch(std::uint64_t step);
   // The classes of the records of a step of that epoch. Durable when it returns; repeating the step
@@ -133,7 +135,8 @@ class Corpus {
   std::vector<ledger::Terms> terms_;                    // of an epoch, by class; steps set later
   std::vector<admission::UseStore::Claim> claims_;      // the schedule of amplified classes
   Identity identity_;
-  std::uint64_t steps_ = 0, steps_per_epoch_ = 1;
+  std::uint64_t steps_ = 0, steps_per_epoch_ = 1;  // of an epoch of the ledger
+  std::optional<std::uint64_t> ledger_epoch_steps_;
   std::optional<std::uint64_t> epoch_;  // entered
   std::vector<std::uint8_t> absent_;    // one per record: excluded from the epoch
 };

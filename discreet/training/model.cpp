@@ -27,7 +27,7 @@ NetworkShape shape_of(const ModelConfig& model, std::size_t inputs, std::size_t 
   if (!mlp && !model.hidden.empty())
     invalid_config("model",
                    "model.hidden is set, but only an mlp has hidden layers; set model.kind: mlp");
-  NetworkShape shape{{inputs}, model.activation, classes != 0};
+  NetworkShape shape{{inputs}, model.activation, classes != 0, model.groups};
   shape.sizes.insert(shape.sizes.end(), model.hidden.begin(), model.hidden.end());
   shape.sizes.push_back(std::max<std::size_t>(classes, 1));
   return shape;

@@ -1,11 +1,13 @@
 #include "discreet/training/network.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "discreet/base/error.h"
+#include "discreet/base/text/utf8.h"
 #include "discreet/data/matrix.h"
 #include "discreet/numerics/elementary.h"
 #include "discreet/numerics/parallel.h"
@@ -67,6 +69,28 @@ float softmax_loss(std::span<float> outputs, std::uint32_t label, bool& correct)
 
 }  // namespace
 
+void assign_groups(std::vector<Tensor>& tensors, const WordsMap& groups) {
+  std::map<std::string, std::vector<Tensor*>> layers;
+  for (Tensor& tensor : tensors)
+    layers[tensor.name.substr(0, tensor.name.rfind('.'))].push_back(&tensor);
+  std::map<std::string, std::string> group_of;
+  for (const auto& [group, names] : groups)
+    for (const std::string& name : names) {
+      const auto layer = layers.find(name);
+      if (layer == layers.end()) {
+        std::vector<std::string> known;
+        for (const auto& [own, unused] : layers) known.push_back(own);
+        invalid_config("model", "model.groups of {} has {}, but the layers are {}", group,
+                       excerpt(name), fmt::join(known, ", "));
+      }
+      const auto [at, fresh] = group_of.emplace(name, group);
+      if (!fresh)
+        invalid_config("model", "model.groups has {} in {} and in {}; a layer is in one group",
+                       name, at->second, group);
+      for (Tensor* tensor : layer->second) tensor->group = group;
+    }
+}
+
 ModelLayout layout_of(const NetworkShape& shape) {
   std::vector<Tensor> tensors;
   for (std::size_t l = 0; l + 1 < shape.sizes.size(); ++l) {
@@ -74,6 +98,7 @@ ModelLayout layout_of(const NetworkShape& shape) {
     tensors.push_back({.name = layer + ".weight", .shape = {shape.sizes[l + 1], shape.sizes[l]}});
     tensors.push_back({.name = layer + ".bias", .shape = {shape.sizes[l + 1]}});
   }
+  assign_groups(tensors, shape.groups);
   return ModelLayout(std::move(tensors));
 }
 

@@ -19,9 +19,14 @@ struct NetworkShape {
   std::vector<std::size_t> sizes;  // at least 2, each >= 1
   Activation activation = Activation::kRelu;
   bool classifies = true;  // false: sizes.back() must be 1
+  WordsMap groups = {};    // layers by group, as model.groups
 };
 
-// Tensors layer0.weight [out][in], layer0.bias [out], layer1.weight and so on.
+// Sets the group of the tensors whose layer, the name up to its last dot, is listed in `groups`.
+// Throws kInvalidDpConfig for a layer without tensors and for a layer in two groups.
+void assign_groups(std::vector<Tensor>& tensors, const WordsMap& groups);
+
+// Tensors layer0.weight [out][in], layer0.bias [out], layer1.weight and so on, with their groups.
 ModelLayout layout_of(const NetworkShape& shape);
 
 struct Losses {

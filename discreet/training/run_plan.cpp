@@ -32,6 +32,16 @@ std::optional<double> explicit_epsilon(const Config& config, const Setup& setup)
 
 }  // namespace
 
+std::string ghost_bound(const Config& resolved, int threads, data::BadRow on_bad_row) {
+  const random::Key secret = random::Key::from_system();
+  SetupOptions options{secret, run::environment()};
+  options.threads = threads;
+  options.on_bad_row = on_bad_row;
+  options.plan_only = true;
+  options.resumes = true;  // whatever hash it has
+  return Setup(resolved, options).training->mechanism.ghost_bound();
+}
+
 Plan plan_run(const Config& resolved, int threads, data::BadRow on_bad_row) {
   const random::Key secret = random::Key::from_system();  // of nothing that is released
   SetupOptions options{secret, run::environment()};

@@ -34,4 +34,8 @@ struct Plan {
 Plan plan_run(const Config& resolved, int threads = 1,
               data::BadRow on_bad_row = data::BadRow::kRefuse);
 
+// Mechanism::ghost_bound() of the run of a configuration, whatever its ghost_bound_hash is.
+std::string ghost_bound(const Config& resolved, int threads = 1,
+                        data::BadRow on_bad_row = data::BadRow::kRefuse);
+
 }  // namespace discreet::training

@@ -124,6 +124,7 @@ void Setup::build() {
   mechanism::Mechanism mechanism(config_, network.layout(), streams->mechanism(),
                                  mechanism::kernel_replay_token(config_, commitment),
                                  options_.threads, 1, data.before, std::move(routes));
+  if (!options_.again && !options_.resumes) mechanism.require_start();
   if (corpus) corpus->require_room(mechanism);
   mechanism::Sampler sampler(mechanism.sampling(), rows, streams->sampling({}));
   Optimizer optimizer(optimizer_options(config_), mechanism.layout());

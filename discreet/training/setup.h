@@ -24,6 +24,7 @@ struct SetupOptions {
   data::BadRow on_bad_row = data::BadRow::kRefuse;
   std::filesystem::path ledger_note = {};  // where the run keeps the note of a ledger
   bool again = false;                      // do not append to the ledger of a corpus
+  bool resumes = false;                    // the run has started, perhaps under an earlier version
   // Called with the commitment to the data before anything is derived from them; throws if they
   // differ from those of the resumed run.
   std::function<void(const Digest& commitment)> require_data = {};

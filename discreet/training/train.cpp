@@ -83,6 +83,7 @@ class Run {
     options.arrays = options_.arrays;
     options.ledger_note = files_.directory() / "ledger.note";
     options.again = options_.again;
+    options.resumes = header.has_value();
     options.require_data = [this](const Digest& commitment) { require_same_data(commitment); };
     setup_.emplace(config_, options);
     notes_ = setup_->notes;
@@ -176,7 +177,7 @@ class Run {
     if (config_.data.on_bad_row == data::BadRow::kSkip)
       more.push_back({"skipped_rows", skipped_rows(setup_->data)});
     return session_->header(setup_->commitment, run::spelling(setup_->streams->algorithm),
-                            std::move(more));
+                            mechanism().fuses_passes(), std::move(more));
   }
 
   void begin_or_resume() {
@@ -232,7 +233,8 @@ class Run {
           "raises epsilon to {}, above the target {}; continue where the run was started",
           differs, again, spent, privacy().target_epsilon);
     use_lineage();
-    lineage_epoch_ = t / mechanism().sampling().steps_per_epoch;
+    lineage_epoch_ = t / (corpus() != nullptr ? corpus()->steps_per_epoch()
+                                              : mechanism().sampling().steps_per_epoch);
     begin_corpus();
     std::vector<cbor::Entry> resumed = {
         {"t", t},           {"released", released}, {"charged_again", again},

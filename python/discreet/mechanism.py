@@ -23,7 +23,7 @@ from discreet.accounting import Account, Interval
 from discreet.errors import Error, refuse
 
 __all__ = ["Budget", "Clipped", "Config", "Mechanism", "Sampler", "Step", "Tensor", "clip",
-           "load_config"]
+           "ghost_bound", "load_config"]
 
 ConfigSource = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 _UPWARDS = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)  # the printed number is a bound
@@ -45,6 +45,7 @@ class Tensor:
 
     layer: by default the name up to its last dot; group: by default the layer.
     adapter: the low-rank or prefix module that it belongs to.
+    experts: the number of experts of which it holds the parameters, and the dimension that they divide.
     """
 
     shape: tuple[int, ...] = ()
@@ -52,6 +53,7 @@ class Tensor:
     group: str = ""
     trainable: bool = True
     adapter: str = ""
+    experts: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Mechanism:
     key: 32 secret bytes from which noise and batches are drawn; by default a fresh key. Keep it to
         continue after a restart, and never use it for another run. With secure: false the
         configuration's seed is used instead, and the run is not private.
+    routing: the declared share of records of each expert. The trace states the rates that would follow; they are no bound,
+        so epsilon does not depend on them.
     data_commitment: SHA-256 digest of a commitment to the data, bound into the replay tokens.
     threads: does not affect results.
     """
@@ -111,15 +115,12 @@ class Mechanism:
     def __init__(self, config: ConfigSource,
                  layout: Mapping[str, Sequence[int] | Tensor], *, key: bytes | None = None,
                  data_commitment: bytes | None = None, settings: Mapping[str, Any] | None = None,
-                 threads: int = 1) -> None:
-        tensors = []
-        for name, tensor in layout.items():
-            if not isinstance(tensor, Tensor):
-                tensor = Tensor(tuple(tensor))
-            tensors.append((name, list(tensor.shape), tensor.layer, tensor.group, tensor.trainable,
-                            tensor.adapter))
-        self._core = _core.MechanismSession(*_text(config), _settings(settings), tensors, key,
-                                            data_commitment, threads)
+                 threads: int = 1, routing: Sequence[float] | None = None) -> None:
+        experts = {name: tensor.experts for name, tensor in layout.items()
+                   if isinstance(tensor, Tensor) and tensor.experts}
+        self._core = _core.MechanismSession(*_text(config), _settings(settings), _tensors(layout), key,
+                                            data_commitment, threads, experts,
+                                            None if routing is None else list(routing))
 
     def apply(self, gradients: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Step:
         """One optimizer step.
@@ -224,6 +225,25 @@ class Mechanism:
         upper = _UPWARDS.create_decimal_from_float(spent.epsilon.upper)
         return (f"<discreet.Mechanism after {self.t} steps, epsilon ≤ {upper:g} at "
                 f"delta {spent.delta}, {spent.adjacency}>")
+
+
+def ghost_bound(config: ConfigSource, layout: Mapping[str, Sequence[int] | Tensor],
+                settings: Mapping[str, Any] | None = None) -> str:
+    """The bound of ghost clipping for this layout and batch size, as the text of a JSON file.
+
+    With regulated: true, ghost clipping needs an audit of this file; ghost_bound_hash is its SHA-256.
+    """
+    return _core.ghost_bound(*_text(config), _settings(settings), _tensors(layout))
+
+
+def _tensors(layout: Mapping[str, Sequence[int] | Tensor]) -> list[tuple[Any, ...]]:
+    """The layout in the form of the core."""
+    out = []
+    for name, tensor in layout.items():
+        if not isinstance(tensor, Tensor):
+            tensor = Tensor(tuple(tensor))
+        out.append((name, list(tensor.shape), tensor.layer, tensor.group, tensor.trainable, tensor.adapter))
+    return out
 
 
 def _text(config: ConfigSource) -> tuple[bytes, str]:

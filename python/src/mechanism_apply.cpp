@@ -10,6 +10,7 @@
 
 #include "discreet/base/text/nearest.h"
 #include "discreet/config/config_read.h"
+#include "discreet/config/config_table.h"
 #include "discreet/config/prevalidation.h"
 #include "discreet/mechanism/step/apply.h"
 #include "python/src/accounting.h"
@@ -46,17 +47,20 @@ void add_session(nb::module_& m) {
           "__init__",
           [](Session* self, const nb::bytes& yaml, const std::string& name,
              const std::vector<std::string>& settings, const std::vector<TensorTuple>& tensors,
-             std::optional<nb::bytes> key, std::optional<nb::bytes> data, int threads) {
+             std::optional<nb::bytes> key, std::optional<nb::bytes> data, int threads,
+             const python::Experts& experts, std::optional<std::vector<double>> routing) {
             const LoadedConfig config = loaded(yaml, name, settings);
             random::Key master =
                 key ? random::Key::from_bytes(python::view(*key)) : random::Key::from_system();
             new (self)
-                Session(config, layout_of(tensors),
+                Session(config, layout_of(tensors, experts),
                         run::run_streams(config.config.privacy, std::move(master), std::nullopt),
-                        data ? digest_of(*data) : Digest{}, threads);
+                        data ? digest_of(*data) : Digest{}, threads, false,
+                        routing ? std::optional(RoutingStats::from_public(std::move(*routing)))
+                                : std::nullopt);
           },
           "yaml"_a, "name"_a, "settings"_a, "tensors"_a, "key"_a.none(), "data_commitment"_a.none(),
-          "threads"_a)
+          "threads"_a, "experts"_a = python::Experts(), "routing"_a.none() = nb::none())
       .def("accumulate", &Session::accumulate)
       .def("release", &Session::release)
       .def("apply", &Session::apply)
@@ -78,6 +82,10 @@ void add_session(nb::module_& m) {
            })
       .def("clip_bounds",
            [](Session& s) { return s.with([](Mechanism& m) { return m.allocation().plan.clip; }); })
+      .def("strategy",
+           [](const Session& s) {
+             return std::string(spelling(s.fixed().config().privacy.clip_strategy));
+           })
       .def("noise_multiplier",
            [](Session& s) { return s.with([](Mechanism& m) { return m.noise_multiplier(); }); })
       .def("sampling",
@@ -164,6 +172,19 @@ From Mechanism.sampler(rows). A batch depends on the key and the step, and on no
         return fmt::format("<discreet.mechanism.Sampler of {} rows>", s.rows());
       });
   add_session(m);
+  m.def(
+      "ghost_bound",
+      [](const nb::bytes& yaml, const std::string& name, const std::vector<std::string>& settings,
+         const std::vector<TensorTuple>& tensors) {
+        std::vector<std::string> all = settings;
+        all.push_back("ghost_bound_hash=" + std::string(64, '0'));  // it is what is asked for
+        const LoadedConfig config = loaded(yaml, name, all);
+        const run::RunStreams streams =
+            run::run_streams(config.config.privacy, random::Key::from_system(), std::nullopt);
+        return Mechanism(config.config, layout_of(tensors), streams.mechanism(), Digest{})
+            .ghost_bound();
+      },
+      "yaml"_a, "name"_a, "settings"_a, "tensors"_a);
   m.def(
       "load_config",
       [](const nb::bytes& yaml, const std::string& name, const std::vector<std::string>& settings) {

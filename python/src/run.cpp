@@ -79,7 +79,8 @@ struct Opened {
 class RunSession : public Session {
  public:
   RunSession(const LoadedConfig& config, const ModelLayout& layout, Opened opened, int threads)
-      : Session(config, layout, opened.streams(config.config.privacy), opened.commitment, threads),
+      : Session(config, layout, opened.streams(config.config.privacy), opened.commitment, threads,
+                true),
         opened_(std::move(opened)),
         records_(*opened_.files, mechanism(), opened_.key, opened_.environment) {
     try {
@@ -129,6 +130,7 @@ class RunSession : public Session {
     const auto checkpoint = opened_.files->checkpoint(
         opened_.key, {run::specification(), config_hash(fixed().config()), layout().hash()});
     if (!opened_.files->header()) {
+      fixed().require_start();
       // The key may be in a copy of this directory too.
       if (opened_.resume) with([&](Mechanism& m) { m.restore(m.save(), 0, /*fresh=*/true); });
       opened_.files->begin_trace(header(), {});
@@ -174,6 +176,7 @@ class RunSession : public Session {
     const DpConfig& dp = fixed().config().privacy;
     return records_.header(
         opened_.commitment, run::spelling(opened_.streams(dp).algorithm),
+        dp.clip_strategy == ClipStrategy::kPerLayer,
         {{"trainer", "discreet.torch"},
          {"assumed_exact", "the sums of clipped gradients, formed in binary64"}});
   }

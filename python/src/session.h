@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +10,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 
 #include "discreet/base/text/nearest.h"
@@ -36,15 +38,21 @@ inline LoadedConfig loaded(const nb::bytes& yaml, const std::string& name,
   return load_config({yaml.c_str(), yaml.size()}, name, settings);
 }
 
-inline ModelLayout layout_of(const std::vector<TensorTuple>& tensors) {
+// Number of experts and their axis, by tensor.
+using Experts = std::map<std::string, std::pair<std::uint32_t, std::uint32_t>>;
+
+inline ModelLayout layout_of(const std::vector<TensorTuple>& tensors, const Experts& experts = {}) {
   std::vector<Tensor> out;
-  for (const auto& [name, shape, layer, group, trainable, adapter] : tensors)
+  for (const auto& [name, shape, layer, group, trainable, adapter] : tensors) {
     out.push_back({.name = name,
                    .shape = shape,
                    .layer = layer,
                    .group = group,
                    .trainable = trainable,
                    .adapter = adapter});
+    if (const auto found = experts.find(name); found != experts.end())
+      out.back().experts = Slices{found->second.first, found->second.second};
+  }
   return ModelLayout(std::move(out));
 }
 
@@ -193,13 +201,18 @@ inline nb::tuple pair_of(const accounting::Interval& interval) {
 // works; threads that share one take turns.
 class Session {
  public:
-  // data_commitment: as kernel_replay_token() takes it.
+  // data_commitment: as kernel_replay_token() takes it. has_files: whoever keeps the files
+  // calls require_start() where the run starts. routing: as the mechanism takes it.
   Session(const LoadedConfig& config, const ModelLayout& layout, run::RunStreams streams,
-          const Digest& data_commitment, int threads)
+          const Digest& data_commitment, int threads, bool has_files,
+          std::optional<RoutingStats> routing = std::nullopt)
       : notes(config.notes),
         streams_(std::move(streams)),
         mechanism_(config.config, layout, streams_.mechanism(),
-                   kernel_replay_token(config.config, data_commitment), threads) {}
+                   kernel_replay_token(config.config, data_commitment), threads, 1, {},
+                   std::nullopt, std::move(routing)) {
+    if (!has_files) mechanism_.require_start();
+  }
   virtual ~Session() = default;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

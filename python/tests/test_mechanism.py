@@ -1,4 +1,5 @@
 import decimal
+import hashlib
 import json
 import pickle
 import threading
@@ -452,3 +453,77 @@ def test_a_step_costs_time_in_proportion_to_what_it_touches():
     least = seconds(16, 2**17)
     # Eight times as much; a quadratic step would take 64 times as long.
     assert seconds(128, 2**17) < 20 * least and seconds(16, 2**20) < 20 * least
+
+
+def test_a_sigma_map_is_the_noise_that_is_drawn_and_accounted():
+    layout, keys = {"a.weight": (20000,), "b.weight": (20000,)}, {
+        "clipping": {"strategy": "per_layer"}, "clip_norm_map": {"a": 0.5, "b": 2.0}, "privacy_allocation": "custom",
+        "sigma_map": {"a": 3.0, "b": 4.0}}
+    m = mechanism(layout=layout, noise_multiplier=2.4, **keys)
+    drawn = {name: multiplier * 2.4 for name, (multiplier, _) in m.trace_header()["allocation_map"].items()}
+    assert drawn == pytest.approx({"a": 3, "b": 4}, rel=1e-9)
+    step = m.apply({name: np.zeros((10, 20000), np.float32) for name in layout})
+    # 20,000 numbers: the sample's deviation is within 5 standard errors (0.5 percent each) but for 6e-7.
+    for name, deviation in (("a", 3 * 0.5 / 10), ("b", 4 * 2.0 / 10)):
+        assert abs(step.gradients[f"{name}.weight"].std() / deviation - 1) < 0.025
+    # One Gaussian: 1/sigma^2 = 1/9 + 1/16 = 1/2.4^2.
+    exact = discreet.account(sampling_rate=0.01, noise_multiplier=2.4, steps=1, delta=1e-5).epsilon
+    assert exact.lower <= m.spent.epsilon.upper <= exact.upper * (1 + 1e-6)
+    wrong = refused(mechanism, layout=layout, **keys)
+    assert wrong.code == "INVALID_DP_CONFIG"
+    assert "sigma_map has the effective multiplier 2.4, but noise_multiplier is 1" in wrong.sentence
+    ratios = mechanism(layout=layout, mode="meet_exactly_at_target_steps", target_steps=10, **keys)
+    assert any(note.startswith("sigma_map gives the ratios of the noise") for note in ratios.config.notes)
+
+
+def test_a_regulated_mechanism_with_ghost_clipping_needs_the_hash_of_its_bound():
+    keys = KEYS | {"regulated": True, "secure": True, "clipping": {"ghost": True}}
+    tree = {"security": {"differential_privacy": keys}}
+    text = discreet.mechanism.ghost_bound(tree, LAYOUT)
+    assert [layer["name"] for layer in json.loads(text)["layers"]] == ["a.weight", "a.bias", "b"]
+    wrong = refused(discreet.Mechanism, tree, LAYOUT, settings={"ghost_bound_hash": "a" * 64})
+    assert wrong.code == "INVALID_DP_CONFIG" and "another SHA-256" in wrong.sentence
+    discreet.Mechanism(tree, LAYOUT, settings={"ghost_bound_hash": hashlib.sha256(text.encode()).hexdigest()})
+
+
+def test_shares_of_experts_are_stated_and_do_not_change_epsilon():
+    layout = {"experts": Tensor((4, 3), experts=(4, 0)), "head": (3,)}
+    arrays = {"experts": np.zeros((5, 4, 3), np.float32), "head": np.zeros((5, 3), np.float32)}
+    spent = {}
+    for routing in (None, [0.7, 0.1, 0.1, 0.1]):
+        m = discreet.Mechanism(config(), layout, routing=routing)
+        spent[routing is None] = m.apply(arrays).epsilon.after.upper
+        stated = m.trace_header().get("routing_aware_rates")
+        assert stated == (None if routing is None else
+                          {"rates": pytest.approx([0.007, 0.001, 0.001, 0.001]), "note": "not a bound"})
+    assert spent[True] == spent[False]
+    exact = discreet.account(sampling_rate=0.01, noise_multiplier=1, steps=1, delta=1e-5).epsilon
+    assert exact.lower <= spent[False] <= exact.upper * (1 + 1e-6)
+    assert "no tensor has that many experts" in refused(discreet.Mechanism, config(), layout, routing=[0.5, 0.5]).sentence
+    assert "a share must be in [0, 1]" in refused(discreet.Mechanism, config(), layout, routing=[2.0, 0, 0, 0]).sentence
+
+
+def test_an_accumulation_that_starts_in_the_middle_is_refused():
+    for current, starts in ((0, True), (1, False)):
+        keys = {"gradient_accumulation_steps": 2, "accumulation_context": {"current_step": current, "is_final": current == 1}}
+        if starts:
+            mechanism(**keys)
+        else:
+            assert "a run starts with microbatch 0" in refused(mechanism, **keys).sentence
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "moments", "gdp", "f_dp"])
+def test_the_saved_events_give_every_accountant_back_bit_for_bit(accountant):
+    """The internals of an accountant (grid, orders, log-moments, conversion) are a function of the events in its state, so
+    the state holds the events."""
+    keys = {"accountant": accountant, "clipping": {"norm": "adaptive"}, "target_epsilon": 30,
+            "phases": {"warmup": {"steps": 2, "noise_multiplier": 2}}}
+    one, other = mechanism(**keys), mechanism(**keys)
+    for step in range(4):
+        one.apply(gradients(step))
+    other.restore(one.save())
+    before = one.spent
+    assert (other.spent, other.replay, other.save()) == (before, one.replay, one.save())
+    for step in range(4, 7):
+        assert one.apply(gradients(step)).trace == other.apply(gradients(step)).trace
+    assert (other.spent.epsilon, other.save()) == (one.spent.epsilon, one.save()) and one.spent.epsilon != before.epsilon

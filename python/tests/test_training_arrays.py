@@ -222,12 +222,29 @@ def test_settings_and_presets_count_as_given():
 
 
 @pytest.mark.parametrize("preset", ["llm_flash", "peft_max_utility", "regulated_fair", "frontier_trillion"])
-def test_every_preset_trains(preset):
+def test_every_preset_trains(tmp_path, preset):
     X, y = records(1500)
-    run = discreet.train(X, y, bounds=(-1, 1), classes=[0, 1], target_epsilon=8, epochs=2, hidden=[8],
-                         config={"security": {"differential_privacy": {"extends": preset}}})
+    run = discreet.train(X, y, tmp_path / "run", bounds=(-1, 1), classes=[0, 1], target_epsilon=8, epochs=2, hidden=[8],
+                         config={"security": {"differential_privacy": {"extends": preset}}},
+                         settings={"model.groups": {"body": ["layer0"]}} if preset == "regulated_fair" else None)
     assert run.steps > 0 and run.epsilon.upper <= 8 and run.not_private == []
     assert run.predict(X).shape == (1500,)
+    header = json.loads((tmp_path / "run" / "trace.jsonl").read_text().splitlines()[0])
+    steps = steps_of(tmp_path / "run")
+    expected = {"llm_flash": ("per_layer", {"layer0", "layer1"}, "FlashEfficientClip_v1"),
+                "peft_max_utility": ("peft_targeted", {"all"}, "Clip_v1"),
+                "regulated_fair": ("per_group", {"body", "layer1"}, "Clip_v1"),
+                "frontier_trillion": ("hybrid", {"layer0", "layer1"}, "Clip_v1")}[preset]
+    assert (header["clipping_strategy"], set(header["allocation_map"]), header["clip_operator"]) == expected
+    assert header["fused_kernel"] is (preset == "llm_flash")
+    assert ("delta_eps" in steps[0]) is (preset in ("llm_flash", "regulated_fair"))  # bounds follow the norms, at a cost
+    assert header["safety_budget_reserve"] == (0.12 if preset == "regulated_fair" else 0.08)
+    assert (steps[0]["noise_scale_sigma"] == 0.7) is (preset == "peft_max_utility")
+    assert (header["dp_mode"] == "dynamic_projection") is (preset == "frontier_trillion")
+    assert any(note.startswith(f"the preset {preset} sets ") for note in run.notes)
+    idle = {"llm_flash": "parallelism.type fsdp2", "peft_max_utility": "privacy_allocation layer_wise has no effect",
+            "frontier_trillion": "fused_kernel has no effect: the strategy hybrid"}.get(preset, "")
+    assert any(note.startswith(idle) for note in run.notes)
 
 
 CTRL_C = """

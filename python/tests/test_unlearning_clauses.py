@@ -201,7 +201,7 @@ def test_the_log_has_every_name_with_its_value():
     data = stream()
     for _ in range(300):
         model.calibrate_step(*next(data))
-    stats = model.finalize_calibration(0.5)
+    stats = model.finalize_calibration(0.4)  # not the odometer's 0.5
     while not model.ready_to_predict:
         model.insert(*next(data))
     odometer.finalize_with(stats, T_estimate=10000)
@@ -214,7 +214,7 @@ def test_the_log_has_every_name_with_its_value():
         "N_star_theory": model.N_star, "m_theory": odometer.m, "eps_step_theory": 1.0 / odometer.m,
         "delta_step_theory": 1e-5 / odometer.m, "sigma_step_theory": odometer.noise_scale(), "G_hat": stats["G"],
         "D_hat": stats["D"], "c_hat": stats["c"], "C_hat": stats["C"], "avg_regret_empirical": model.avg_regret_empirical,
-        "phase": "INTERLEAVING", "capacity_remaining": odometer.deletion_capacity - 1, "gamma_learn": 0.5, "gamma_priv": 5.0,
+        "phase": "INTERLEAVING", "capacity_remaining": odometer.deletion_capacity - 1, "gamma_learn": 0.4, "gamma_priv": 5.0,
         "quantile": 0.9, "D_cap": 10.0}
     assert {name: log[name] for name in expected} == expected
     assert log["eps_spent"] == pytest.approx(1.0 / odometer.m)

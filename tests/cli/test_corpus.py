@@ -1,5 +1,6 @@
 """Signed contributions end to end: keygen, attest, train; what is rejected never reaches a batch."""
 
+import base64
 import csv
 import hashlib
 import json
@@ -721,3 +722,52 @@ def test_the_ledger_of_a_run_states_its_policy_its_attestations_and_its_epochs(c
         assert said["accountant"] == accountant
     most = {row["under"]["class"]: row["cumulative_epsilon_micro"] for row in rows if row["type"] == "use"}
     assert 0 < most["clinical"] < most["open"]
+
+
+def under(folder, accountant):
+    """Accounts the corpus by another accountant; its descriptors are signed again."""
+    for name in ("policy.yaml", "train.yaml"):
+        text = (folder / name).read_text()
+        (folder / name).write_text(text.replace("accountant: rdp", f"accountant: {accountant}"))
+    (folder / "anchors.jsonl").unlink()
+    done = discreet("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--batch", "batch.csv", "--out",
+                    "anchors.jsonl", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_corpus_may_be_accounted_by_moments_and_its_ledger_header_says_so(corpus):
+    folder = under(corpus(), "moments")
+    done = train(folder, "run")
+    assert done.returncode == 0, done.stderr
+    assert {c["accountant"] for c in header(folder, "run")["classes"]} == {"moments"}
+    shown = discreet("ledger", "show", "ledger.db", "--limit", "1", "--json", cwd=folder)
+    first = json.loads(shown.stdout.splitlines()[0])
+    assert (first["type"], first["accountant"]) == ("header", "moments")
+    # The contract that a later auditor checks: floors, version of the profiles, and the keys of those who sign.
+    assert (first["clip_norm_floor_nano"], first["noise_multiplier_floor_nano"]) == (10_000_000, 300_000_000)
+    steward = base64.b64decode("".join((folder / "steward.pub").read_text().splitlines()[1:-1]))[-32:].hex()
+    assert (first["depth_profile_schema"], first["public_key"], first["steward_keys"]) == (1, steward, [steward])
+
+
+def test_the_steps_of_a_ledger_epoch_set_how_often_it_is_signed(corpus):
+    """Twelve steps: by default epochs of 5 (200 records by 40), or as many as corpus.ledger_epoch_steps says."""
+    folder, found = corpus(uses=20), {}
+    for steps in (None, 2, 12):
+        settings = ["--set", f"corpus.ledger_epoch_steps={steps}"] if steps else []
+        own = ["--set", f"corpus.ledger={steps}.db", "--set", f"corpus.uses={steps}.uses"]
+        done = train(folder, f"run{steps}", *settings, *own)
+        assert done.returncode == 0, done.stderr
+        counts = json.loads(discreet("ledger", "verify", f"{steps}.db", "--json", cwd=folder).stdout)["counts"]
+        found[steps] = counts["epochs"], counts["checkpoints"], json.loads(done.stdout)["epsilon"]["upper"]
+    assert [found[steps][0] for steps in (None, 2, 12)] == [3, 6, 1]
+    # One signed checkpoint for each epoch, beside those of the ledger's beginning and end.
+    assert found[2][1] - found[12][1] == 5 and found[None][1] - found[12][1] == 2
+    assert found[None][2] == found[2][2] == found[12][2]
+
+
+def test_a_ledger_reserves_an_epoch_of_shuffled_batches_whole(corpus):
+    refused = discreet("check", "train.yaml", "--set", "corpus.ledger_epoch_steps=2", "--set",
+                       "sampling_mode=SHUFFLE_WITHOUT_REPLACEMENT_BALLS_AND_BINS_V1", "--set", "target_steps=10",
+                       cwd=under(corpus(), "pld"))
+    assert refused.returncode == 2 and "corpus.ledger_epoch_steps is 2" in refused.stderr, refused.stderr

@@ -81,6 +81,8 @@ def test_train_ends_with_one_object_and_a_line_per_epoch(run):
     assert (result["steps"], result["ended"], result["not_private"]) == (24, "completed", [])
     assert result["accuracy"] > 0.6
     assert progress.count("epoch ") == 2
+    end = lines(folder)[-1]
+    assert (end["kind"], end["status"]) == ("run_end", "success") and "failure_code" not in end
 
 
 def test_text_says_what_the_accuracy_is_not(tmp_path):
@@ -219,6 +221,9 @@ def test_budget_reached_is_done(tmp_path):
     before = [trace[i - 1] for i, line in enumerate(trace) if line["kind"] == "warning"]
     passed = [line for line in trace if line["kind"] == "iter" and line["cumulative_epsilon_after"] > 3 * (1 - 0.08)]
     assert before == passed[:1] and passed[0]["cumulative_epsilon_before"] <= 3 * (1 - 0.08)
+    failure, end = lines(tmp_path / "r")[-2:]
+    assert (end["status"], end["failure_code"]) == ("failed", "PRIVACY_BUDGET_EXCEEDED") and failure["kind"] == "failure"
+    assert failure["failure_code"] == end["failure_code"]
 
 
 def test_budget_for_no_step_at_all_is_status_1_and_leaves_nothing(tmp_path):

@@ -261,13 +261,4 @@ Interval shuffle_epsilon(const ShuffledRecords& r, double delta) {
   return {bisect(upper, [delta](Interval found) { return !(found.lower >= delta); }).lower, upper};
 }
 
-double amplification_by_shuffling(const Sampling& sampling) {
-  if (!std::holds_alternative<ShuffledEpoch>(sampling)) {
-    invalid_config("AmplificationByShuffling_v1",
-                   "the sampling is {}; this factor exists only for shuffled_epoch",
-                   name(sampling));
-  }
-  return 1;
-}
-
 }  // namespace discreet::accounting

@@ -49,10 +49,4 @@ Interval shuffle_pair_delta(const ShuffledRecords& records, double epsilon);
 // particular randomizer attains. Typically several times below the closed form.
 Interval shuffle_epsilon(const ShuffledRecords& records, double delta);
 
-// AmplificationByShuffling_v1 of the specification: the factor by which shuffled epochs reduce
-// epsilon. It is 1 for a shuffled epoch, because no amplification is proven there (shuffled batches
-// can be far worse than Poisson batches). Throws kInvalidDpConfig for every other sampling, which
-// has its own accounting.
-double amplification_by_shuffling(const Sampling& sampling);
-
 }  // namespace discreet::accounting

@@ -129,12 +129,6 @@ TEST(ShuffleModel, ChargesDeltaZeroOfTheLocalRandomizer) {
   EXPECT_THROW(shuffle_epsilon({100000, 4, 1e-5}, 1e-6), Error);
 }
 
-TEST(ShuffleModel, ShuffledEpochsEarnNoAmplification) {
-  EXPECT_EQ(amplification_by_shuffling(ShuffledEpoch{100}), 1);
-  EXPECT_THROW(amplification_by_shuffling(Poisson{0.01}), Error);
-  EXPECT_THROW(amplification_by_shuffling(BallsAndBins{100}), Error);
-}
-
 // The mode of Bin(n-1, e^-epsilon0) is n-1, although (n-1+1) e^-epsilon0 rounds to n.
 TEST(ShuffleModel, HoldsForNearlyPerfectRandomizers) {
   for (const double epsilon0 : {1e-8, 1e-15, 1e-17, 1e-25}) {

@@ -10,7 +10,6 @@
 #include "discreet/mechanism/clip/clip_statistics.h"
 
 namespace discreet::mechanism {
-namespace {}  // namespace
 
 ClipPlan clip_plan(const ModelLayout& layout, Cut cut,
                    const std::map<std::string, double>& bounds) {

@@ -193,6 +193,21 @@ Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
   return out;
 }
 
+void require_sigma_map(const DpConfig& config, const ModelLayout& layout, const ClipPlan& plan) {
+  constexpr double kTolerance = 1e-9;
+  if (config.privacy_allocation != AllocationMode::kCustom || config.noise_multiplier == 0 ||
+      config.mode == ScheduleMode::kMeetExactly)
+    return;
+  const double effective = effective_of(plan, custom_weights(config, layout, plan.partition));
+  if (std::fabs(config.noise_multiplier / effective - 1) <= kTolerance) return;
+  invalid_config(kOperator,
+                 "sigma_map has the effective multiplier {:.12g}, but noise_multiplier is {}; set "
+                 "noise_multiplier: {:.12g} to draw the noise of the map, or multiply the map by "
+                 "{:.12g} (as earlier versions did without saying so)",
+                 effective, config.noise_multiplier, effective,
+                 config.noise_multiplier / effective);
+}
+
 accounting::GaussianGroups gaussian_groups(const Allocation& allocation, double sigma_eff,
                                            std::optional<accounting::Adaptation> adaptation) {
   if (!std::isfinite(sigma_eff))

@@ -25,7 +25,8 @@ namespace discreet::mechanism {
 //               sigma_eff^2 (sum_g C_g sqrt(d_g))^2. With a flat bound (hybrid):
 //               sigma_g^2 ∝ sqrt(u_g) / (C_g^2 sqrt(d_g)), u_g = min(C_g^2, lambda d_g) with
 //               sum u_g = flat_clip^2.
-//   custom      sigma_g ∝ sigma_map, which must name every part.
+//   custom      sigma_g ∝ sigma_map, which must name every part; sigma_g = sigma_map at the
+//               noise_multiplier of the configuration (require_sigma_map).
 //
 // Then noise.per_layer_multiplier scales the sigma_g of the parts it names. The scaled values are
 // drawn and accounted, so sigma_eff changes.
@@ -56,6 +57,12 @@ struct Allocation {
 // that binary64 cannot hold their sum.
 Allocation allocate_budget(const DpConfig& config, const ModelLayout& layout,
                            const SensitivityMap& sensitivities);
+
+// Throws kInvalidDpConfig, with both numbers, unless noise_multiplier is the effective multiplier
+// of sigma_map under the bounds of `plan`, within a relative 1e-9: at that multiplier the noise of
+// each part is that of the map. Accepts any map if there is no noise, or if the mode is
+// meet_exactly_at_target_steps, which determines the scale of the noise itself.
+void require_sigma_map(const DpConfig& config, const ModelLayout& layout, const ClipPlan& plan);
 
 // The mechanism of a step at base multiplier sigma_eff, for the accounting event. Its groups are
 // the sigma_g (products rounded up) and C_g of the parts, in order.

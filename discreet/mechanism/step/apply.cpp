@@ -33,6 +33,13 @@ std::uint64_t most_records_of(const SamplingPlan& plan) {
   return batch;
 }
 
+// The sampling of the events, at the rate of an expert's part: that of the batch.
+accounting::Sampling at_rate(accounting::Sampling sampling, const RoutingStats* routing) {
+  if (auto* coins = std::get_if<accounting::Poisson>(&sampling))
+    coins->rate = effective_sampling_rate(coins->rate, routing);
+  return sampling;
+}
+
 std::uint64_t slots_of(Injection injection, const DpConfig& dp, std::uint64_t most_records) {
   switch (injection) {
     case Injection::kPerStep: return 1;
@@ -115,8 +122,10 @@ Prepared prepare(const Mechanism::Fixed& fixed, std::uint64_t t,
   std::optional<NormHistory> history;
   if (clip_norms && !clip_norms->not_private)
     history = norm_history(*clip_norms, fixed.adaptive_options());
-  out.allocation = allocate_budget(
-      dp, out.layout, analyze_sensitivity(dp, out.layout, history ? &*history : nullptr));
+  out.allocation =
+      allocate_budget(dp, out.layout,
+                      analyze_sensitivity(dp, out.layout, history ? &*history : nullptr,
+                                          fixed.routing ? &*fixed.routing : nullptr));
   if (clip_norms && clip_norms->not_private)
     plan.clip = mechanism::clip_norms(*clip_norms, fixed.adaptive_options());
   if (out.layout.private_parameters() < fixed.layout.private_parameters()) {
@@ -176,7 +185,8 @@ Digest kernel_replay_token(const Config& resolved, const Digest& data_commitment
 
 Mechanism::Mechanism(const Config& given, const ModelLayout& layout, MechanismStreams streams,
                      const Digest& token, int threads, std::size_t most_positions,
-                     std::vector<PriorRelease> before, std::optional<Routes> routes) {
+                     std::vector<PriorRelease> before, std::optional<Routes> routes,
+                     std::optional<RoutingStats> routing) {
   Config resolved = given;
   prevalidate(resolved.privacy, 0);
   if (resolved.privacy.secure && !streams.noise.is_secure())
@@ -185,6 +195,13 @@ Mechanism::Mechanism(const Config& given, const ModelLayout& layout, MechanismSt
                    "mechanism_streams, or set secure: false");
   ModelLayout marked =
       layout.with_public(resolved.privacy.public_modules, resolved.privacy.public_groups);
+  std::optional<PeftStats> peft;
+  if (resolved.privacy.enabled && resolved.privacy.clip_strategy == ClipStrategy::kPeftTargeted) {
+    PeftPlan plan = plan_peft(layout.with_public({}, resolved.privacy.public_groups), {},
+                              resolved.privacy.public_modules, resolved.privacy.clip_norm);
+    marked = std::move(plan.layout);
+    peft = plan.stats;
+  }
   std::optional<Router> router;
   if (routes) {
     resolved = routed_config(std::move(resolved), *routes, marked);
@@ -201,8 +218,10 @@ Mechanism::Mechanism(const Config& given, const ModelLayout& layout, MechanismSt
   const double batch = static_cast<double>(plan.batch.value_or(1));
   fixed_ = std::make_unique<Fixed>(Fixed{
       resolved, std::move(marked), std::move(streams), token, threads, most_positions, plan,
-      sampling_of(resolved.privacy), batch, most, delta, not_private_reasons(resolved.privacy),
-      std::move(before), discreet::config_hash(given)});
+      at_rate(sampling_of(resolved.privacy), routing ? &*routing : nullptr), batch, most, delta,
+      not_private_reasons(resolved.privacy), std::move(before), discreet::config_hash(given)});
+  fixed_->peft = peft;
+  fixed_->routing = std::move(routing);
   if (router) {
     fixed_->binary32_records = charge_rounding(*router, *fixed_);
     fixed_->router.emplace(std::move(*router));
@@ -231,6 +250,7 @@ std::uint64_t Mechanism::most_records() const noexcept { return fixed_->most_rec
 const std::vector<std::string>& Mechanism::not_private() const noexcept {
   return fixed_->not_private;
 }
+const std::optional<PeftStats>& Mechanism::peft_stats() const noexcept { return fixed_->peft; }
 const Router* Mechanism::router() const noexcept {
   return fixed_->router ? &*fixed_->router : nullptr;
 }

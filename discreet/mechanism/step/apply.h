@@ -16,6 +16,7 @@
 #include "discreet/config/config.h"
 #include "discreet/mechanism/clip/adaptive_clip.h"
 #include "discreet/mechanism/clip/clip_batch.h"
+#include "discreet/mechanism/clip/clip_plan.h"
 #include "discreet/mechanism/clip/clip_statistics.h"
 #include "discreet/mechanism/noise/budget_allocation.h"
 #include "discreet/mechanism/noise/compression.h"
@@ -114,17 +115,36 @@ class Mechanism {
   // routes: if given, records have classes, each with its own bounds and parameters (route.h). Then
   // config() returns the result of routed_config(), with the noise_multiplier of the routes, and
   // layout() marks the parameters that no class may reach as public.
+  // routing: if given, the declared shares of the layout's experts. They are in trace_header() with
+  // the routing-aware rates, which are not a bound: events keep the full rate (sensitivity.h).
   // Throws kInvalidDpConfig for inconsistent arguments, such as an event of another adjacency;
   // kPrivacyBudgetExceeded if `before` alone exceeds the target.
   Mechanism(const Config& resolved, const ModelLayout& layout, MechanismStreams streams,
             const Digest& token, int threads = 1, std::size_t most_positions = 1,
-            std::vector<PriorRelease> before = {}, std::optional<Routes> routes = std::nullopt);
+            std::vector<PriorRelease> before = {}, std::optional<Routes> routes = std::nullopt,
+            std::optional<RoutingStats> routing = std::nullopt);
   ~Mechanism();
   Mechanism(Mechanism&&) noexcept;
 
+  // What a run must satisfy that starts now. Runs of earlier versions, which accepted more, go on.
+  // Throws kInvalidDpConfig unless
+  //   sigma_map is the noise that is drawn (require_sigma_map() of budget_allocation.h)
+  //   accumulation_context, if given, is the first microbatch: the state counts the others
+  //   with regulated and ghost clipping, ghost_bound_hash is the SHA-256 of ghost_bound()
+  void require_start() const;
+  // The bound of ghost clipping for this layout and these sizes, as the text of a JSON file that an
+  // audit can name by its SHA-256: the version of the bound (clip/ghost/ghost.h), the layers, the
+  // numbers that enter it, and sensitivity_factor, by which the accountant divides the noise. Equal
+  // builds, layouts and sizes give equal text; it does not depend on the noise or the budget.
+  std::string ghost_bound() const;
+  // What PEFTAwareClipHandler_v1 found; empty unless the strategy is peft_targeted.
+  const std::optional<PeftStats>& peft_stats() const noexcept;
   // True if accumulate() accepts backward passes: without privacy, or if clipping.ghost or
   // fused_kernel is set, because only then is their rounding accounted.
   bool takes_passes() const noexcept;
+  // True if backward passes are clipped by FlashEfficientClip_v1: fused_kernel is set, and every
+  // bound can be decided within a layer.
+  bool fuses_passes() const;
   // Steps 5 to 7: clips a microbatch and adds it to the accumulation; at most
   // gradient_accumulation_steps of them before release(). Throws kInvalidGradient for gradients
   // that are not finite (unless nonfinite: zero) or have the wrong shape, and for more records than

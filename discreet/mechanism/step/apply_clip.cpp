@@ -103,6 +103,11 @@ RecordNorms clip_kept(const ModelLayout& layout, const CoordinateMask& mask,
 
 bool Mechanism::takes_passes() const noexcept { return fixed_->takes_passes(); }
 
+bool Mechanism::fuses_passes() const {
+  return fixed_->dp().enabled && fixed_->dp().fused_kernel && !fixed_->router &&
+         is_fusible(state_->now.layout, state_->now.allocation.plan);
+}
+
 // Step 7: one microbatch.
 void Mechanism::clip_into(const Microbatch& microbatch, std::span<const std::uint32_t> classes,
                           Accumulation& into) const {

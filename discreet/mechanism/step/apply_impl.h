@@ -24,6 +24,8 @@ struct Mechanism::Fixed {
   std::vector<PriorRelease> before;
   Digest config_hash = {};  // of the original configuration
   std::optional<Router> router = {};
+  std::optional<PeftStats> peft = {};
+  std::optional<RoutingStats> routing = {};
   std::size_t binary32_records = ClipOptions().binary32_records;
 
   const DpConfig& dp() const noexcept { return config.privacy; }

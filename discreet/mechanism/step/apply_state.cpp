@@ -91,6 +91,13 @@ cbor::Value encoded(const std::vector<PriorRelease>& before) {
   return cbor::array(std::move(out));
 }
 
+// The specification's rate of each expert, for information: it is a statement about other records.
+cbor::Value routing_aware(const RoutingStats& routing, const SamplingPlan& sampling) {
+  std::vector<cbor::Value> rates;
+  for (const double share : routing.values()) rates.emplace_back(share * sampling.rate.value_or(1));
+  return cbor::map({{"rates", cbor::array(std::move(rates))}, {"note", "not a bound"}});
+}
+
 // A run without releases before the first step, or without routes, has no field for them.
 cbor::Value with_optional(std::vector<cbor::Entry> entries, const Mechanism::Fixed& fixed) {
   if (!fixed.before.empty()) entries.push_back({"before", encoded(fixed.before)});
@@ -305,32 +312,34 @@ cbor::Value FailureRecord::to_cbor() const {
 cbor::Value Mechanism::trace_header() const {
   const DpConfig& dp = fixed_->dp();
   std::vector<cbor::Value> reasons(fixed_->not_private.begin(), fixed_->not_private.end());
-  return with_optional(
-      {{"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
-       {"config_hash", ByteView(fixed_->config_hash)},
-       {"layout_hash", ByteView(fixed_->layout.hash())},
-       {"dp_mode", spelling(dp.mode)},
-       {"accountant", spelling(dp.accountant)},
-       {"clipping_strategy", spelling(dp.clip_strategy)},
-       {"subsampling", spelling(dp.subsampling)},
-       {"sampling_mode", spelling(dp.sampling_mode)},
-       {"sampler_config_hash", ByteView(fixed_->sampling.hash())},
-       {"adjacency", accounting::to_string(dp.adjacency)},
-       {"parallelism.type", spelling(dp.parallelism)},
-       {"noise_seed_per_step", dp.noise_seed_per_step},
-       {"privacy_allocation_mode", spelling(dp.privacy_allocation)},
-       // The allocation of the first step, whatever the state is now.
-       {"allocation_map", map_of(prepare(*fixed_, 0, std::nullopt, std::nullopt).allocation)},
-       {"fused_kernel", dp.fused_kernel},
-       {"safety_budget_reserve", dp.safety_budget_reserve},
-       {"accounting_approximation_policy", dp.accounting_approximation_policy
-                                               ? cbor::Value(*dp.accounting_approximation_policy)
-                                               : nullptr},
-       {"target_epsilon", dp.target_epsilon},
-       {"target_delta", dp.target_delta},
-       {"accounted_delta", fixed_->delta},
-       {"not_private", cbor::array(std::move(reasons))}},
-      *fixed_);
+  std::vector<cbor::Entry> entries = {
+      {"specification", fmt::format("{} {}", kAlgorithm, kSpecVersion)},
+      {"config_hash", ByteView(fixed_->config_hash)},
+      {"layout_hash", ByteView(fixed_->layout.hash())},
+      {"dp_mode", spelling(dp.mode)},
+      {"accountant", spelling(dp.accountant)},
+      {"clipping_strategy", spelling(dp.clip_strategy)},
+      {"subsampling", spelling(dp.subsampling)},
+      {"sampling_mode", spelling(dp.sampling_mode)},
+      {"sampler_config_hash", ByteView(fixed_->sampling.hash())},
+      {"adjacency", accounting::to_string(dp.adjacency)},
+      {"parallelism.type", spelling(dp.parallelism)},
+      {"noise_seed_per_step", dp.noise_seed_per_step},
+      {"privacy_allocation_mode", spelling(dp.privacy_allocation)},
+      // The allocation of the first step, whatever the state is now.
+      {"allocation_map", map_of(prepare(*fixed_, 0, std::nullopt, std::nullopt).allocation)},
+      {"fused_kernel", dp.fused_kernel},
+      {"safety_budget_reserve", dp.safety_budget_reserve},
+      {"accounting_approximation_policy", dp.accounting_approximation_policy
+                                              ? cbor::Value(*dp.accounting_approximation_policy)
+                                              : nullptr},
+      {"target_epsilon", dp.target_epsilon},
+      {"target_delta", dp.target_delta},
+      {"accounted_delta", fixed_->delta},
+      {"not_private", cbor::array(std::move(reasons))}};
+  if (fixed_->routing)
+    entries.push_back({"routing_aware_rates", routing_aware(*fixed_->routing, fixed_->sampling)});
+  return with_optional(std::move(entries), *fixed_);
 }
 
 cbor::Value Mechanism::trace_end() const {

@@ -129,7 +129,9 @@ const CalibrationStats& MemoryPair::finalize_calibration(double gamma_learn) {
     stats.N_star = certified_sample_complexity(k, gamma_learn);
     stats.warnings.clear();
   }
-  return finalize_calibration(std::move(stats));
+  finalize_calibration(std::move(stats));
+  gamma_learn_ = gamma_learn;
+  return stats_;
 }
 
 const CalibrationStats& MemoryPair::finalize_calibration(CalibrationStats stats) {
@@ -141,6 +143,7 @@ const CalibrationStats& MemoryPair::finalize_calibration(CalibrationStats stats)
   }
   stats_ = std::move(stats);
   N_star_ = stats_.N_star;
+  gamma_learn_.reset();
   if (stream_) calibrator_.clear();
   enter(Phase::kLearning);
   finish_warmup();
@@ -215,6 +218,7 @@ void MemoryPair::revert_to_calibration() {
   calibrator_.clear();
   stats_ = {};
   N_star_.reset();
+  gamma_learn_.reset();
   ready_to_predict_ = false;
   odometer_->begin_warmup();
   enter(Phase::kCalibration);
@@ -283,7 +287,7 @@ std::map<std::string, MemoryPair::Metric> MemoryPair::metrics() const {
       {"phase", std::string(to_string(phase_))},
       {"eps_spent", o.eps_spent()},
       {"capacity_remaining", o.remaining()},
-      {"gamma_learn", options.gamma_learn},
+      {"gamma_learn", gamma_learn_.value_or(options.gamma_learn)},
       {"gamma_priv", options.gamma_priv},
       {"quantile", calibrator_.options().quantile},
       {"D_cap", calibrator_.options().D_cap.value_or(INFINITY)},

@@ -51,7 +51,7 @@ class MemoryPair {
   double calibrate_step(std::span<const double> x, double y);
 
   // CALIBRATION -> LEARNING. gamma_learn > 0. The second form takes statistics from elsewhere, for
-  // instance from several learners together.
+  // instance from several learners together; the log then states the odometer's gamma_learn.
   const CalibrationStats& finalize_calibration(double gamma_learn);
   const CalibrationStats& finalize_calibration(CalibrationStats stats);
 
@@ -129,6 +129,7 @@ class MemoryPair {
   Phase phase_ = Phase::kCalibration;
   CalibrationStats stats_;
   std::optional<std::uint64_t> N_star_;
+  std::optional<double> gamma_learn_;  // from which N_star_ follows; empty: of the odometer
   bool ready_to_predict_ = false;
   std::uint64_t events_seen_ = 0, inserts_seen_ = 0, deletes_seen_ = 0;
   double cumulative_regret_ = 0;

@@ -79,6 +79,7 @@ Bytes MemoryPair::save(Records records) const {
       {"deletes_seen", deletes_seen_},
       {"cumulative_regret", cumulative_regret_},
       {"next_id", next_id_}};
+  if (gamma_learn_) state.push_back({"gamma_learn", *gamma_learn_});
   if (records == Records::kInside) {
     std::vector<cbor::Entry> live;
     for (const auto& [key, ids] : live_) live.push_back({bytes_of(key), packed(ids)});
@@ -119,6 +120,8 @@ MemoryPair MemoryPair::restore(ByteView bytes, NoiseSource noise) {
       pair.stats_.warnings.emplace_back(warning.as_text());
     }
     if (!s.at("N_star").is_null()) pair.N_star_ = s.at("N_star").as_unsigned();
+    // Earlier versions did not keep it.
+    if (const Value* gamma = s.find("gamma_learn")) pair.gamma_learn_ = gamma->as_float();
     pair.ready_to_predict_ = s.at("ready_to_predict").as_bool();
     pair.events_seen_ = s.at("events_seen").as_unsigned();
     pair.inserts_seen_ = s.at("inserts_seen").as_unsigned();

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from discreet import _core
+from discreet.mechanism import _json
 from discreet.torch import dataset
 from discreet.torch.clipper import HALF, refuse_half
 from discreet.torch.errors import refuse
@@ -55,7 +57,7 @@ class Arguments:
     target_epsilon: float
     target_delta: float
     epochs: int | None
-    clipping: str
+    clipping: str | None
     sampling: str
     declared_size: int | None
     loss_reduction: str
@@ -88,15 +90,13 @@ class Arguments:
         for key in ("module", "optimizer", "data_loader"):
             if given[key] is None:
                 refuse(f"{key} is missing; pass it to make_private")
-        if given["noise_multiplier"] is None and given["epochs"] is None:
-            refuse("noise_multiplier is missing; pass it, or pass epochs and target_epsilon, from which it follows")
         return cls(**given, criterion=others.get("criterion"))
 
     # ---------------------------------------------------------------- checks
 
     def check_values(self) -> None:
         """Checks ranges that do not depend on the module or the data; converts counts to int."""
-        if self.clipping not in CLIPPING:
+        if self.clipping is not None and self.clipping not in CLIPPING:
             refuse(f"clipping is '{self.clipping}', but must be one of {', '.join(CLIPPING)}")
         if self.sampling not in SAMPLING:
             refuse(f"sampling is '{self.sampling}', but must be one of {', '.join(SAMPLING)}")
@@ -173,17 +173,18 @@ class Arguments:
             "effective_batch_size": self.batch, "sampling_mode": SAMPLING[self.sampling], "accountant": accountant,
             "target_epsilon": self.target_epsilon, "target_delta": self.target_delta, "nonfinite": self.nonfinite,
             # An epoch is reserved before its first step, so the claim holds wherever the loop stops inside it.
-            "accountant_granularity": "PER_EPOCH",
-            "clipping": {"strategy": CLIPPING[self.clipping]}}
+            "accountant_granularity": "PER_EPOCH", "clipping": {}}
+        # What no argument says is left to the preset that `settings` may extend, and to the defaults of the keys.
+        if self.clipping is not None:
+            privacy["clipping"]["strategy"] = CLIPPING[self.clipping]
         if isinstance(self.max_grad_norm, Mapping):
             privacy["clip_norm_map"] = dict(self.max_grad_norm)
+            privacy["clipping"]["norm"] = 1.0
         elif isinstance(self.max_grad_norm, (list, tuple)):
             refuse("max_grad_norm is a list; pass a dictionary of bounds by name, or one bound over all layers")
-        else:
+        elif self.max_grad_norm is not None:
             privacy["clipping"]["norm"] = float(self.max_grad_norm)
-        if self.noise_multiplier is None:
-            privacy["mode"] = "meet_exactly_at_target_steps"
-        else:
+        if self.noise_multiplier is not None:
             privacy["noise_multiplier"] = float(self.noise_multiplier)
             if self.noise_multiplier == 0:
                 privacy["debug"] = True
@@ -193,7 +194,23 @@ class Arguments:
             privacy |= {"secure": False, "seed": insecure_seed}
         for key, value in (self.settings or {}).items():
             _set(privacy, key.removeprefix("security.differential_privacy.").split("."), value)
-        return {"security": {"differential_privacy": privacy}, "run": {"compute_dtype": self.compute_dtype()}}
+        config = {"security": {"differential_privacy": privacy}, "run": {"compute_dtype": self.compute_dtype()}}
+        self._complete(privacy, {key.removeprefix("security.differential_privacy.") for key in
+                                 _core.given_keys(_json(config).encode(), "make_private", [])})
+        return config
+
+    def _complete(self, privacy: dict[str, Any], given: set[str]) -> None:
+        """Adds what follows from other keys. given: the keys that arguments, settings or the preset set."""
+        preset = privacy.get("extends")
+        if self.clipping in ("flat", "automatic") and self.max_grad_norm is None and "clipping.norm" in given:
+            refuse(f"clipping='{self.clipping}' has a fixed bound, but extends '{preset}' sets clipping.norm adaptive; pass "
+                   "max_grad_norm to fix the bound, or clipping='adaptive'")
+        if "noise_multiplier" in given:
+            return
+        if self.epochs is None:
+            refuse("noise_multiplier is missing; pass it, or pass epochs and target_epsilon, from which it follows")
+        if "mode" not in given:
+            privacy["mode"] = "meet_exactly_at_target_steps"
 
     def compute_dtype(self) -> str:
         """The precision of the module's gradients; rejects modules that cannot be trained here."""

@@ -82,8 +82,8 @@ class PrivacyEngine:
     def make_private(self, *, module: nn.Module | None = None,
                      optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
                      data_loader: DataLoader[Any] | None = None, noise_multiplier: float | None = None,
-                     max_grad_norm: float | Mapping[str, float] = 1.0, target_epsilon: float = 20.0,
-                     target_delta: float = 1e-5, epochs: int | None = None, clipping: str = "flat",
+                     max_grad_norm: float | Mapping[str, float] | None = None, target_epsilon: float = 20.0,
+                     target_delta: float = 1e-5, epochs: int | None = None, clipping: str | None = None,
                      sampling: str = "poisson", declared_size: int | None = None, loss_reduction: str = "mean",
                      max_physical_batch_size: int | None = None, gradient_accumulation_steps: int = 1,
                      nonfinite: str = "zero", groups: Mapping[str, str] | None = None, self_check: bool = True,
@@ -93,12 +93,12 @@ class PrivacyEngine:
 
         optimizer: one optimizer, or a list of optimizers that share the module.
         noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 for tests only.
-        max_grad_norm: bound on the L2 norm of a record's gradient. For per_layer and per_group it is the bound over all parts,
-            or a dictionary with one bound for each part by name.
+        max_grad_norm: bound on the L2 norm of a record's gradient, by default 1. For per_layer and per_group it is the bound
+            over all parts, or a dictionary with one bound for each part by name.
         target_epsilon, target_delta: the budget; a step that would exceed it is rejected.
-        clipping: "flat", "per_layer" (clipped during the backward pass), "per_group" (`groups`: parameter → group),
-            "automatic" (Bu et al. 2023: every gradient is scaled to the bound) or "adaptive" (the bound follows the norms,
-            privately).
+        clipping: "flat" (the default), "per_layer" (clipped during the backward pass), "per_group" (`groups`: parameter →
+            group), "automatic" (Bu et al. 2023: every gradient is scaled to the bound) or "adaptive" (the bound follows the
+            norms, privately).
         sampling: "poisson" or "balls_and_bins".
         declared_size: a public number of records, at least as large as the data set. With it, the presence of a record is
             protected (add_remove). Without it, the size of the data set is public and the content of a record is protected
@@ -113,6 +113,8 @@ class PrivacyEngine:
         data_digest: SHA-256 of the records (32 bytes or hexadecimal). A run with a directory compares it when it is resumed.
             It is computed by default for tensors in memory of up to 128 MB; without it, only the number of records is compared.
         settings: further keys of the configuration, as in discreet.load_config, except those that follow from the arguments.
+            With {"extends": NAME}, the preset of that name gives the clipping, the bound and the noise that no argument gives;
+            `notes` says which of its keys act.
         criterion (optional): the loss as a function of outputs and targets; the self-check then checks whether it couples
             records.
         """
@@ -127,6 +129,8 @@ class PrivacyEngine:
         """Same as make_private, with the least noise for which `epochs` passes over the data stay within the budget."""
         if "noise_multiplier" in others or "sigma" in others:
             refuse("noise_multiplier follows from target_epsilon; omit it, or use make_private")
+        # Also where a preset has noise or a mode of its own.
+        others["settings"] = {"mode": "meet_exactly_at_target_steps", **(others.get("settings") or {})}
         return self.make_private(target_epsilon=target_epsilon, target_delta=target_delta, epochs=epochs, **others)
 
     def _make(self, given: Arguments) -> PrivateLoader:
@@ -141,10 +145,11 @@ class PrivacyEngine:
         # The self-check comes first, so that an unsupported module leaves no run directory behind.
         layout = self._check_records(given)
         self.module, self._automatic = given.module, given.clipping == "automatic"
-        self._arguments = {"clipping": given.clipping, "loss_reduction": given.loss_reduction,
-                           "gradient_accumulation_steps": given.gradient_accumulation_steps}
         self.planned_steps = config["security"]["differential_privacy"].get("target_steps")
         session = self._start(given, config)
+        by_preset = session.strategy() if "extends" in config["security"]["differential_privacy"] else "flat"
+        self._arguments = {"clipping": given.clipping or by_preset, "loss_reduction": given.loss_reduction,
+                           "gradient_accumulation_steps": given.gradient_accumulation_steps}
         try:
             parts = self._parts(session, given)
             state.load(self, session, given.module, given.optimizers)
@@ -191,7 +196,7 @@ class PrivacyEngine:
     def _install(self, given: Arguments, parts: dict[str, int], layout: selfcheck.Layout | None) -> PrivateLoader:
         """Hooks the module, the loader and the optimizers."""
         module, session = given.module, self._session
-        self._clipper = Clipper(module, parts, fused=given.clipping == "per_layer", bounds=session.clip_bounds,
+        self._clipper = Clipper(module, parts, fused=session.strategy() == "per_layer", bounds=session.clip_bounds,
                                 mean=given.loss_reduction == "mean", batch=float(given.batch),
                                 whole=layout.whole if layout else ())
         self._clipper.sink, self._clipper.check, self._clipper.failed = self, self._check_forward, self.drop
@@ -389,6 +394,11 @@ class PrivacyEngine:
     def not_private(self) -> list[str]:
         """Why the run is not private; empty if it is."""
         return list(self._started().not_private())
+
+    @property
+    def notes(self) -> list[str]:
+        """What was changed, replaced or has no effect, for people."""
+        return list(self._started().notes())
 
     def save_checkpoint(self, path: str | os.PathLike[str] | None = None, *, module: nn.Module | None = None,
                         optimizer: object = None, **more: Any) -> None:

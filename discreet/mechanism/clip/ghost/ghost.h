@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "discreet/layout/gradients.h"
 #include "discreet/layout/layer_pass.h"
@@ -39,6 +40,10 @@ RecordNorms ghost_clip(const ModelLayout& layout, const BackwardPass<float>& pas
                        const ClipPlan& plan, const ClipOptions& options, GradientSum& sum);
 RecordNorms ghost_clip(const ModelLayout& layout, const BackwardPass<double>& pass,
                        const ClipPlan& plan, const ClipOptions& options, GradientSum& sum);
+
+// The version of the bound that ghost.md proves and sensitivity_factor computes. Raise it whenever
+// one of them changes: audits name it (Mechanism::ghost_bound).
+inline constexpr std::uint64_t kGhostBoundVersion = 1;
 
 // Whether the position of a record in its batch depends on other records.
 enum class Slots : std::uint8_t {
