@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/budget/sampling.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/print.h"
-#include "cli/sampling.h"
 #include "cli/training_run.h"
 #include "discreet/base/error.h"
 #include "discreet/base/files.h"

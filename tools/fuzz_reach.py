@@ -40,7 +40,7 @@ PARSERS = [
     ("safetensors", "data", "training/safetensors.cpp"),
     ("manifests", "release", "release/manifest_json.cpp release/envelope.cpp"),
     ("requests", "release", "release/request.cpp"),
-    ("JSON schedules", "schedule", "cli/schedule.cpp"),
+    ("JSON schedules", "schedule", "cli/budget/schedule.cpp"),
 ]
 
 

@@ -1,10 +1,18 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "discreet/base/bytes.h"
+#include "discreet/base/error.h"
 #include "discreet/base/files.h"
 #include "discreet/base/folder_testing.h"
 #include "discreet/config/config_resolve.h"
@@ -76,6 +84,43 @@ class SmallRun {
 
   Folder folder;
   Config config;
+};
+
+inline std::vector<nlohmann::json> lines_of(const std::string& trace, const std::string& kind) {
+  std::vector<nlohmann::json> out;
+  std::istringstream in(trace);
+  for (std::string line; std::getline(in, line);) {
+    nlohmann::json object = nlohmann::json::parse(line);
+    if (object.at("kind") == kind) out.push_back(std::move(object));
+  }
+  return out;
+}
+
+// What `act` throws.
+inline Error error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {ErrorCode::kInvalidInput, "", ""};
+}
+
+inline void expect_same_run(const SmallRun& run, const char* a, const char* b) {
+  EXPECT_EQ(run.read(a, "trace.jsonl"), run.read(b, "trace.jsonl"));
+  EXPECT_EQ(run.read(a, "model.safetensors"), run.read(b, "model.safetensors"));
+  EXPECT_EQ(run.read(a, "checkpoint.cbor"), run.read(b, "checkpoint.cbor"));
+  EXPECT_EQ(run.read(a, "config.yaml"), run.read(b, "config.yaml"));
+}
+
+// Stops after that many steps of this process.
+struct StopAfter {
+  std::atomic<bool> stop = false;
+  void on(TrainOptions& options, std::uint64_t step) {
+    options.stop = &stop;
+    options.progress = [this, step](const Progress& p) { stop = p.step >= step; };
+  }
 };
 
 }  // namespace discreet::training

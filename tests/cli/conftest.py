@@ -1,6 +1,7 @@
 import shutil
 
 import pytest
+from corpora import corpus  # noqa: F401
 
 
 @pytest.fixture

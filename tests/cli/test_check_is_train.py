@@ -209,7 +209,7 @@ def expect_agreement(folder, numbers):
     differ, accepted = {}, 0
     for number in numbers:
         tree = generate(number, choices)
-        tree.pop("corpus", None)  # of its own test, in test_corpus.py
+        tree.pop("corpus", None)  # of its own test, in test_corpus*.py
         sentence, ran = compare(folder, number, tree)
         accepted += ran
         if sentence:

@@ -14,7 +14,7 @@ import time
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
-from test_corpus import corpus  # noqa: E402, F401
+from corpora import corpus  # noqa: E402, F401
 
 KILLS = 50
 

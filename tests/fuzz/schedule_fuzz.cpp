@@ -1,5 +1,5 @@
 // Property of `account --schedule`, whatever the lines: kInvalidDpConfig, or steps in range.
-#include "cli/schedule.h"
+#include "cli/budget/schedule.h"
 #include "tests/fuzz/file.h"
 #include "tests/fuzz/fuzz.h"
 

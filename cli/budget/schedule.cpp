@@ -1,4 +1,4 @@
-#include "cli/schedule.h"
+#include "cli/budget/schedule.h"
 
 #include <fmt/format.h>
 

@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/account_runs.h"
+#include "cli/budget/account_runs.h"
+#include "cli/budget/planning.h"
+#include "cli/budget/sampling.h"
+#include "cli/budget/schedule.h"
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/planning.h"
 #include "cli/print.h"
-#include "cli/sampling.h"
-#include "cli/schedule.h"
 #include "discreet/accounting/accountant.h"
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/accounting/pld.h"

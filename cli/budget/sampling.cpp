@@ -1,4 +1,4 @@
-#include "cli/sampling.h"
+#include "cli/budget/sampling.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "cli/planning.h"
+#include "cli/budget/planning.h"
 
 #include <fmt/core.h>
 #include <unistd.h>

@@ -6,9 +6,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/budget/planning.h"
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/planning.h"
 #include "cli/print.h"
 #include "discreet/base/error.h"
 

@@ -1,4 +1,4 @@
-#include "cli/account_runs.h"
+#include "cli/budget/account_runs.h"
 
 #include <fmt/core.h>
 
@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/budget/planning.h"
 #include "cli/numbers.h"
-#include "cli/planning.h"
 #include "cli/print.h"
 #include "discreet/accounting/group_privacy.h"
 #include "discreet/base/error.h"

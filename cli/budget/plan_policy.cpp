@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/budget/planning.h"
+#include "cli/budget/sampling.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
-#include "cli/planning.h"
 #include "cli/print.h"
-#include "cli/sampling.h"
 #include "discreet/admission/policy.h"
 #include "discreet/base/error.h"
 #include "discreet/config/config_read.h"

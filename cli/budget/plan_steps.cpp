@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/budget/planning.h"
 #include "cli/numbers.h"
-#include "cli/planning.h"
 #include "cli/print.h"
 #include "discreet/accounting/longest_run.h"
 #include "discreet/base/error.h"
