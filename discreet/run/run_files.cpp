@@ -337,7 +337,7 @@ void RunFiles::count_from(std::uint64_t steps) {
   steps_ = steps;
   counted_ = std::max(fs::exists(at("trace.jsonl")) ? steps_in(at("trace.jsonl")) : 0,
                       header_ ? StepCount::read(directory_, *secret_).value_or(0) : 0);
-  count_ = std::make_unique<StepCount>(directory_, *secret_);
+  count_ = std::make_unique<StepCount>(directory_, *secret_, counted_);
   count_->write(counted_);
 }
 

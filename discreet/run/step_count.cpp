@@ -53,10 +53,18 @@ Counts counts_in(const std::filesystem::path& file, const random::Key& secret) {
   return out;
 }
 
+const std::filesystem::path& created(const std::filesystem::path& file, const random::Key& secret,
+                                     std::uint64_t count) {
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file)))
+    write_new(file, bytes_of(text_of(count, secret)), Access::kOwner);
+  return file;
+}
+
 }  // namespace
 
-StepCount::StepCount(const std::filesystem::path& run, const random::Key& secret)
-    : file_(run / kStepCountFile, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600),
+StepCount::StepCount(const std::filesystem::path& run, const random::Key& secret,
+                     std::uint64_t count)
+    : file_(created(run / kStepCountFile, secret, count), O_WRONLY | O_NOFOLLOW | O_NONBLOCK),
       key_(secret) {
   struct stat status {};
   if (::fstat(file_.number(), &status) != 0) fail_on_file("read", run / kStepCountFile);

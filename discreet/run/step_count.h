@@ -20,8 +20,9 @@ inline constexpr const char* kStepCountFile = "trace.steps";
 // While one line is being overwritten, the other one is whole. Earlier versions wrote one line.
 class StepCount {
  public:
-  // Opens or creates RUN/trace.steps.
-  StepCount(const std::filesystem::path& run, const random::Key& secret);
+  // Opens RUN/trace.steps, or creates it with this count. A new file appears with its first line:
+  // a process that is killed here leaves no empty one.
+  StepCount(const std::filesystem::path& run, const random::Key& secret, std::uint64_t count);
   // A count below the last one replaces both lines.
   void write(std::uint64_t count);
 

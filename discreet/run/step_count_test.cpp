@@ -94,7 +94,7 @@ TEST(StepCount, AWriteThatWasCutOffLosesNoStep) {
   for (int steps = 1; steps <= 2; ++steps) {
     const Killed killed(steps);
     const auto whole = text_of(killed.run / kStepCountFile);
-    StepCount(killed.run, load_secret(killed.run / "secret.key")).write(steps + 1);
+    StepCount(killed.run, load_secret(killed.run / "secret.key"), 0).write(steps + 1);
     const auto later = text_of(killed.run / kStepCountFile);
     for (std::size_t cut = 0; cut <= later.size(); cut += 9) {
       std::string torn = later.substr(0, cut);
@@ -108,10 +108,18 @@ TEST(StepCount, AWriteThatWasCutOffLosesNoStep) {
   }
 }
 
+TEST(StepCount, ANewFileHasItsCountBeforeAnythingIsWritten) {
+  const Killed killed(5);
+  const auto secret = load_secret(killed.run / "secret.key");
+  std::filesystem::remove(killed.run / kStepCountFile);
+  const StepCount count(killed.run, secret, 7);  // killed here, it must not leave an empty file
+  EXPECT_EQ(StepCount::read(killed.run, secret), 7u);
+}
+
 TEST(StepCount, ACountThatIsSetBackStaysSetBack) {
   const Killed killed(5);
   const auto secret = load_secret(killed.run / "secret.key");
-  StepCount count(killed.run, secret);
+  StepCount count(killed.run, secret, 0);
   for (const std::uint64_t n : {2, 3, 9, 4, 0, 1}) {
     count.write(n);
     EXPECT_EQ(StepCount::read(killed.run, secret), n);
@@ -121,7 +129,7 @@ TEST(StepCount, ACountThatIsSetBackStaysSetBack) {
 TEST(StepCount, TheSingleLineOfEarlierVersionsIsRead) {
   const Killed killed(0);
   const std::string text = text_of(killed.run / kStepCountFile);
-  ASSERT_EQ(text.find('\n'), text.size() - 1);
+  fs::resize_file(killed.run / kStepCountFile, text.find('\n') + 1);
   EXPECT_EQ(StepCount::read(killed.run, load_secret(killed.run / "secret.key")), 0u);
 }
 
@@ -179,13 +187,13 @@ TEST(StepCount, IsWrittenThroughNoLink) {
       fs::create_hard_link(killed.folder / "theirs", killed.run / kStepCountFile);
     else
       fs::create_symlink(killed.folder / "theirs", killed.run / kStepCountFile);
-    EXPECT_THROW(StepCount(killed.run, key), Error);
+    EXPECT_THROW(StepCount(killed.run, key, 0), Error);
     EXPECT_EQ(text_of(killed.folder / "theirs"), "precious");
   }
   const Killed dangling(3);
   fs::remove(dangling.run / kStepCountFile);
   fs::create_symlink(dangling.folder / "made", dangling.run / kStepCountFile);
-  EXPECT_THROW(StepCount(dangling.run, load_secret(dangling.run / "secret.key")), Error);
+  EXPECT_THROW(StepCount(dangling.run, load_secret(dangling.run / "secret.key"), 0), Error);
   EXPECT_FALSE(fs::exists(dangling.folder / "made"));
 }
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from command import discreet
-from corpora import TODAY, amplify, header, train, used
+from corpora import AT, amplify, header, train, used
 
 
 @pytest.mark.parametrize("ghost", ["true", "false"])
@@ -55,7 +55,7 @@ def test_uses_are_counted_over_all_runs_and_never_pass_the_cap(corpus):
     for out in ["one", "two", "three"]:
         done = train(folder, out)
         assert done.returncode == 0, done.stderr
-    admitted = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", f"{TODAY}T00:00:00Z",
+    admitted = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", AT,
                         "--uses", "corpus.uses", "--json", cwd=folder)
     contributions = json.loads(admitted.stdout)["contributions"]
     exhausted = [c for c in contributions if c.get("refusal") == "USES_EXHAUSTED"]
@@ -103,9 +103,9 @@ def test_a_section_that_does_not_fit_is_refused_and_leaves_nothing(corpus):
     good = (folder / "train.yaml").read_text()
     for old, new, says in [
         ("adjacency: zero_out", "adjacency: add_remove", "adjacency"),
-        (f"  at: {TODAY}T00:00:00Z\n", "", "corpus.at"),
-        (f"at: {TODAY}", "at: 2036-11-16", "corpus.at is 2036-11-16"),
-        (f"at: {TODAY}", "at: 2020-11-16", "corpus.at is 2020-11-16"),
+        (f"  at: {AT}\n", "", "corpus.at"),
+        (f"at: {AT}", "at: 2036-11-16", "corpus.at is 2036-11-16"),
+        (f"at: {AT}", "at: 2020-11-16", "corpus.at is 2020-11-16"),
         ("  test: test.csv", "  holdout: 0.2", "holdout"),
         ("  uses: corpus.uses\n", "", "corpus.uses"),
         ("  ledger_key: steward.key\n", "", "discreet keygen steward"),
@@ -202,14 +202,14 @@ def test_contributions_of_one_contributor_are_totalled(corpus):
     (folder / "anchors.jsonl").unlink()
     assert discreet("attest", "--key", "hospital.key", "--policy", "policy.yaml", "--batch", "batch.csv",
                     "--out", "anchors.jsonl", cwd=folder).returncode == 0
-    said = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", f"{TODAY}T00:00:00Z", "--json", cwd=folder)
+    said = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", AT, "--json", cwd=folder)
     totals = json.loads(said.stdout)["contributors"]
     assert len(totals) == 98
     # One open contribution (z = 0.4) and two clinical ones (z = 1): 2.5 + 1 + 1.
     assert totals[0]["contributor"] == "p0" and totals[0]["contributions"] == 3
     assert totals[0]["gdp_mu"] == pytest.approx(4.5)
     assert totals[0]["epsilon_upper"] > totals[1]["epsilon_upper"]
-    text = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", f"{TODAY}T00:00:00Z", cwd=folder).stdout
+    text = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", AT, cwd=folder).stdout
     assert "contributor p0: 3 contributions, together epsilon ≤" in text
     assert train(folder, "run").returncode == 0
     assert header(folder, "run")["most_of_a_contributor"] == {"contributions": 3, "gdp_mu": pytest.approx(4.5)}

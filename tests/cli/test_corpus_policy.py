@@ -8,7 +8,7 @@ import sqlite3
 import cbor2
 import pytest
 from command import discreet
-from corpora import TODAY, header, train
+from corpora import AT, header, train
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from scipy.stats import norm
 
@@ -104,7 +104,7 @@ def test_the_ledger_of_a_run_states_its_policy_its_attestations_and_its_epochs(c
     (folder / "policy.yaml").write_text(policy.replace("accountant: rdp", f"accountant: {accountant}"))
     signed = (folder / "anchors.jsonl").read_bytes()
     # The attestations alone are admitted, by themselves, before there is a run; it takes them as they are.
-    alone = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", f"{TODAY}T00:00:00Z", cwd=folder)
+    alone = discreet("admit", "policy.yaml", "anchors.jsonl", "--at", AT, cwd=folder)
     assert alone.returncode == 0 and "10 admitted, 0 rejected" in alone.stdout
     done = train(folder, "run", "--set", f"accountant={accountant}")
     assert done.returncode == 0, done.stderr

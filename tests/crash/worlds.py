@@ -12,7 +12,8 @@ from faults import discreet
 from small_run import Small
 
 NOW = time.gmtime()
-TODAY = time.strftime("%Y-%m-%d", NOW)
+# A run may start up to a day later than this says, so the tests may run past midnight.
+AT = time.strftime("%Y-%m-%dT%H:00:00Z", NOW)
 
 POLICY = """corpus: notes
 accountant: rdp
@@ -40,7 +41,7 @@ corpus:
   descriptors: anchors.jsonl
   uses: corpus.uses
   ledger_key: steward.key
-  at: {today}T00:00:00Z
+  at: {at}
 security:
   differential_privacy:
     accountant: rdp
@@ -70,7 +71,7 @@ def governed(folder):
     lines = [f"{(i % 2) * 2 - 1 + i / 50:.3f},{i / 10:.3f},{'ab'[i % 2]}" for i in range(20)]
     (folder / "notes.csv").write_text("x,y,kind\n" + "\n".join(lines) + "\n")
     (folder / "policy.yaml").write_text(POLICY.format(key=hospital["public_key"]))
-    (folder / "train.yaml").write_text(CONFIG.format(today=TODAY))
+    (folder / "train.yaml").write_text(CONFIG.format(at=AT))
     rows = "".join(f"p{i},open,{hashlib.sha256(line.encode()).hexdigest()},{NOW.tm_year}-01-01T00:00:00Z,"
                    f"{NOW.tm_year + 1}-02-01T00:00:00Z\n" for i, line in enumerate(lines[:12]))
     (folder / "batch.csv").write_text("contributor,class,anchor,not_before,not_after\n" + rows)
