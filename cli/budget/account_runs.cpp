@@ -173,7 +173,7 @@ void print_text(const Total& total) {
   print("  {:<{}}{:<16}{:<22}{:>12} {:<12}{:>12}\n", "together", width, "", "", "", "",
         brief_up(total.epsilon.value.upper));
   print(
-      "  in words       whoever sees the results of all these runs learns at most this of {}\n"
+      "  in words       anyone who sees the results of all these runs learns at most this of {}\n"
       "                 that may be in the data of each of them.\n"
       "  provided that  the runs, their noise and their length were chosen without looking at "
       "what\n"

@@ -201,8 +201,8 @@ inline nb::tuple pair_of(const accounting::Interval& interval) {
 // works; threads that share one take turns.
 class Session {
  public:
-  // data_commitment: as kernel_replay_token() takes it. has_files: whoever keeps the files
-  // calls require_start() where the run starts. routing: as the mechanism takes it.
+  // data_commitment: as kernel_replay_token() takes it. has_files: the run has a directory, so the
+  // caller calls require_start() where the run starts. routing: as the mechanism takes it.
   Session(const LoadedConfig& config, const ModelLayout& layout, run::RunStreams streams,
           const Digest& data_commitment, int threads, bool has_files,
           std::optional<RoutingStats> routing = std::nullopt)
